@@ -7,9 +7,11 @@ import re
 import secrets
 import stat
 import sys
+import tomllib
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dpcl_core.errors import BadInput, StoreTrouble
 
@@ -114,6 +116,11 @@ def assets_dir() -> Path:
     """The folder of bundled files: backbones, presets, texts, published numbers."""
     installed = _PACKAGE / "assets"
     return installed if installed.exists() else _PACKAGE.parent / "assets"
+
+
+def asset_table(name: str) -> dict[str, Any]:
+    """What a bundled TOML file says. `name`: its path within `assets_dir`."""
+    return tomllib.loads((assets_dir() / name).read_text(encoding="utf-8"))
 
 
 def app_file() -> Path:

@@ -13,7 +13,6 @@ from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
 from pages.parts import layout, lesson_stage, link
-from pages.parts import lesson_stage as stages
 from pages.parts.figure_card import mounted
 from pages.parts.layout import actions, heading
 from pages.parts.lesson_stage import Stage
@@ -35,10 +34,10 @@ later. Results are not saved: their noise is fresh each time."""
 class _Lesson:
     """A lesson by its name, or by its number, as somebody types it who sees the number on the page."""
 
-    def read(self, text_: str) -> str:
-        found = dict(zip(map(str, range(1, len(text.NAMES) + 1)), text.NAMES, strict=True)).get(text_, text_)
+    def read(self, typed: str) -> str:
+        found = {str(text.number(name)): name for name in text.NAMES}.get(typed, typed)
         if found not in text.NAMES:
-            raise ValueError(text_)
+            raise ValueError(typed)
         return found
 
     def write(self, value: str) -> str:
@@ -64,7 +63,7 @@ def _fields() -> list[object]:
             link.Field(f"{name}:done", f"d{number}", "steps done", link.Many(link.Whole(1, n_steps), n_steps), ()),
             link.Field(f"{name}:predictions", f"p{number}", "predictions", link.Many(choice, n_steps), ()),
             *(
-                link.Field(f"{name}:{one.name}", f"{one.key}{number}", one.title, stages.kind(one), one.default)
+                link.Field(f"{name}:{one.name}", f"{one.key}{number}", one.title, lesson_stage.kind(one), one.default)
                 for one in lesson.controls
             ),
         ]
@@ -217,8 +216,8 @@ def _step(state: _State, lesson: Lesson) -> None:
 def _done(state: _State, stage: Stage) -> None:
     """Draws what is done in a step, its result and, when there is or was one, the explanation."""
     truth = None
-    with suppress(stages.Waiting):
-        truth = stages.act(state.name, stage.step)(stage)
+    with suppress(lesson_stage.Waiting):
+        truth = lesson_stage.act(state.name, stage.step)(stage)
         state.done.add(state.step)
     if state.step in state.done:
         _explained(state, stage, truth)
@@ -301,7 +300,7 @@ def _teacher(state: _State, lesson: Lesson) -> None:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
-        query = {"p": lesson_stage.part_number(state.name)}
+        query = {"p": str(lesson_stage.number(text.part(state.name)))}
         st.page_link("pages/teacher.py", label=":primary[Notes, plan, handout, codes →]", query_params=query)
 
 

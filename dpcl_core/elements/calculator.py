@@ -140,8 +140,8 @@ class Source:
             return self.table[self.stops.index(epsilon)]
         from dpcl_core.explorers import cosine_replay
 
-        accuracies = cosine_replay.accuracies(self._decoded, epsilon)
-        return [[row[: k + 1].tolist() for k, row in enumerate(matrix)] for matrix in accuracies]
+        replayed = cosine_replay.accuracies(self._decoded, epsilon)
+        return [[row[: k + 1].tolist() for k, row in enumerate(matrix)] for matrix in replayed]
 
     def class_accuracies(self, epsilon: float) -> NDArray[np.float64] | None:
         """Accuracies [seed, class] after the last task; None if not recorded."""
@@ -337,34 +337,9 @@ _INPUTS: Final = (
     ("steps", "steps", "steps", "must be a whole number from 1 to 10,000,000", 1, 1e5),
 )
 WORDS: Final = {
-    "heading": "How much noise does an ε need?",
-    "answer": "Gaussian noise of σ = {sigma} times the largest change that one example can make, {how}, is "
-    "(ε = {epsilon}, δ = {delta})-DP when neighbouring datasets differ by {adjacency}.",
-    "once": "1 step",
-    "often": "{steps} steps",
-    "share": "{count}, each on a random share of {rate}",
-    "ends": ["50 %: a coin", "line: the best possible guess", "100 %"],
-    "half": "Half the ε needs σ = {sigma}.",
-    "axis": "σ by ε: less ε, more noise",
-    "exact": "Exact, in closed form (Balle and Wang 2018). σ and ε are rounded up.",
-    "bound": "Upper bound by Rényi divergences (Mironov 2017), batches drawn by Poisson sampling. Privacy loss "
-    "distributions, with which the app accounts for its runs, mostly give a smaller ε for the same noise.",
-    "no_bound": "Rényi divergences have no bound here. For random batches they need “one example more or less”, and an ε "
-    "that is not tiny.",
-    "not_number": _NOT_NUMBER,
-    "odds": statement.ODDS,
-    "no_odds": statement.NO_ODDS,
-    "exact_odds": statement.EXACT_ODDS,
-    "tasks_heading": "One person in several tasks",
-    "tasks": "Tasks with the same person",
-    "each": "ε of each task",
-    "heads": ["person", "total at δ = {delta}", "right guesses at most"],
-    "one": "in one task only (parallel)",
-    "several": "in {tasks} tasks (sequential, exact)",
-    "summed": "in {tasks} tasks, plain sum",
-    "tasks_note": "Each task is one Gaussian release, add/remove of one example. Parallel composition holds only if no "
-    "person is in two tasks and each record's task depends on that record only.",
-}
+    **paths.asset_table("calculator/words.toml"), "not_number": _NOT_NUMBER, "odds": statement.ODDS,
+    "no_odds": statement.NO_ODDS, "exact_odds": statement.EXACT_ODDS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

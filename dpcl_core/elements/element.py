@@ -148,40 +148,10 @@ ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR, CALCULATOR, LESSON)
 
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)  # stops of the largest nominal ε
 FIRST: Layer = "score"  # the layer shown at first
-TITLES: dict[Layer, str] = {
-    "score1": "surprise",
-    "score": "score",
-    "nominal": "nominal ε",
-    "true": "true ε",
-    "hinge": "weight in the loss",
-}
-MEANS: dict[Layer, str] = {
-    "score": "Score (Eq. 1): 1 − exp(−(α · Score1 + (1 − α) · Score2)); 0 for stop words. It measures surprise.",
-    "score1": "Score1 (Eq. 2): −log P in nats, the model's surprise.",
-    "nominal": "Nominal ε (Eq. 4), as printed. No guarantee: the method does not achieve it.",
-    "true": "Exact ε of one release with the noise of Eq. 5. No guarantee either: it assumes a fixed noise level, and here "
-    "the level depends on the token.",
-    "hinge": "Weight in the loss, repaired: above θ a token is unlearned until it is as unlikely as under the public model.",
-}
-WORDS = {
-    "own": "Your sentence",
-    "start": "My name is Anna and I flew from Basel to Paris.",
-    "empty": "Type a sentence: its words are scored as you type.",
-    "long": "Only the first {most} of {all} characters are scored.",
-    "marked": "With θ = {theta}, {personal} personal words count as sensitive, and so do {other} others.",
-    "unmarked": "With θ = {theta}, {all} words count as sensitive (bold).",
-    "unmarked_one": "With θ = {theta}, {all} word counts as sensitive (bold).",
-    "p": "Probability P, given the words before",
-    "surprise": "Surprise, −log P",
-    "score": "Score, from 0 (expected) to 1 (surprising)",
-    "nominal": "Nominal ε, no guarantee",
-    "ratio": "Noise σ / C that it gets",
-    "true": "True ε of this noise",
-    "read": "An attacker reads",
-    "game": "A personal name or a harmless one: which word gets the higher score?",
-    "same": "about the same",
-    "lesson": "The score measures how surprising a word is. It cannot know what is private.",
-}
+_TOKENS = paths.asset_table("tokens/words.toml")
+TITLES: Mapping[Layer, str] = _TOKENS["titles"]
+MEANS: Mapping[Layer, str] = _TOKENS["means"]
+WORDS: Mapping[str, str] = _TOKENS["words"]
 ROUNDS = (
     ("I wrote a long letter to ___ last week.", ("Anna", "Paris")),
     ("My name is ___ and I live here.", ("Grace", "Basel")),
@@ -241,23 +211,13 @@ TITLE: Final = "Take one person out"
 QUESTION: Final = "What can others learn about one person?"
 TEACHING: Final = "Public digits, fixed noise: for teaching only."
 STOPS: Final = (0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 30, 100, 300, 1000, math.inf)
-HERO_WORDS: Final = {
-    "clean": "Without noise, subtracting brings the {digit} back exactly.",
-    "seen": "The {digit} still shows: the noise is only {times} times its size.",
-    "hidden": "The {digit} drowns in noise {times} times its size.",
-    "shared": "The same noise cancels: the {digit} is back.",
-    "accuracy": "{percent} % of new digits recognised.",
-    "odds": statement.ODDS,
-    "no_odds": statement.NO_ODDS,
-}
+HERO_WORDS: Final = {**paths.asset_table("hero/words.toml"), "odds": statement.ODDS, "no_odds": statement.NO_ODDS}
 
 
 @lru_cache(maxsize=1)
 def hero_document() -> dict[str, object]:
     """The data of the element: public digits with their releases, the stops of the slider, and its words."""
-    stops = ["inf" if math.isinf(stop) else stop for stop in STOPS]
-    digits = json.loads((paths.assets_dir() / "hero" / "digits.json").read_text(encoding="utf-8"))
-    return {"digits": digits, "stops": stops, "words": HERO_WORDS}
+    return {"digits": json.loads(_read("hero/digits.json")), "stops": [_number(stop) for stop in STOPS], "words": HERO_WORDS}
 
 
 # The doors of Start, small pictures that a hand moves: what they are drawn from, mostly in `assets/doors/`.
@@ -300,7 +260,7 @@ def _clients() -> dict[str, object]:
 
 @lru_cache(maxsize=1)
 def _read_doors() -> Any:
-    return json.loads((paths.assets_dir() / "doors" / "doors.json").read_text(encoding="utf-8"))
+    return json.loads(_read("doors/doors.json"))
 
 
 # The ε-drag: what it is drawn from. It computes results exactly from products that contain no features
@@ -313,17 +273,11 @@ def drag_document(source: Source, start: float, panels: Sequence[str]) -> dict[s
     `start`: the initial budget. `panels`: from accuracy, matrix, classes.
     """
     return {
-        "key": source.key,
-        "stops": [_number(stop) for stop in source.stops],
-        "start": _number(start),
-        "delta": source.delta,
-        "words": dict(source.words),
-        "classes": list(source.classes),
-        "interval_factor": source.interval_factor,
-        "panels": list(panels),
-        "replay": source.replay,
+        "key": source.key, "stops": [_number(stop) for stop in source.stops], "start": _number(start),
+        "delta": source.delta, "words": dict(source.words), "classes": list(source.classes),
+        "interval_factor": source.interval_factor, "panels": list(panels), "replay": source.replay,
         "table": source.table or None,
-    }
+    }  # fmt: skip
 
 
 def _number(value: float) -> float | str:
@@ -348,16 +302,7 @@ class Start(NamedTuple):
     matcher: str = "centred"
 
 
-ANCHORS_WORDS = {
-    "legend": "Place: signature (edge: beyond). Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
-    "found": "“{matcher}” puts {n} of {of} entries in their group, agreement {agreement}.",
-    "better": " Best: “{best}”, {most}.",
-    "none_better": " No matcher does better.",
-    "hand": "Which entries are of the same digit? Match them before the machine does.",
-    "ask": "Press an entry until it has the number of its like in list 1, or type 1 to 4. Less noise makes it easier.",
-    "left": "{left} of {of} entries left.",
-    "compared": "You: {n} of {of} right, agreement {mine}. The machine, “{matcher}”: {machine} of {of}, {theirs}.",
-}
+ANCHORS_WORDS: Mapping[str, str] = paths.asset_table("anchors/words.toml")
 
 
 def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[str, object]:
@@ -372,42 +317,9 @@ def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[st
 # A classroom in the browser: what the elements in `assets/room/` and `assets/ballot/` need to ask for the room.
 
 
-_GONE = "The server does not answer. This page goes on by itself when it is back."
-ROOM_WORDS = {
-    "gone": _GONE,
-    "wait": "No question yet. {people} people are in the room.",
-    "wait_one": "No question yet. One person is in the room.",
-    "choose": "Choose an answer. {n} of {people} have answered; you see the others' answers when you have given yours.",
-    "open": "{n} of {people} have answered. An answer can still be changed.",
-    "over": "Over: {n} of {people} answered.",
-    "count": "{n} answers",
-    "count_one": "1 answer",
-    "right": ", the right answer",
-    "axis": "privacy budget ε: to the left, more privacy",
-    "point": "{name}: {method}, {budget}, {accuracy}",
-    "none": "No run has finished yet. Runs that are started in this room appear here as points.",
-    "many": "{runs} runs.",
-    "one": "One run.",
-    "best": "The best with privacy so far: {accuracy} at {budget}, {method}, by {name}.",
-    "unbounded": "No result with a bound on ε so far.",
-    "hollow": "hollow: ε is no bound",
-    "bound": "ε = {epsilon}",
-    "claimed": "claimed ε = {epsilon}",
-    "replay": "replay ε = {epsilon}, total ∞",
-    "asked": "asked ε = {epsilon}, total ∞",
-    "noiseless": "no noise",
-    "curve": "The run of {name} ({budget}): {first} after the first task, {last} after the last",
-    "tasks": "tasks learned so far; accuracy on all of them",
-}
+ROOM_WORDS: Mapping[str, str] = paths.asset_table("room/words.toml")["room"]
 
 
-_OF_BALLOT = {
-    "gone": _GONE,
-    "none": "You are in the classroom “{title}”. When a lesson's question is asked there, your prediction is your answer.",
-    "other": "There is a question in the classroom “{title}”.",
-    "asked": "Asked in the classroom “{title}”: your prediction is your answer. {n} of {people} have answered.",
-    "counted": "Your prediction counts in the classroom “{title}”. {n} of {people} have answered.",
-}
 
 
 def room_document(code: str, *, is_poll_alone: bool = False) -> dict[str, object]:
@@ -418,4 +330,4 @@ def room_document(code: str, *, is_poll_alone: bool = False) -> dict[str, object
 
 def ballot(code: str) -> dict[str, object]:
     """The data of the element that carries a lesson's predictions into a room."""
-    return {"code": code, "words": _OF_BALLOT}
+    return {"code": code, "words": paths.asset_table("room/words.toml")["ballot"]}

@@ -12,7 +12,6 @@ from statistics import fmean, stdev
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from scipy.special import rel_entr, stdtrit
 
 from dpcl_core.events import References
@@ -120,16 +119,13 @@ def picture(
         f"{run}, {epsilon_label(float(epsilon), standings.get(run, 'bound'))}{shown.get((run, float(epsilon)), '')}"
         for (run, epsilon), _ in rows
     ]
-    soft, levels = theme.ink(dark).soft, _levels(references)
+    soft, levels = theme.ink(dark).soft, theme.known_levels(references)
     written: list[dict[str, object]] = []
     for height, name in zip(heights, names, strict=True):  # above its marks: beside them a narrow screen has no room
         place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.2, "yanchor": "bottom", "align": "left"}
         written.append({"text": name, "showarrow": False, "font": {"color": soft, "size": 12}, **place})
     for number, (name, level) in enumerate(levels):  # one above the other: side by side they may collide
-        side = "right" if level >= 0.5 else "left"
-        place = {"x": 100 * level, "xanchor": side, "y": _height(number), "yanchor": "middle"}
-        text = f"{name} {100 * level:.0f} %"
-        written.append({"text": text, "showarrow": False, "font": {"color": soft, "size": 11.5}, **place})
+        written.append(theme.level_name(f"{name} {100 * level:.0f} %", 100 * level, _height(number), dark))
     top = _height(max(0, len(levels) - 1))
     drawn = theme.figure(
         dark, height=round(94 + 40 * (len(rows) + top - _height(0))),
@@ -141,42 +137,21 @@ def picture(
         values, colour = (100 * group["value"]).tolist(), theme.colour_of_epsilon(float(epsilon), dark)
         known = interval(values)
         seeds = {"color": soft, "size": 6, "symbol": "line-ns-open"}
-        shared = {"mode": "markers", "cliponaxis": False}  # a mark at 100 % is drawn whole
-        drawn.add_trace(go.Scatter(x=values, y=[height] * len(values), marker=seeds, hoverinfo="skip", **shared))
+        drawn.add_trace(theme.marks(values, [height] * len(values), None, seeds, cliponaxis=False))
         symbol = "circle" if standings.get(run, "bound") == "bound" or math.isinf(epsilon) else "diamond-open"
-        drawn.add_trace(
-            go.Scatter(
-                x=[known.mean], y=[height], name=name, hovertemplate=f"{name}: %{{x:.1f}} %<extra></extra>", **shared,
-                marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
-                error_x={"type": "data", "array": [known.half_width], "color": colour, "thickness": 2},
-            )
-        )  # fmt: skip
+        marker = {"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}}
+        bar = {"type": "data", "array": [known.half_width], "color": colour, "thickness": 2}
+        hover = f"{name}: %{{x:.1f}} %"
+        drawn.add_trace(theme.marks([known.mean], [height], name, marker, hover, error_x=bar, cliponaxis=False))
+    pieces = [(1.2, 0.6), *((height + 0.15, height - 0.4) for height in heights)]
     for _, level in levels:
-        drawn.add_trace(_reference(100 * level, heights, dark))
+        drawn.add_trace(theme.level_in_pieces(100 * level, pieces, dark, cliponaxis=False))
     return Picture(drawn, finding(table, score=score, standings=standings, forgetting=forgetting))
-
-
-def _levels(references: References | None) -> list[tuple[str, float]]:
-    """The references that are known, in [0, 1], each with its name."""
-    if references is None:
-        return []
-    known = [("chance", references.chance), ("untrained", references.untrained), ("at once, no noise", references.ceiling)]
-    return [(name, level) for name, level in known if level is not None]
 
 
 def _height(place: int) -> float:
     """The height of the name of a level above all rows, in rows; `place` 0 is the lowest."""
     return 1.4 + 0.5 * place
-
-
-def _reference(level: float, heights: Sequence[float], dark: bool) -> go.Scatter:
-    """A line at a level, with a gap where the name of each row stands."""
-    y: list[float | None] = [1.2, 0.6]
-    for height in heights:
-        y += [None, height + 0.15, height - 0.4]
-    line = {"color": theme.ink(dark).soft, "width": 1, "dash": "dot"}
-    x = [None if one is None else level for one in y]
-    return go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", cliponaxis=False)
 
 
 def _against_budget(

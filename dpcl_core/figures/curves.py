@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,7 +63,8 @@ def accuracy_over_tasks(
         unnamed = " One whose learned list names no label cannot be." if labels == "dp-learned" else ""
         return theme.nothing(f"The first point appears when a model has been tested.{unnamed}", dark, _HEIGHT)
     per_seed = mean_so_far(accuracy)
-    figure, _ = _accuracy_figure(_by_budget(per_seed, labels, standing, dark), n_tasks, score, references, dark)
+    curves = _by_budget(per_seed, labels, standing, dark)
+    figure, _ = _figure(curves, n_tasks, _accuracy_axis(score), dark, references)
     return Picture(figure, _accuracy_finding(per_seed, n_tasks, score, standing))
 
 
@@ -85,9 +87,9 @@ def compared_over_tasks(
     curves = _by_run(series, mean_so_far, colours, labels, standings or {})
     if not curves:
         return theme.nothing("None of the chosen runs has a point here yet.", dark, _HEIGHT)
-    figure, ends = _accuracy_figure(curves, n_tasks, score, references, dark)
-    ranked = sorted(zip(curves, ends, strict=True), key=lambda pair: -pair[1].stats.mean)
-    sentences = [f"{curve.name}: {_amount(end.stats)} after {_tasks(end.task)}" for curve, end in ranked]
+    figure, ends = _figure(curves, n_tasks, _accuracy_axis(score), dark, references)
+    ranked = sorted(zip(curves, ends, strict=True), key=lambda pair: -pair[1][1].mean)
+    sentences = [f"{curve.name}: {_amount(stats)} after {_tasks(task)}" for curve, (task, stats) in ranked]
     return Picture(figure, "; ".join(sentences) + ".")
 
 
@@ -106,7 +108,8 @@ def forgetting_over_tasks(
     per_seed = forgetting_so_far(accuracy)
     if per_seed.empty:
         return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
-    figure, _ = _forgetting_figure(_by_budget(per_seed, labels, standing, dark), n_tasks, dark)
+    curves = _by_budget(per_seed, labels, standing, dark)
+    figure, _ = _figure(curves, n_tasks, _forgetting_axis(curves), dark)
     last = int(per_seed["after_task"].max())
     final = per_seed[per_seed["after_task"] == last].groupby("epsilon")["value"].mean()
     most, least = (float(epsilon) for epsilon in (final.idxmax(), final.idxmin()))
@@ -132,10 +135,10 @@ def forgetting_compared(
     curves = _by_run(series, forgetting_so_far, colours, labels, standings or {})
     if not curves:
         return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
-    figure, ends = _forgetting_figure(curves, n_tasks, dark)
+    figure, ends = _figure(curves, n_tasks, _forgetting_axis(curves), dark)
     sentences = [
-        f"{curve.name}: {100 * end.stats.mean:.1f} points lost after {_tasks(end.task)}"
-        for curve, end in zip(curves, ends, strict=True)
+        f"{curve.name}: {100 * stats.mean:.1f} points lost after {_tasks(task)}"
+        for curve, (task, stats) in zip(curves, ends, strict=True)
     ]
     return Picture(figure, "; ".join(sentences) + ".")
 
@@ -169,12 +172,7 @@ def matrix_of(cell: pd.DataFrame) -> list[list[float | None]]:
     return matrix
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The end of a line: the task (from 1), and the values there (shares) over the seeds."""
-
-    task: int
-    stats: Interval
+_End = tuple[int, Interval]  # of a line: the task (from 1), and the values there (shares) over the seeds
 
 
 def _by_budget(per_seed: pd.DataFrame, labels: LabelSetting, standing: Standing, dark: bool) -> list[_Curve]:
@@ -204,62 +202,49 @@ def _by_run(
     ]
 
 
-def _accuracy_figure(
-    curves: Sequence[_Curve], n_tasks: int, score: str, references: References | None, dark: bool
+def _accuracy_axis(score: str) -> dict[str, Any]:
+    return theme.percent_axis(title=f"{score} on the tasks seen so far")
+
+
+def _forgetting_axis(curves: Sequence[_Curve]) -> dict[str, Any]:
+    values = 115 * pd.concat([curve.rows["value"] for curve in curves])
+    ends = [min(-1.0, float(values.min())), max(10.0, float(values.max()))]
+    return {"title": "points lost since the best, mean of old tasks", "range": ends, "zeroline": True}
+
+
+def _figure(
+    curves: Sequence[_Curve], n_tasks: int, axis: Mapping[str, Any], dark: bool, references: References | None = None
 ) -> tuple[go.Figure, list[_End]]:
-    axis = theme.percent_axis(title=f"{score} on the tasks seen so far")
-    figure, ends = _figure(curves, n_tasks, axis, 0, 100, dark)
+    """All curves, with their names at the line ends within the axis; and the ends."""
+    margin = {"l": 48, "r": 84, "t": 12, "b": 40}  # the right margin has the names at the line ends
+    figure = theme.figure(dark, height=_HEIGHT, xaxis=theme.task_axis(1, n_tasks), yaxis=axis, margin=margin)
+    ends = [_line(figure, curve) for curve in curves]
+    low, high = axis["range"][0], min(axis["range"][1], 100)
+    gap = max(curve.name.count(_TOTAL) + 1 for curve in curves) * _LABEL_GAP * (high - low) / 100
+    named = [
+        (curve.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), task, 100 * stats.mean, curve.colour)
+        for curve, (task, stats) in zip(curves, ends, strict=True)
+    ]
+    theme.add_end_names(figure, named, gap, low + gap / 2, high, dark=dark, shift=9, font={"size": 12.5}, align="left")
     if references is not None:
         theme.add_references(figure, references, dark=dark)
     return figure, ends
 
 
-def _forgetting_figure(curves: Sequence[_Curve], n_tasks: int, dark: bool) -> tuple[go.Figure, list[_End]]:
-    values = 115 * pd.concat([curve.rows["value"] for curve in curves])
-    low, high = min(-1.0, float(values.min())), max(10.0, float(values.max()))
-    axis: dict[str, object] = {
-        "title": "points lost since the best, mean of old tasks",
-        "range": [low, high],
-        "zeroline": True,
-    }
-    return _figure(curves, n_tasks, axis, low, high, dark)
-
-
-def _figure(
-    curves: Sequence[_Curve], n_tasks: int, axis: dict[str, object], low: float, high: float, dark: bool
-) -> tuple[go.Figure, list[_End]]:
-    """All curves, with their names at the line ends between the heights `low` and `high`; and the ends."""
-    margin = {"l": 48, "r": 84, "t": 12, "b": 40}  # the right margin has the names at the line ends
-    figure = theme.figure(dark, height=_HEIGHT, xaxis=theme.task_axis(1, n_tasks), yaxis=axis, margin=margin)
-    ends = [_line(figure, curve) for curve in curves]
-    _name_ends(figure, curves, ends, low, high, dark)
-    return figure, ends
-
-
-def _stats_by_task(per_seed: pd.DataFrame) -> dict[int, Interval]:
-    return {int(k): interval(values.tolist()) for k, values in per_seed.groupby("after_task")["value"]}
-
-
 def _line(figure: go.Figure, curve: _Curve) -> _End:
     """Adds one line with its band or dots; gives its end."""
-    by_task = _stats_by_task(curve.rows)
+    by_task = {int(k): interval(values.tolist()) for k, values in curve.rows.groupby("after_task")["value"]}
     stats = list(by_task.values())
     x = np.array(list(by_task), dtype=np.float64) + 1
     symbol = theme.MARKERS[curve.labels]
     if all(s.n >= MIN_SEEDS for s in stats):
-        _band(figure, x, stats, curve.colour)
+        low, high = ([100 * end for s in stats if (end := getattr(s, side)) is not None] for side in ("low", "high"))
+        figure.add_trace(theme.band(x, low, high, curve.colour))
     else:
-        figure.add_trace(
-            go.Scatter(
-                x=curve.rows["after_task"] + 1,
-                y=100 * curve.rows["value"],
-                mode="markers",
-                marker={"color": theme.translucent(curve.colour, 0.55), "size": 6, "symbol": symbol},
-                name=f"{curve.name}: single seeds",
-                hovertemplate="seed %{customdata}: %{y:.1f} %<extra></extra>",
-                customdata=curve.rows["seed"],
-            )
-        )
+        marker, seeds = {"color": theme.translucent(curve.colour, 0.55), "size": 6, "symbol": symbol}, curve.rows["seed"]
+        tasks, values = curve.rows["after_task"] + 1, 100 * curve.rows["value"]
+        hover = "seed %{customdata}: %{y:.1f} %"
+        figure.add_trace(theme.marks(tasks, values, f"{curve.name}: single seeds", marker, hover, customdata=seeds))
     shown_x, shown_y = theme.decimated(x, 100 * np.array([s.mean for s in stats]))
     mode, hover = "lines+markers" if len(x) <= 30 else "lines", f"{curve.name}, task %{{x}}: %{{text}}"
     line = theme.line(shown_x, shown_y, curve.name, curve.colour, hover, dash=curve.dash, symbol=symbol, size=6, mode=mode)
@@ -268,40 +253,7 @@ def _line(figure: go.Figure, curve: _Curve) -> _End:
     else:
         line.hovertemplate = None
     figure.add_trace(line)
-    return _End(int(x[-1]), stats[-1])
-
-
-def _band(figure: go.Figure, x: NDArray[np.float64], stats: Sequence[Interval], colour: str) -> None:
-    low = 100 * np.array([s.low for s in stats], dtype=np.float64)
-    high = 100 * np.array([s.high for s in stats], dtype=np.float64)
-    low_x, low = theme.decimated(x, low)
-    high_x, high = theme.decimated(x, high)
-    figure.add_trace(
-        go.Scatter(
-            x=np.concatenate([high_x, low_x[::-1]]),
-            y=np.concatenate([high, low[::-1]]),
-            fill="toself",
-            fillcolor=theme.translucent(colour, 0.15),
-            line={"width": 0},
-            mode="lines",
-            name="95 % interval over seeds",
-            hoverinfo="skip",
-        )
-    )
-
-
-def _name_ends(
-    figure: go.Figure, curves: Sequence[_Curve], ends: Sequence[_End], low: float, high: float, dark: bool
-) -> None:
-    """Names at the line ends, pushed apart where lines end close together."""
-    n_lines = max(curve.name.count(_TOTAL) + 1 for curve in curves)
-    gap = n_lines * _LABEL_GAP * (high - low) / 100
-    heights = theme.spread_labels([100 * end.stats.mean for end in ends], gap, low + gap / 2, high)
-    for curve, end, height in zip(curves, ends, heights, strict=True):
-        figure.add_annotation(
-            x=end.task, y=height, text=curve.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), showarrow=False,
-            font={"color": theme.readable(curve.colour, dark), "size": 12.5}, xanchor="left", align="left", xshift=9,
-        )  # fmt: skip
+    return int(x[-1]), stats[-1]
 
 
 def _amount(mean_interval: Interval) -> str:
@@ -383,6 +335,11 @@ def class_bars(
 _METRICS = ("AA", "BWT", "FWT")
 
 
+def _tick(size: int, colour: str, width: int) -> dict[str, object]:
+    """A marker: an upright stroke."""
+    return {"symbol": "line-ns", "size": size, "line": {"color": colour, "width": width}}
+
+
 def by_seed(
     metrics: pd.DataFrame, *, epsilon: float, n_tasks: int, published: Mapping[str, Sequence[float]] | None = None,
     score: str = "accuracy", standing: Standing = "bound", dark: bool = False,
@@ -409,28 +366,18 @@ def by_seed(
     )
     for kind, values in (published or {}).items():
         if kind in names:
-            figure.add_trace(
-                go.Scatter(
-                    x=list(values), y=[titles[kind]] * len(values), mode="markers", name="published",
-                    marker={"symbol": "line-ns", "size": 26, "line": {"color": inks.soft, "width": 2}},
-                    hovertemplate="published: %{x:.1f}<extra></extra>",
-                )
-            )  # fmt: skip
+            places, hover = [titles[kind]] * len(values), "published: %{x:.1f}"
+            figure.add_trace(theme.marks(list(values), places, "published", _tick(26, inks.soft, 2), hover))
     for name in names:
         values = 100 * rows.loc[rows["metric"] == name, "value"]
-        figure.add_trace(
-            go.Scatter(
-                x=values, y=[titles[name]] * len(values), mode="markers", name=name,
-                marker={"color": colour, "size": 9, "opacity": 0.75}, customdata=rows.loc[values.index, "seed"],
-                hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
-            )
-        )  # fmt: skip
+        marker, seeds = {"color": colour, "size": 9, "opacity": 0.75}, rows.loc[values.index, "seed"]
+        places, hover = [titles[name]] * len(values), "seed %{customdata}: %{x:.1f}"
+        figure.add_trace(theme.marks(values, places, name, marker, hover, customdata=seeds))
     figure.add_trace(
-        go.Scatter(
-            x=100 * means, y=[titles[name] for name in names], mode="markers+text", name="mean",
-            marker={"symbol": "line-ns", "size": 20, "line": {"color": inks.text, "width": 3}},
-            text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center", textfont={"color": inks.text},
-            hovertemplate="mean: %{x:.1f}<extra></extra>",
+        theme.marks(
+            100 * means, [titles[name] for name in names], "mean", _tick(20, inks.text, 3), "mean: %{x:.1f}",
+            mode="markers+text", text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center",
+            textfont={"color": inks.text},
         )
     )  # fmt: skip
     seeds = counted(rows["seed"].nunique(), "seed")

@@ -38,17 +38,9 @@ def accuracy_matrix(
     evaluated = np.flatnonzero(~np.isnan(values).all(axis=1))
     if not len(evaluated):
         return theme.nothing("The first row appears when a model has been tested.", dark, _height(n_tasks))
-    figure = _grid(
-        100 * values,
-        rows=[f"after {k + 1}" for k in range(n_tasks)],
-        columns=[f"{i + 1}" for i in range(n_tasks)],
-        scale=_BLUES_DARK if dark else _BLUES,
-        low=0.0,
-        high=100.0,
-        hover="after task %{y}, on task %{x}: %{z:.1f} %",
-        x_title=f"{score} on task (%)",
-        dark=dark,
-    )
+    rows, columns = [f"after {k + 1}" for k in range(n_tasks)], [f"{i + 1}" for i in range(n_tasks)]
+    hover, scale = "after task %{y}, on task %{x}: %{z:.1f} %", _BLUES_DARK if dark else _BLUES
+    figure = _grid(100 * values, rows, columns, scale, 0.0, 100.0, hover, f"{score} on task (%)", dark)
     last = int(evaluated[-1])
     where = f"{capital(epsilon_phrase(epsilon, standing))}, after {counted(last + 1, 'task')}"
     row = 100 * values[last, : last + 1]
@@ -79,17 +71,9 @@ def forgetting_grid(
         return theme.nothing("Forgetting is defined from the second task on.", dark, _height(n_tasks))
     lost = 100 * values[1:, : n_tasks - 1].T  # rows: old tasks; columns: after task 2, 3, ...
     bound = max(10.0, float(np.nanmax(np.abs(lost))))
-    figure = _grid(
-        lost,
-        rows=[f"task {i + 1}" for i in range(n_tasks - 1)],
-        columns=[f"{k + 1}" for k in range(1, n_tasks)],
-        scale=_LOSS_DARK if dark else _LOSS,
-        low=-bound,
-        high=bound,
-        hover="%{y} after task %{x}: %{z:.1f} points lost",
-        x_title="after task",
-        dark=dark,
-    )
+    rows, columns = [f"task {i + 1}" for i in range(n_tasks - 1)], [f"{k + 1}" for k in range(1, n_tasks)]
+    hover, scale = "%{y} after task %{x}: %{z:.1f} points lost", _LOSS_DARK if dark else _LOSS
+    figure = _grid(lost, rows, columns, scale, -bound, bound, hover, "after task", dark)
     last = int(defined[-1])
     row = 100 * values[last, :last]
     worst = int(np.nanargmax(row))
@@ -124,32 +108,13 @@ def _mean_forgetting(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> ND
 
 
 def _grid(
-    values: NDArray[np.float64],
-    *,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    scale: Sequence[tuple[float, str]],
-    low: float,
-    high: float,
-    hover: str,
-    x_title: str,
-    dark: bool,
-) -> go.Figure:
+    values: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], scale: theme.Scale, low: float, high: float,
+    hover: str, x_title: str, dark: bool,
+) -> go.Figure:  # fmt: skip
     return go.Figure(
-        go.Heatmap(
-            z=np.round(values, 1),  # rounded as in the sentence below: a browser rounds 48.25 up, Python down
-            x=columns,
-            y=rows,
-            zmin=low,
-            zmax=high,
-            colorscale=scale,
-            showscale=False,
-            xgap=3,
-            ygap=3,
-            texttemplate="%{z:.0f}" if len(rows) <= _MAX_NUMBERS else None,
-            textfont={"color": theme.ink(dark).text},
-            hovertemplate=hover + "<extra></extra>",
-            hoverongaps=False,
+        theme.heatmap(  # numbers are rounded as in the sentence below: a browser rounds 48.25 up, Python down
+            np.round(values, 1), columns, rows, scale, hover, dark=dark, zmin=low, zmax=high, hoverongaps=False,
+            text="%{z:.0f}" if len(rows) <= _MAX_NUMBERS else None,
         ),
         layout=theme.layout(
             dark,
@@ -188,17 +153,14 @@ def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool 
     )
     for index, (column, name, dash, symbol, row) in enumerate(lines):
         colour = theme.colour_of_series(index, dark)
-        figure.add_trace(
-            theme.line(names, means[column], name, colour, f"{name}, m = %{{x}}: %{{y:.2f}}", dash=dash, symbol=symbol),
-            row=row,
-            col=1,
-        )
+        hover = f"{name}, m = %{{x}}: %{{y:.2f}}"
+        figure.add_trace(theme.line(names, means[column], name, colour, hover, dash=dash, symbol=symbol), row=row, col=1)
     figure.data[-1].showlegend = False
     figure.update_layout(theme.layout(dark, height=440, legend_room=76, margin={"l": 56, "r": 16, "t": 76, "b": 48}))
     figure.update_xaxes(type="category", showgrid=False, color=inks.soft)
     figure.update_xaxes(title_text="anchors m", row=2, col=1)
     if chosen in means.index:
-        figure.add_vline(x=names.index(f"{chosen}"), line={"color": inks.grid, "width": 14}, layer="below")
+        theme.add_marker(figure, names.index(f"{chosen}"), dark)
     figure.update_yaxes(range=[-0.05, 1.05], tickvals=[0, 0.5, 1], gridcolor=inks.grid, row=1, col=1)
     figure.update_yaxes(title_text="gap", rangemode="tozero", gridcolor=inks.grid, row=2, col=1)
     first, last = means.iloc[0], means.iloc[-1]
@@ -221,7 +183,7 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
         return theme.nothing("Nothing has been released yet.", dark, 260)
     means = statistics.groupby("statistic", sort=False)[["signal", "noise"]].mean()
     drowned = means.index[(means["noise"] > means["signal"])].tolist()
-    inks, names = theme.ink(dark), means.index.tolist()
+    names = means.index.tolist()
     shown = [f"{name}{BREAK}{bold('noise only')}" if name in drowned else name for name in names]
     positive = [value for value in means.to_numpy().ravel().tolist() if 0 < value < math.inf] or [1.0]
     floor, ceiling = min(positive) / 3, max(positive) * 6
@@ -235,15 +197,12 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
     )
     for index, (column, symbol) in enumerate((("signal", "circle"), ("noise", "x"))):
         values = means[column].where(means[column] > 0)
-        figure.add_trace(
-            go.Scatter(
-                x=values, y=shown, mode="markers+text", name=column,
-                marker={"color": theme.colour_of_series(index, dark), "size": 13, "symbol": symbol},
-                text=["" if not np.isfinite(value) else f"{value:.2g}" for value in values],
-                textposition="top center" if index == 0 else "bottom center", textfont={"color": inks.text},
-                hovertemplate=f"%{{y}}: {column} %{{x:.3g}}<extra></extra>",
-            )
-        )  # fmt: skip
+        marker = {"color": theme.colour_of_series(index, dark), "size": 13, "symbol": symbol}
+        texts = ["" if not np.isfinite(value) else f"{value:.2g}" for value in values]
+        numbers = {"mode": "markers+text", "text": texts, "textfont": {"color": theme.ink(dark).text}}
+        side = "top center" if index == 0 else "bottom center"
+        hover = f"%{{y}}: {column} %{{x:.3g}}"
+        figure.add_trace(theme.marks(values, shown, column, marker, hover, textposition=side, **numbers))
     ratios = means["noise"] / means["signal"].where(means["signal"] > 0)
     if drowned:
         worst = ratios[drowned].idxmax()

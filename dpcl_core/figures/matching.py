@@ -97,18 +97,13 @@ def on_map(
     size, width = (20, 3.5) if is_named else (7, 1.0)
     traces.append(
         {
-            "type": "scatter",
-            "x": crosses[:, 0].tolist(),
-            "y": crosses[:, 1].tolist(),
-            "mode": "markers+text",
+            "type": "scatter", "x": crosses[:, 0].tolist(), "y": crosses[:, 1].tolist(), "mode": "markers+text",
             "marker": {"symbol": "cross-thin", "size": size, "line": {"color": inks.text, "width": width}},
             "text": ["" if side is None else bold(name) for name, side in zip(names, sides, strict=True)],
-            "textposition": [side or "top center" for side in sides],
-            "textfont": {"color": inks.text},
-            "hovertext": names,
-            "hovertemplate": "prototype of %{hovertext}<extra></extra>",
+            "textposition": [side or "top center" for side in sides], "textfont": {"color": inks.text},
+            "hovertext": names, "hovertemplate": "prototype of %{hovertext}<extra></extra>",
         }
-    )
+    )  # fmt: skip
     layout = theme.layout(
         dark,
         height=_HEIGHT,
@@ -183,18 +178,14 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
         colour = theme.colour_of_series(int(group), dark) if group >= 0 else inks.soft
         hollow = of["margin"] < _AMBIGUOUS
         marker = {"color": colour, "size": 9, "symbol": np.where(hollow, "circle-open", "circle").tolist()}
+        points = {"x": [place[client] for client in of["client"]], "y": of[value].tolist()}
         traces.append(
             {
-                "type": "scatter",
-                "x": [place[client] for client in of["client"]],
-                "y": of[value].tolist(),
-                "mode": "markers",
-                "marker": marker,
+                "type": "scatter", **points, "mode": "markers", "marker": marker, "name": str(of["name"].iloc[0]),
                 "customdata": (of["client"] + 1).tolist(),
-                "name": str(of["name"].iloc[0]),
                 "hovertemplate": "client %{customdata}, %{fullData.name}: %{y:.3f}<extra></extra>",
             }
-        )
+        )  # fmt: skip
     level = {"type": "line", "xref": "x domain", "x0": 0, "x1": 1, "yref": "y", "y0": _AMBIGUOUS, "y1": _AMBIGUOUS}
     layout = theme.layout(
         dark,
@@ -206,17 +197,14 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
         yaxis={"title": {"text": title}, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})},
         shapes=[] if regret else [{**level, "line": {"color": inks.soft, "width": 1.5, "dash": "dot"}}],
     )  # fmt: skip
-    drawn = Parts(traces, layout)
-    least = rows.loc[rows[value].idxmin()]
     if regret:
-        free = int((rows["regret"] <= 0).sum())
+        least, free = rows.loc[rows[value].idxmin()], int((rows["regret"] <= 0).sum())
         finding = f"Barring the least certain entry, of client {int(least['client']) + 1}, makes its list cost "
         finding += f"{100 * least['regret']:.2g} % more" + (f"; barring {free} would cost nothing." if free else ".")
-        return Picture(drawn, finding)
-    below = int((rows["margin"] < _AMBIGUOUS).sum())
-    median = rows["margin"].median()
-    finding = f"{below} of {len(rows)} entries have a margin below {_AMBIGUOUS:g}; the median is {median:.2f}."
-    return Picture(drawn, finding)
+    else:
+        below, median = int((rows["margin"] < _AMBIGUOUS).sum()), rows["margin"].median()
+        finding = f"{below} of {len(rows)} entries have a margin below {_AMBIGUOUS:g}; the median is {median:.2f}."
+    return Picture(Parts(traces, layout), finding)
 
 
 def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -233,23 +221,17 @@ def _marks(rows: pd.DataFrame, space: Space, colour: int, dark: bool) -> dict[st
     ink = theme.colour_of_series(colour, dark) if colour >= 0 else theme.ink(dark).soft
     clients, weights, margins = (rows[name].to_numpy() for name in ("client", "weight", "margin"))
     shapes = zip(clients, margins < _AMBIGUOUS, strict=True)
+    marker = {
+        "color": ink, "symbol": [f"{_SYMBOLS[client % len(_SYMBOLS)]}{'-open' if open else ''}" for client, open in shapes],
+        "size": (6 + 10 * np.sqrt(weights.clip(0, 1))).tolist(), "opacity": (0.5 + 0.5 * margins.clip(0, 1)).tolist(),
+        "line": {"width": 1.2},
+    }  # fmt: skip
+    hover = "client %{customdata[0]:.0f}: %{text}<br>weight %{customdata[1]:.2f}, margin %{customdata[2]:.2f}<extra></extra>"
     return {
-        "type": "scatter",
-        **_places(rows, space),
-        "mode": "markers",
-        "marker": {
-            "color": ink,
-            "symbol": [f"{_SYMBOLS[client % len(_SYMBOLS)]}{'-open' if open else ''}" for client, open in shapes],
-            "size": (6 + 10 * np.sqrt(weights.clip(0, 1))).tolist(),
-            "opacity": (0.5 + 0.5 * margins.clip(0, 1)).tolist(),
-            "line": {"width": 1.2},
-        },
-        "customdata": np.stack([clients + 1, weights, margins], axis=1).tolist(),
+        "type": "scatter", **_places(rows, space), "mode": "markers", "marker": marker,
+        "customdata": np.stack([clients + 1, weights, margins], axis=1).tolist(), "hovertemplate": hover,
         "text": rows["name"].where(rows["group"] >= 0, "no group").tolist(),
-        "hovertemplate": (
-            "client %{customdata[0]:.0f}: %{text}<br>weight %{customdata[1]:.2f}, margin %{customdata[2]:.2f}<extra></extra>"
-        ),
-    }
+    }  # fmt: skip
 
 
 _NEAR = 0.3  # of the axis: on a phone two names closer than this overlap
@@ -272,19 +254,9 @@ def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str]
         return theme.nothing(_UNKNOWN, dark, 260)
     ids, truth = rows["group"].to_numpy(), rows["mode"].to_numpy()
     counts = matching.confusion(ids, truth, len(groups), len(modes))
+    scale, hover = _BLUES_DARK if dark else _BLUES, "of %{y}, matched to %{x}: %{z}"
     figure = go.Figure(
-        go.Heatmap(
-            z=counts,
-            x=[f"{name} " for name in groups],
-            y=list(modes),
-            colorscale=_BLUES_DARK if dark else _BLUES,
-            showscale=False,
-            xgap=3,
-            ygap=3,
-            texttemplate="%{z}",
-            textfont={"color": theme.ink(dark).text},
-            hovertemplate="of %{y}, matched to %{x}: %{z}<extra></extra>",
-        ),
+        theme.heatmap(counts, [f"{name} " for name in groups], list(modes), scale, hover, dark=dark, text="%{z}"),
         layout=theme.layout(
             dark,
             height=min(460, 110 + 32 * max(3, len(modes))),
@@ -376,7 +348,7 @@ def agreement_by_noise(
     )  # fmt: skip
     figure.update_layout(legend_y=1.1 if finite else 1.02)  # above the names of the dashed lines
     if chosen is not None and chosen in places:
-        figure.add_vline(x=places[chosen], line={"color": inks.grid, "width": 14}, layer="below")
+        theme.add_marker(figure, places[chosen], dark)
     above: list[float] = []  # lines whose names are above the plot; of two close ones the second name is within it
     for name, level in finite.items():
         x = math.log10(level)

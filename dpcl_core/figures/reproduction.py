@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -51,9 +52,9 @@ def published_and_ours(
         }
         for name, height in headings.items()
     ]  # fmt: skip
-    tops = [-top + _LEVEL * (place + 0.5) for place in range(len(lines))]
     written.append(_legend(rows, inks))
-    written += [_level_name(level, text, at, inks) for at, (text, level) in zip(tops, lines.items(), strict=True)]
+    for place, (text, level) in enumerate(lines.items()):
+        written.append(theme.level_name(text, level, -top + _LEVEL * (place + 0.5), dark))
     figure = theme.figure(
         dark,
         height=round(70 + _ROW * (last + 0.05 + top)),
@@ -64,9 +65,11 @@ def published_and_ours(
     )
     edges = [-top + _LEVEL * len(lines)]  # where pieces of a line begin and end: names of lines and of methods stay free
     for name, height in headings.items():
-        edges += [height - _name_room(name) / 2, height + _name_room(name) / 2]
+        room = _above(name) - _ABOVE + 0.9
+        edges += [height - room / 2, height + room / 2]
+    pieces = [(start, max(start, end)) for start, end in zip(edges[::2], [*edges[1::2], last + 0.6], strict=True)]
     for text, level in lines.items():
-        figure.add_trace(_level(level, text, [*edges, last + 0.6], inks))
+        figure.add_trace(theme.level_in_pieces(level, pieces, dark, name=text))
     for row, height in zip(rows.itertuples(), heights, strict=True):
         if row.is_comparable and pd.notna(row.published + row.ours):
             ends, style = [row.published, row.ours], {"color": inks.grid, "width": 3}
@@ -96,34 +99,13 @@ def _lines(name: str) -> list[str]:
     return textwrap.wrap(name, _LETTERS) or [name]
 
 
-def _name_room(name: str) -> float:
-    return 0.9 + _LINE * (len(_lines(name)) - 1)
-
-
 def _levels(references: References | None) -> dict[str, float]:
     """The references that are known, in percent, by what is written beside their line."""
-    if references is None:
-        return {}
-    known = {"chance": references.chance, "untrained": references.untrained, "at once, no noise": references.ceiling}
-    if references.untrained is not None and 100 * abs(references.untrained - references.chance) < theme.ALIKE:
-        known = {"chance = untrained": references.chance, "at once, no noise": references.ceiling}
-    return {f"{name} {100 * level:.0f} %": 100 * level for name, level in known.items() if level is not None}
-
-
-def _level(level: float, text: str, edges: list[float], inks: theme.Ink) -> go.Scatter:
-    """A line at a level in pieces, each between two edges."""
-    y: list[float | None] = []
-    for start, end in zip(edges[::2], edges[1::2], strict=True):
-        y += [start, max(start, end), None]
-    x = [None if one is None else level for one in y]
-    line = {"color": inks.soft, "width": 1, "dash": "dot"}
-    return go.Scatter(x=x, y=y, mode="lines", line=line, name=text, hoverinfo="skip")
-
-
-def _level_name(level: float, text: str, height: float, inks: theme.Ink) -> dict[str, object]:
-    """An annotation: what a line at a level is, at a height above all rows."""
-    place = {"x": level, "y": height, "xanchor": "right" if level >= 50 else "left", "yanchor": "middle"}
-    return {"text": text, "showarrow": False, "font": {"color": inks.soft, "size": 11.5}, **place}
+    known = dict(theme.known_levels(references))
+    if "untrained" in known and 100 * abs(known["untrained"] - known["chance"]) < theme.ALIKE:
+        known = {"chance = untrained": known.pop("chance"), **known}
+        del known["untrained"]
+    return {f"{name} {100 * level:.0f} %": 100 * level for name, level in known.items()}
 
 
 def _legend(rows: pd.DataFrame, inks: theme.Ink) -> dict[str, object]:
@@ -136,20 +118,11 @@ def _legend(rows: pd.DataFrame, inks: theme.Ink) -> dict[str, object]:
 
 def _marks(figure: go.Figure, rows: pd.DataFrame, heights: list[float], column: str, colour: str, symbol: str) -> None:
     has = rows[column].notna()
-    shown = rows[has]
+    shown, y = rows[has], [height for height, wanted in zip(heights, has, strict=True) if wanted]
     bars = {"type": "data", "array": shown[f"{column}_std"].fillna(0.0), "color": colour, "thickness": 1.2, "width": 0}
-    figure.add_trace(
-        go.Scatter(
-            x=shown[column],
-            y=[height for height, wanted in zip(heights, has, strict=True) if wanted],
-            mode="markers",
-            marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
-            error_x=bars,
-            customdata=shown["name"],
-            name=column,
-            hovertemplate=f"%{{customdata}}, {column}: %{{x:.1f}} %<extra></extra>",
-        )
-    )
+    marker = {"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}}
+    hover = f"%{{customdata}}, {column}: %{{x:.1f}} %"
+    figure.add_trace(theme.marks(shown[column], y, column, marker, hover, error_x=bars, customdata=shown["name"]))
 
 
 def _finding(rows: pd.DataFrame, what: str) -> str:
@@ -195,8 +168,7 @@ def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool 
     step = max(1, math.ceil(n_trials / 10))
     figure.update_xaxes(title="trial", range=[0.4, n_trials + 0.6], tick0=step, dtick=step, showgrid=False, zeroline=False)
     figure.update_yaxes(theme.percent_axis(title="held-out accuracy", range=[-3, 103]))
-    inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
-    failed = table[table["accuracy"].isna()]
+    colour, failed = theme.colour_of_series(0, dark), table[table["accuracy"].isna()]
     if not done.empty:
         figure.add_trace(
             go.Scatter(
@@ -206,26 +178,18 @@ def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool 
         )  # fmt: skip
         figure.add_trace(_dots(done, 100 * done["accuracy"], "trial", colour, "circle", "%{y:.1f} %"))
     if not failed.empty:
-        figure.add_trace(_dots(failed, pd.Series(0.0, index=failed.index), "failed", inks.soft, "x", "failed"))
+        figure.add_trace(_dots(failed, pd.Series(0.0, index=failed.index), "failed", theme.ink(dark).soft, "x", "failed"))
     return Picture(figure, _tuning_finding(table, done, n_validation))
 
 
 def _dots(rows: pd.DataFrame, y: pd.Series, name: str, colour: str, symbol: str, outcome: str) -> go.Scatter:
     settings = "learning rate %{customdata[0]:.2g}, batch %{customdata[1]}, clipping norm %{customdata[2]:.2g}"
-    return go.Scatter(
-        x=rows["trial"],
-        y=y,
-        mode="markers",
-        name=name,
-        marker={"color": colour, "symbol": symbol, "size": 8},
-        customdata=rows[["learning_rate", "batch_size", "clip_norm"]],
-        hovertemplate=f"trial %{{x}}: {outcome}<br>{settings}<extra></extra>",
-    )
+    marker, data = {"color": colour, "symbol": symbol, "size": 8}, rows[["learning_rate", "batch_size", "clip_norm"]]
+    return theme.marks(rows["trial"], y, name, marker, f"trial %{{x}}: {outcome}<br>{settings}", customdata=data)
 
 
 def _tuning_finding(table: pd.DataFrame, done: pd.DataFrame, n_validation: int) -> str:
-    n_failed = len(table) - len(done)
-    failed = f" {n_failed} of {len(table)} failed." if n_failed else ""
+    failed = f" {len(table) - len(done)} of {len(table)} failed." if len(done) < len(table) else ""
     if done.empty:
         return f"No trial has ended well yet.{failed}"
     best = done.loc[done["accuracy"].idxmax()]
@@ -244,11 +208,8 @@ def _tuning_finding(table: pd.DataFrame, done: pd.DataFrame, n_validation: int) 
 
 
 _FIRST, _LAST = 2.0, 98.0  # places of a row's outermost values
-_PARALLEL_ROW, _TOP, _PARALLEL_LINE = (
-    70,
-    44,
-    15,
-)  # pixels from one setting to the next, above the first, and of a line of accuracies
+# Pixels from one setting to the next, above the first, and of a line of accuracies.
+_PARALLEL_ROW, _TOP, _PARALLEL_LINE = 70, 44, 15
 _VALUE, _FREE = 13, 2  # pixels of a line of values, and lines of them below a row that need no more than _ROW
 _SIZE, _NARROWEST, _EDGE = 12.0, 290, 12.0  # of letters; pixels of a row on a phone; percent at both ends of a row
 _MOST_ROWS = 6  # further settings are in the table alone
@@ -335,22 +296,10 @@ def _parallel_lines(texts: Sequence[str], places: Sequence[float]) -> list[int]:
 def _parallel_places(values: Sequence[str]) -> dict[str, float]:
     """Places of the different values, from left to right."""
     different = list(dict.fromkeys(values))
-    if all(_is_number(value) for value in different):
-        different.sort(key=_number)
+    with suppress(ValueError):  # words stay as they come
+        different.sort(key=lambda text: float(text.replace("∞", "inf")))
     step = (_LAST - _FIRST) / max(1, len(different) - 1)
     return {value: _FIRST + step * place for place, value in enumerate(different)}
-
-
-def _is_number(text: str) -> bool:
-    try:
-        _number(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _number(text: str) -> float:
-    return float(text.replace("∞", "inf"))
 
 
 def _parallel_finding(rows: Sequence[Mapping[str, str]], finals: Mapping[str, float], score: str) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
@@ -46,14 +45,10 @@ def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
     groups = rows.groupby("epsilon")
     for place, (column, name) in enumerate(_NAMES.items()):
         low, mean, high = (getattr(groups[column], what)().to_numpy() for what in ("min", "mean", "max"))
-        figure.add_trace(
-            go.Scatter(
-                x=labels, y=mean, name=name, mode="markers",
-                marker={"size": 11, "color": theme.colour_of_series(place, dark), "symbol": ("diamond", "circle")[place]},
-                error_y={"type": "data", "symmetric": False, "array": high - mean, "arrayminus": mean - low},
-                hovertemplate=f"{name}: %{{y:.1f}} %<extra>%{{x}}</extra>",
-            )
-        )  # fmt: skip
+        marker = {"size": 11, "color": theme.colour_of_series(place, dark), "symbol": ("diamond", "circle")[place]}
+        bars = {"type": "data", "symmetric": False, "array": high - mean, "arrayminus": mean - low}
+        hover = f"{name}: %{{y:.1f}} %<extra>%{{x}}</extra>"
+        figure.add_trace(theme.marks(labels, mean, name, marker, error_y=bars, hoverinfo=None, hovertemplate=hover))
     return Picture(figure, _finding(groups[list(_NAMES)].mean()))
 
 
@@ -338,33 +333,20 @@ def paired_difference(
         xaxis={"title": f"points: left {names[1]} is better, right {names[0]}", "zeroline": False},
         yaxis={"type": "category", "categoryarray": [rows[e] for e in reversed(budgets)], "showgrid": False},
     )
-    low, high = _ends(differences, intervals)
+    points = differences["points"].tolist()
+    low = min(*points, *(one.mean - one.half_width for one in intervals))
+    high = max(*points, *(one.mean + one.half_width for one in intervals))
     if high - low < (least := step(n_tested)):
         middle, half = (low + high) / 2, max(least, _AROUND)
         figure.update_xaxes(range=[middle - half, middle + half])
     figure.add_vline(x=0, line={"color": inks.soft, "width": 1.5})
-    figure.add_trace(
-        go.Scatter(
-            x=differences["points"],
-            y=differences["epsilon"].map(rows),
-            mode="markers",
-            marker={"color": inks.soft, "size": 5, "symbol": "line-ns-open"},
-            customdata=differences["seed"],
-            name="single seeds",
-            hovertemplate="seed %{customdata}: %{x:.1f} points<extra></extra>",
-        )
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=[one.mean for one in intervals],
-            y=[rows[epsilon] for epsilon in budgets],
-            mode="markers",
-            marker={"color": colour, "size": 10},
-            error_x={"type": "data", "array": [one.half_width for one in intervals], "color": colour, "thickness": 2},
-            name="mean and 95 % interval" if any(one.low is not None for one in intervals) else "mean",
-            hovertemplate="mean %{x:.1f} points<extra></extra>",
-        )
-    )
+    marker, y = {"color": inks.soft, "size": 5, "symbol": "line-ns-open"}, differences["epsilon"].map(rows)
+    hover, seeds = "seed %{customdata}: %{x:.1f} points", differences["seed"]
+    figure.add_trace(theme.marks(differences["points"], y, "single seeds", marker, hover, customdata=seeds))
+    bars = {"type": "data", "array": [one.half_width for one in intervals], "color": colour, "thickness": 2}
+    name = "mean and 95 % interval" if any(one.low is not None for one in intervals) else "mean"
+    means, marker = [one.mean for one in intervals], {"color": colour, "size": 10}
+    figure.add_trace(theme.marks(means, list(rows.values()), name, marker, "mean %{x:.1f} points", error_x=bars))
     return Picture(figure, _summary(verdicts, names))
 
 
@@ -373,14 +355,6 @@ def _differences(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     merged = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
     points = (100 * (merged["value_first"] - merged["value_second"])).round(_DECIMALS)
     return merged.assign(points=points + 0.0)  # no -0.0
-
-
-def _ends(differences: pd.DataFrame, intervals: Sequence[Interval]) -> tuple[float, float]:
-    """The smallest and the largest number that is drawn."""
-    points = differences["points"].tolist()
-    lows = [one.mean - one.half_width for one in intervals]
-    highs = [one.mean + one.half_width for one in intervals]
-    return min(*points, *lows), max(*points, *highs)
 
 
 def _summary(verdicts: Mapping[float, Verdict], names: tuple[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -41,23 +42,15 @@ def stream(
     names = [classes[label] for label in rows]
     is_home = np.array([[label in home for home in map(set, homes)] for label in rows])
     grid = is_home.astype(np.int32) if counts is None else counts.T[rows].astype(np.int32)
+    examples = "" if counts is None else ": %{customdata} examples"
     traces: list[object] = [
         go.Heatmap(
-            z=np.where(grid > 0, np.sqrt(grid), np.nan).astype(np.float32),
-            x=np.arange(1, len(homes) + 1),
-            y=names,
-            customdata=grid,
-            text=[called] * len(rows),
-            zmin=0,
-            zmax=float(np.sqrt(grid.max(initial=1))),
-            colorscale=_BLUES_DARK if dark else _BLUES,
-            showscale=False,
-            xgap=2,
-            ygap=1 if len(rows) <= _MAX_NAMES else 0,
-            hovertemplate="%{y} in %{text}" + ("" if counts is None else ": %{customdata} examples") + "<extra></extra>",
-            hoverongaps=False,
+            z=np.where(grid > 0, np.sqrt(grid), np.nan).astype(np.float32), x=np.arange(1, len(homes) + 1), y=names,
+            customdata=grid, text=[called] * len(rows), zmin=0, zmax=float(np.sqrt(grid.max(initial=1))),
+            colorscale=_BLUES_DARK if dark else _BLUES, showscale=False, xgap=2, ygap=1 if len(rows) <= _MAX_NAMES else 0,
+            hovertemplate=f"%{{y}} in %{{text}}{examples}<extra></extra>", hoverongaps=False,
         )
-    ]
+    ]  # fmt: skip
     if counts is not None:
         traces.append(_sizes(counts.sum(axis=1), called, dark))
     figure = go.Figure(traces, _layout(names, called, is_home, counts, dark))
@@ -77,20 +70,13 @@ def _ordered(homes: Sequence[Sequence[int]], counts: NDArray[np.int64] | None) -
 
 
 def _sizes(sizes: NDArray[np.int64], called: Sequence[str], dark: bool) -> go.Bar:
-    inks = theme.ink(dark)
+    soft = theme.ink(dark).soft
     return go.Bar(
-        x=np.arange(1, len(sizes) + 1),
-        y=sizes,
-        yaxis="y2",
-        marker={"color": inks.soft, "opacity": 0.55},
-        width=0.8,
-        text=[f"{size:,}" for size in sizes] if len(sizes) <= _MAX_SIZES else None,
-        textposition="outside",
-        textfont={"color": inks.soft, "size": 11},
-        cliponaxis=False,
-        hovertext=list(called),
+        x=np.arange(1, len(sizes) + 1), y=sizes, yaxis="y2", marker={"color": soft, "opacity": 0.55}, width=0.8,
+        text=[f"{size:,}" for size in sizes] if len(sizes) <= _MAX_SIZES else None, textposition="outside",
+        textfont={"color": soft, "size": 11}, cliponaxis=False, hovertext=list(called),
         hovertemplate="%{hovertext}: %{y} training examples<extra></extra>",
-    )
+    )  # fmt: skip
 
 
 def _layout(
@@ -116,18 +102,16 @@ def _layout(
         | {"type": "category", "range": [n_rows - 0.5, -0.5], "domain": [0, rows / height], "showticklabels": has_names}
         | {"title": None if has_names else f"{n_rows} classes, by home task"}
         | ({"tickvals": list(names), "ticktext": [_short(name) for name in names]} if has_names else {}),
-        shapes=[_ground(n_tasks, dark), *_frames(is_home, dark)],
-    )
+        shapes=[
+            {"type": "rect", "xref": "x", "yref": "y domain", "x0": 0.5, "x1": n_tasks + 0.5, "y0": 0, "y1": 1,
+             "layer": "below", "line": {"width": 0}, "fillcolor": theme.ink(dark).empty},  # the colour of empty cells
+            *_frames(is_home, dark),
+        ],
+    )  # fmt: skip
     if counts is not None:
         top = max(1.0, float(counts.sum(axis=1).max()))
         layout["yaxis2"] = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
     return layout
-
-
-def _ground(n_tasks: int, dark: bool) -> dict[str, object]:
-    """The colour of empty cells."""
-    place = {"xref": "x", "yref": "y domain", "x0": 0.5, "x1": n_tasks + 0.5, "y0": 0, "y1": 1}
-    return {"type": "rect", **place, "layer": "below", "line": {"width": 0}, "fillcolor": theme.ink(dark).empty}
 
 
 def _frames(is_home: NDArray[np.bool_], dark: bool) -> list[dict[str, object]]:
@@ -209,9 +193,8 @@ def accuracy_by_scale(
         type="rect", x0=place - 0.32, x1=place + 0.32, y0=0, y1=1, yref="paper", layer="below",
         fillcolor=theme.ink(dark).grid, line={"width": 0},
     )  # fmt: skip
-    for index, (name, by_scale) in enumerate(accuracies.items()):
-        values = [100 * by_scale[scale] for scale in scales]
-        figure.add_trace(theme.series_line(names, values, name, index, f"{name}, b = %{{x}}: %{{y:.1f}} %", dark=dark))
+    values = {name: [100 * by_scale[scale] for scale in scales] for name, by_scale in accuracies.items()}
+    theme.add_series(figure, names, values, ", b = %{x}: %{y:.1f} %", dark=dark)
     accuracies_text = "; ".join(f"{name}: {100 * by_scale[chosen]:.1f} %" for name, by_scale in accuracies.items())
     clean = sorted(100 * by_scale[0.0] for by_scale in accuracies.values())
     before = f"Without noise {clean[0]:.1f} to {clean[-1]:.1f} %. " if chosen else ""
@@ -268,16 +251,11 @@ def strips(
         titles.append({**title, "showarrow": False, "font": {"color": inks.soft, "size": 12}})
         traces.append(
             {
-                "type": "heatmap",
-                "name": name,
-                "xaxis": f"x{number}",
-                "yaxis": f"y{number}",
-                "z": drawn,
-                "colorscale": [[0, inks.empty], [1, inks.text]],
-                "showscale": False,
+                "type": "heatmap", "name": name, "xaxis": f"x{number}", "yaxis": f"y{number}", "z": drawn,
+                "colorscale": [[0, inks.empty], [1, inks.text]], "showscale": False,
                 "hovertemplate": "%{fullData.name}: %{z:.2f}<extra></extra>",
             }
-        )
+        )  # fmt: skip
         same = {} if is_last else {"matches": f"x{len(rows)}"}
         axes[f"xaxis{number}"] = {**across, **same, "anchor": f"y{number}", "showticklabels": is_last}
         # Pixels stay square on any screen.
@@ -390,19 +368,16 @@ def token_weights(
 
     `scores` [n] ascending; `weights`: by the term's name, [n]; the chosen Score is marked, and interpolated linearly.
     """
-    at = {name: float(np.interp(chosen, scores, line)) for name, line in weights.items()}
+    at_chosen = {name: float(np.interp(chosen, scores, line)) for name, line in weights.items()}
     figure = _figure(dark, x="Score of the token", y="weight of its cross-entropy", height=380)
     soft = theme.ink(dark).soft
     figure.add_hline(y=0, line={"color": soft, "width": 1})
     figure.add_vline(x=chosen, line={"color": soft, "width": 1, "dash": "dot"})
     theme.add_note(figure, 0.0, "learned", x=0, above=True, dark=dark)
     theme.add_note(figure, 0.0, "unlearned", x=0, above=False, dark=dark)
-    for index, (name, line) in enumerate(weights.items()):
-        hover = f"{name}, Score %{{x:.2f}}: %{{y:.2f}}"
-        figure.add_trace(theme.series_line(scores, line, name, index, hover, dark=dark, mode="lines"))
-    weights_text = "; ".join(f"{name} {_signed(value)}" for name, value in at.items())
-    finding = f"At a Score of {chosen:g} the token counts: {weights_text}."
-    return Picture(figure, finding)
+    theme.add_series(figure, scores, weights, ", Score %{x:.2f}: %{y:.2f}", dark=dark, mode="lines")
+    said = "; ".join(f"{name} {minus(f'{at:.2f}') if abs(at) >= 0.005 else '0'}" for name, at in at_chosen.items())
+    return Picture(figure, f"At a Score of {chosen:g} the token counts: {said}.")
 
 
 def secret_nats(nats: Mapping[str, NDArray[np.float64]], *, most: float, public: float, dark: bool = False) -> Picture:
@@ -413,13 +388,10 @@ def secret_nats(nats: Mapping[str, NDArray[np.float64]], *, most: float, public:
     figure = _figure(dark, x="training steps", y="nats per digit of the secret", height=380)
     figure.update_yaxes(range=[0, most])
     theme.add_level(figure, public, "as unknown as to the public model", x=1, above=False, dark=dark)
-    for index, (name, line) in enumerate(nats.items()):
-        hover = f"{name}, step %{{x}}: %{{y:.2f}} nats"
-        figure.add_trace(theme.series_line(list(range(len(line))), line, name, index, hover, dark=dark, mode="lines"))
-    ends = "; ".join(f"{name} {line[-1]:.1f}" for name, line in nats.items())
     steps = len(next(iter(nats.values()))) - 1
-    finding = f"Nats per digit of the secret after {steps} steps, from {public:.1f}: {ends}."
-    return Picture(figure, finding)
+    theme.add_series(figure, list(range(steps + 1)), nats, ", step %{x}: %{y:.2f} nats", dark=dark, mode="lines")
+    ends = "; ".join(f"{name} {line[-1]:.1f}" for name, line in nats.items())
+    return Picture(figure, f"Nats per digit of the secret after {steps} steps, from {public:.1f}: {ends}.")
 
 
 def code_exposure(
@@ -441,18 +413,10 @@ def code_exposure(
         hover = f"{name}, %{{x}}: %{{y:.1f}} bits on average"
         line = theme.series_line(names, means, name, index, hover, dark=dark, size=9)
         figure.add_trace(line)
-        points = [(place, value) for place, seeds in zip(names, by_level, strict=True) for value in seeds]
-        figure.add_trace(
-            go.Scatter(
-                x=[place for place, _ in points],
-                y=[value for _, value in points],
-                mode="markers",
-                marker={"color": line.line.color, "symbol": line.marker.symbol, "size": 6, "opacity": 0.45},
-                name=name,
-                showlegend=False,
-                hovertemplate=f"{name}, one seed: %{{y:.1f}} bits<extra></extra>",
-            )
-        )
+        x = [place for place, seeds in zip(names, by_level, strict=True) for _ in seeds]
+        marker = {"color": line.line.color, "symbol": line.marker.symbol, "size": 6, "opacity": 0.45}
+        hover = f"{name}, one seed: %{{y:.1f}} bits"
+        figure.add_trace(theme.marks(x, [*chain(*by_level)], name, marker, hover, showlegend=False))
     ends = "; ".join(f"{name} {np.mean(by_level[-1]):.1f}" for name, by_level in bits.items())
     finding = f"Exposure of codes planted {levels[-1]} times, in bits: {ends}; never planted {controls:.1f}."
     return Picture(figure, finding)
@@ -460,8 +424,3 @@ def code_exposure(
 
 def _figure(dark: bool, *, x: str, y: str, height: int) -> go.Figure:
     return theme.figure(dark, height=height, legend_room=60, xaxis={"title": x}, yaxis={"title": y, "zeroline": False})
-
-
-def _signed(value: float) -> str:
-    """A weight with two digits, a true minus, and no minus before a zero."""
-    return minus(f"{value:.2f}") if abs(value) >= 0.005 else "0"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -22,6 +23,7 @@ from dpcl_core.events import References
 from dpcl_core.figures.picture import Picture
 from dpcl_core.spec import LabelSetting
 
+Scale = Sequence[tuple[float, str]]  # places in [0, 1] and their colours
 _MAX_POINTS = 1000
 _NAMES_ROOM = 24  # pixels at the right edge where the names of curves begin
 _LABEL_ROOM, ALIKE = 7.0, 0.5  # percentage points: a name's height, and levels with one name
@@ -174,43 +176,94 @@ def task_axis(first: int, last: int) -> dict[str, object]:
 
 
 def line(
-    x: Sequence[object] | NDArray[np.float64],
-    y: Sequence[float | None] | NDArray[np.float64],
-    name: str,
-    colour: str,
-    hover: str,
-    *,
-    dash: str = "solid",
-    symbol: str = "circle",
-    size: int = 8,
-    mode: str = "lines+markers",
-) -> go.Scatter:
+    x: Sequence[object] | NDArray[np.float64], y: Sequence[float | None] | NDArray[np.float64], name: str, colour: str,
+    hover: str, *, dash: str = "solid", symbol: str = "circle", size: int = 8, mode: str = "lines+markers",
+) -> go.Scatter:  # fmt: skip
     """A line in one colour, with a mark at every point unless `mode` is "lines". `hover`: template of a point's text."""
-    return go.Scatter(
-        x=x,
-        y=y,
-        name=name,
-        mode=mode,
-        line={"color": colour, "width": 2.2, "dash": dash},
-        marker={"color": colour, "symbol": symbol, "size": size},
-        hovertemplate=f"{hover}<extra></extra>",
-    )
+    marker = {"color": colour, "symbol": symbol, "size": size}
+    return marks(x, y, name, marker, hover, mode=mode, line={"color": colour, "width": 2.2, "dash": dash})
 
 
 def series_line(
-    x: Sequence[object] | NDArray[np.float64],
-    y: Sequence[float | None] | NDArray[np.float64],
-    name: str,
-    index: int,
-    hover: str,
-    *,
-    dark: bool,
-    size: int = 8,
-    mode: str = "lines+markers",
-) -> go.Scatter:
-    """The line of the n-th of several series (up to five), with a colour, dash and mark of its own."""
+    x: Sequence[object] | NDArray[np.float64], y: Sequence[float | None] | NDArray[np.float64], name: str, index: int,
+    hover: str, *, dark: bool, **more: Any,
+) -> go.Scatter:  # fmt: skip
+    """The line of the n-th of several series (up to five), with a colour, dash and mark of its own. `more`: as in `line`."""
     dash, symbol = _SERIES_DASHES[index % len(_SERIES_DASHES)], _SERIES_SYMBOLS[index % len(_SERIES_SYMBOLS)]
-    return line(x, y, name, colour_of_series(index, dark), hover, dash=dash, symbol=symbol, size=size, mode=mode)
+    return line(x, y, name, colour_of_series(index, dark), hover, dash=dash, symbol=symbol, **more)
+
+
+def add_series(drawn: go.Figure, x: Any, series: Mapping[str, Any], hover: str, *, dark: bool, **more: Any) -> None:
+    """Adds a line for each series, values [n] by name, over x [n]. `hover`: after the name; `more`: as in `line`."""
+    for index, (name, values) in enumerate(series.items()):
+        drawn.add_trace(series_line(x, values, name, index, f"{name}{hover}", dark=dark, **more))
+
+
+def marks(x: Any, y: Any, name: str | None, marker: Mapping[str, object], hover: str = "", **more: Any) -> go.Scatter:
+    """Points alone. `hover`: template of a point's text; empty: a point has none. `more`: further properties by name."""
+    texts = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    return go.Scatter({"x": x, "y": y, "name": name, "mode": "markers", "marker": marker} | texts | more)
+
+
+def band(x: NDArray[np.float64], low: Any, high: Any, colour: str) -> go.Scatter:
+    """The 95 % interval around a line, from `low` to `high` [n], both in the units of the axis."""
+    low_x, low = decimated(x, np.array(low, dtype=np.float64))
+    high_x, high = decimated(x, np.array(high, dtype=np.float64))
+    return go.Scatter(
+        x=np.concatenate([high_x, low_x[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself", mode="lines",
+        fillcolor=translucent(colour, 0.15), line={"width": 0}, hoverinfo="skip", name="95 % interval over seeds",
+    )  # fmt: skip
+
+
+def heatmap(
+    z: Any, x: Sequence[str], y: Sequence[str], scale: Scale, hover: str, *, dark: bool, text: str | None, **more: Any
+) -> go.Heatmap:
+    """A grid of shaded cells with gaps, each with its number. `text`: template of the numbers; None: none."""
+    return go.Heatmap(
+        z=z, x=x, y=y, colorscale=scale, showscale=False, xgap=3, ygap=3, texttemplate=text,
+        textfont={"color": ink(dark).text}, hovertemplate=f"{hover}<extra></extra>", **more,
+    )  # fmt: skip
+
+
+def add_marker(drawn: go.Figure, x: float, dark: bool) -> None:
+    """Adds a broad pale stripe behind the chosen place on the x axis."""
+    drawn.add_vline(x=x, line={"color": ink(dark).grid, "width": 14}, layer="below")
+
+
+def add_end_names(
+    drawn: go.Figure, ends: Iterable[tuple[str, float, float, str]], gap: float, low: float, high: float, *, dark: bool,
+    shift: int = 8, font: Mapping[str, float] | None = None, **where: object,
+) -> None:  # fmt: skip
+    """Adds names right of where lines end (name, x, y, colour), at least `gap` apart and within [low, high] if they fit."""
+    ends = list(ends)
+    for (name, x, _, colour), height in zip(ends, spread_labels([end[2] for end in ends], gap, low, high), strict=True):
+        drawn.add_annotation(
+            text=name, x=x, y=height, showarrow=False, xanchor="left", xshift=shift,
+            font={"color": readable(colour, dark), **(font or {})}, **where,
+        )  # fmt: skip
+
+
+def known_levels(references: References | None) -> list[tuple[str, float]]:
+    """The references that are known, in [0, 1], each with its name."""
+    if references is None:
+        return []
+    known = [("chance", references.chance), ("untrained", references.untrained), ("at once, no noise", references.ceiling)]
+    return [(name, level) for name, level in known if level is not None]
+
+
+def level_in_pieces(level: float, pieces: Iterable[tuple[float, float]], dark: bool, **more: object) -> go.Scatter:
+    """A dotted vertical line at a level, drawn between these heights alone: in the gaps stand names."""
+    y = [height for start, end in pieces for height in (start, end, None)]
+    return go.Scatter(
+        x=[None if height is None else level for height in y], y=y, mode="lines", hoverinfo="skip",
+        line={"color": ink(dark).soft, "width": 1, "dash": "dot"}, **more,
+    )  # fmt: skip
+
+
+def level_name(text: str, level: float, height: float, dark: bool) -> dict[str, object]:
+    """An annotation: the name of a vertical line at a level (percent), beside it at this height."""
+    place = {"x": level, "xanchor": "right" if level >= 50 else "left", "y": height, "yanchor": "middle"}
+    return {"text": text, "showarrow": False, "font": {"color": ink(dark).soft, "size": 11.5}, **place}
 
 
 def add_references(drawn: go.Figure, references: References, *, dark: bool, is_rising: bool = False) -> None:

@@ -28,9 +28,7 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     Columns group (in their order), detector ("score" or "pattern"), auroc (in [0, 1]; NaN: undefined).
     """
     groups = list(dict.fromkeys(table["group"]))
-    figure = theme.figure(
-        dark, height=300, legend_room=48, xaxis={"showgrid": False}, yaxis=_auroc_axis(1.08), barmode="group", bargap=0.35
-    )
+    figure = _grouped(dark, 300, 48, {"showgrid": False}, _auroc_axis(1.08))
     for index, (detector, name) in enumerate((("score", "the score"), ("pattern", "capital letter, @ or two digits"))):
         rows = table[table["detector"] == detector].set_index("group")["auroc"].reindex(groups)
         colour, texts = theme.colour_of_series(index, dark), [f"{value:.2f}" for value in rows]
@@ -44,20 +42,20 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     return Picture(figure, finding if defined else "No personal token is marked here.")
 
 
+def _grouped(dark: bool, height: int, legend_room: int, x: Mapping[str, object], y: Mapping[str, object]) -> go.Figure:
+    """A figure for bars side by side."""
+    return theme.figure(dark, height=height, legend_room=legend_room, xaxis=x, yaxis=y, barmode="group", bargap=0.35)
+
+
 def _bars(
     x: Sequence[str], y: pd.Series, name: str, colour: str, hover: str, texts: Iterable[str], hatched: bool, dark: bool
 ) -> go.Bar:
     """One series of bars with texts above them; NaN: no bar and no text."""
+    shown = ["" if pd.isna(value) else text for value, text in zip(y, texts, strict=True)]
     return go.Bar(
-        x=x,
-        y=y.tolist(),
-        name=name,
-        marker={"color": colour, "pattern": {"shape": "/" if hatched else ""}},
-        text=["" if pd.isna(value) else text for value, text in zip(y, texts, strict=True)],
-        textposition="outside",
-        textfont={"color": theme.ink(dark).text},
-        hovertemplate=f"{hover}<extra></extra>",
-    )
+        x=x, y=y.tolist(), name=name, marker={"color": colour, "pattern": {"shape": "/" if hatched else ""}}, text=shown,
+        textposition="outside", textfont={"color": theme.ink(dark).text}, hovertemplate=f"{hover}<extra></extra>",
+    )  # fmt: skip
 
 
 def _auroc_axis(top: float) -> dict[str, object]:
@@ -74,7 +72,6 @@ def by_alpha(aurocs: Mapping[str, Mapping[float, float]], *, chosen: float, dark
     `aurocs`: by the comparison's name and alpha (the same ones for all), in [0, 1].
     """
     alphas = sorted(next(iter(aurocs.values())))
-    inks = theme.ink(dark)
     figure = theme.figure(
         dark,
         height=320,
@@ -82,11 +79,10 @@ def by_alpha(aurocs: Mapping[str, Mapping[float, float]], *, chosen: float, dark
         xaxis={"title": "α: 0 is commonness alone, 1 is surprise alone", "showgrid": False, "range": [-0.05, 1.05]},
         yaxis=_auroc_axis(1.02),
     )
-    figure.add_hline(y=_CHANCE, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
-    figure.add_vline(x=chosen, line={"color": inks.grid, "width": 14}, layer="below")
-    for index, (name, by) in enumerate(aurocs.items()):
-        hover = f"{name}, α = %{{x}}: %{{y:.3f}}"
-        figure.add_trace(theme.series_line(alphas, [by[alpha] for alpha in alphas], name, index, hover, dark=dark))
+    figure.add_hline(y=_CHANCE, line={"color": theme.ink(dark).soft, "width": 1.5, "dash": "dot"})
+    theme.add_marker(figure, chosen, dark)
+    lines = {name: [by[alpha] for alpha in alphas] for name, by in aurocs.items()}
+    theme.add_series(figure, alphas, lines, ", α = %{x}: %{y:.3f}", dark=dark)
     values = ", ".join(f"{name} {by[chosen]:.2f}" for name, by in aurocs.items())
     finding = f"With α = {chosen:g} the AUROC is: {values}. A coin has 0.5."
     return Picture(figure, finding)
@@ -101,15 +97,8 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         return theme.nothing("Nothing to show yet.", dark, 300)
     last = table[table["after_task"] == table["after_task"].max()]
     means = last.groupby("of_task", as_index=False)[["ordinary", "private"]].mean()
-    figure = theme.figure(
-        dark,
-        height=300,
-        legend_room=48,
-        xaxis={"showgrid": False, "type": "category"},
-        yaxis={"title": "nats a token above the public model", "zeroline": True},
-        barmode="group",
-        bargap=0.35,
-    )
+    y = {"title": "nats a token above the public model", "zeroline": True}
+    figure = _grouped(dark, 300, 48, {"showgrid": False, "type": "category"}, y)
     names = [f"task {task + 1}" for task in means["of_task"]]
     for index, (column, name) in enumerate((("ordinary", "ordinary words: memory kept"), ("private", "personal words"))):
         colour, hover = theme.colour_of_series(2 - index, dark), f"%{{x}}, {name}: %{{y:.3f}} nats"
@@ -131,20 +120,14 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         return theme.nothing("No secrets were planted.", dark, 300)
     planted = sorted(table["planted"].unique())
     last = table["after_task"].max()
-    early, late = (rows.groupby("planted")[["exposure", "below"]].mean() for rows in _early_and_late(table))
+    means = table.groupby(["after_task", "planted"])[["exposure", "below"]].mean()
+    early, late = (means[means.index.get_level_values(0) == task].droplevel(0) for task in (-1, last))
     when = f"after task {last + 1}" if last >= 0 else "before training"
     of = {"before training": early["exposure"]}
     if last >= 0:
         of |= {when: late["exposure"], _UNLIKELY_END: late["below"]}
-    figure = theme.figure(
-        dark,
-        height=320,
-        legend_room=64,
-        xaxis={"showgrid": False, "type": "category", "title": "texts that a code was planted in"},
-        yaxis={"title": "exposure, bits", "rangemode": "tozero", "zeroline": False},
-        barmode="group",
-        bargap=0.35,
-    )
+    x = {"showgrid": False, "type": "category", "title": "texts that a code was planted in"}
+    figure = _grouped(dark, 320, 64, x, {"title": "exposure, bits", "rangemode": "tozero", "zeroline": False})
     soft, names = theme.ink(dark).soft, ["never" if level == 0 else f"{level}" for level in planted]
     colours = (soft, theme.colour_of_series(1, dark), theme.colour_of_series(0, dark))
     for (name, values), colour in zip(of.items(), colours, strict=False):
@@ -176,12 +159,6 @@ def exposure_history(table: pd.DataFrame) -> str:
 def _nats(value: float) -> str:
     """Two digits, with a true minus."""
     return minus(f"{value:.2f}")
-
-
-def _early_and_late(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows before the first task, and those after the last recorded one (empty if there is none)."""
-    after = table[table["after_task"] >= 0]
-    return table[table["after_task"] < 0], after[after["after_task"] == after["after_task"].max()]
 
 
 # A text with each token shaded by a number, in five shades with five kinds of underline.
@@ -299,19 +276,9 @@ def true_costs(
         xaxis=_axis("nominal ε of a token, no guarantee", nominal[0], nominal[-1], steps=(1, 2, 5)),
         yaxis=_axis("what it really costs, ε", nominal[0], top, steps=(1,)),
     )
-    figure.add_trace(
-        go.Scatter(
-            x=[nominal[0], nominal[-1]],
-            y=[nominal[0], nominal[-1]],
-            mode="lines",
-            line={"color": inks.soft, "width": 1, "dash": "dot"},
-            name="were the nominal ε true",
-            hoverinfo="skip",
-        )
-    )
-    for index, (name, values) in enumerate(true.items()):
-        hover = f"{name}: nominal ε = %{{x:.3g}}, really %{{y:.4g}}"
-        figure.add_trace(theme.series_line(nominal, values, name, index, hover, dark=dark, size=6))
+    ends, dots = [nominal[0], nominal[-1]], {"color": inks.soft, "width": 1, "dash": "dot"}
+    figure.add_scatter(x=ends, y=ends, mode="lines", line=dots, name="were the nominal ε true", hoverinfo="skip")
+    theme.add_series(figure, nominal, true, ": nominal ε = %{x:.3g}, really %{y:.4g}", dark=dark, size=6)
     figure.add_vline(x=chosen, line={"color": inks.soft, "width": 1})
     place = list(nominal).index(chosen)
     costs = "; ".join(f"{name} {budget_number(values[place])}" for name, values in true.items())
@@ -327,13 +294,8 @@ def budget_number(value: float) -> str:
 def _axis(title: str, low: float, high: float, steps: Sequence[int]) -> dict[str, object]:
     bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high))
     ticks = [step * 10.0**power for power in range(bottom, top + 1) for step in steps]
-    return {
-        "title": title,
-        "type": "log",
-        "tickvals": ticks,
-        "ticktext": [f"{tick:,.10g}" for tick in ticks],
-        "range": [math.log10(low) - 0.05, math.log10(high) + 0.05],
-    }
+    shown, ends = [f"{tick:,.10g}" for tick in ticks], [math.log10(low) - 0.05, math.log10(high) + 0.05]
+    return {"title": title, "type": "log", "tickvals": ticks, "ticktext": shown, "range": ends}
 
 
 # Figures of the budget spent over the tasks, and of the growth of noise under the label settings.
@@ -360,33 +322,16 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
         tasks, epsilon = rows["after_task"].to_numpy() + 1, rows["epsilon"].to_numpy(dtype=np.float64)
         colour = theme.colour_of_series(row - 1, dark)
         drawn = np.isfinite(epsilon)
-        figure.add_trace(
-            go.Scatter(
-                x=tasks[drawn],
-                y=epsilon[drawn],
-                mode="lines+markers",  # a single task has no line
-                line={"color": colour, "width": 2.2, "shape": "hvh"},
-                marker={"size": 5},
-                fill="tozeroy",
-                fillcolor=theme.translucent(colour, 0.15),
-                name=f"{kind}: accounted",
-                hovertemplate="after task %{x}: ε = %{y:.3g}<extra></extra>",
-            ),
-            row=row,
-            col=1,
-        )
-        figure.add_trace(
-            go.Scatter(
-                x=tasks[drawn],
-                y=np.cumsum(rows["step"].to_numpy(dtype=np.float64)[drawn]),
-                mode="lines",
-                line={"color": inks.soft, "width": 1.2, "dash": "dot", "shape": "hvh"},
-                name=f"{kind}: plain sum",
-                hovertemplate="plain sum after task %{x}: %{y:.3g}<extra></extra>",
-            ),
-            row=row,
-            col=1,
-        )
+        figure.add_scatter(
+            x=tasks[drawn], y=epsilon[drawn], mode="lines+markers", marker={"size": 5},  # a single task has no line
+            line={"color": colour, "width": 2.2, "shape": "hvh"}, fill="tozeroy", fillcolor=theme.translucent(colour, 0.15),
+            name=f"{kind}: accounted", hovertemplate="after task %{x}: ε = %{y:.3g}<extra></extra>", row=row, col=1,
+        )  # fmt: skip
+        figure.add_scatter(
+            x=tasks[drawn], y=np.cumsum(rows["step"].to_numpy(dtype=np.float64)[drawn]), mode="lines",
+            line={"color": inks.soft, "width": 1.2, "dash": "dot", "shape": "hvh"}, name=f"{kind}: plain sum",
+            hovertemplate="plain sum after task %{x}: %{y:.3g}<extra></extra>", row=row, col=1,
+        )  # fmt: skip
         last = float(epsilon[-1])
         spent_text = "no bound" if math.isinf(last) else f"ε = {shown(last)} after {counted(int(tasks[-1]), 'task')}"
         sentences.append(f"{kind}: {spent_text}")
@@ -411,9 +356,8 @@ def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = 
         margin={"l": 52, "r": 150, "t": 12, "b": 40},
     )
     top = max(max(values) for values in noise.values())
-    heights = theme.spread_labels([values[-1] for values in noise.values()], 0.085 * top, 0, top * 1.02)
-    sentences = []
-    for index, ((setting, values), height) in enumerate(zip(noise.items(), heights, strict=True)):
+    sentences, ends = [], []
+    for index, (setting, values) in enumerate(noise.items()):
         colour, name = theme.colour_of_series(index, dark), LABELS[setting]
         x, y = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
         line = theme.line(
@@ -421,11 +365,9 @@ def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = 
             symbol=theme.MARKERS[setting], size=6, mode="lines+markers" if len(values) <= 30 else "lines",
         )  # fmt: skip
         figure.add_trace(line)
-        figure.add_annotation(
-            x=len(values), y=height, text=name, font={"color": theme.readable(colour, dark), "size": 12}, showarrow=False,
-            xanchor="left", xshift=8,
-        )  # fmt: skip
+        ends.append((name, len(values), values[-1], colour))
         sentences.append(_growth(name, values))
+    theme.add_end_names(figure, ends, 0.085 * top, 0, top * 1.02, dark=dark, font={"size": 12})
     return Picture(figure, capital("; ".join(sentences)) + ".")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -179,30 +180,18 @@ def figure(
     wanted = next(iter(answers.values())).wanted
     theme.add_level(drawn, 100 * wanted, f"wanted {100 * wanted:g} %", x=0.0, above=wanted < _HIGH, dark=dark)
     if len(answers) > 1:
-        _needed_epsilon_names(drawn, answers, colours, dark)
+        ends = [(name, math.log10(answer.budgets[-1]), 100 * answer.means[-1]) for name, answer in answers.items()]
+        named = [(*end, colour) for end, colour in zip(ends, colours, strict=True)]
+        theme.add_end_names(drawn, named, _NAME_GAP, _NAME_GAP / 2, 100, dark=dark)
         sentences = [f"{name}: {said}" for name, said in zip(answers, sentences, strict=True)]
     return Picture(drawn, " ".join(sentences))
-
-
-def _needed_epsilon_names(drawn: go.Figure, answers: Mapping[str, Needed], colours: Sequence[str], dark: bool) -> None:
-    """Names at the ends of the curves, pushed apart where they end close together."""
-    heights = theme.spread_labels([100 * answer.means[-1] for answer in answers.values()], _NAME_GAP, _NAME_GAP / 2, 100)
-    for (name, answer), colour, height in zip(answers.items(), colours, heights, strict=True):
-        drawn.add_annotation(
-            x=math.log10(answer.budgets[-1]), y=height, text=name, font={"color": theme.readable(colour, dark)},
-            showarrow=False, xanchor="left", xshift=8,
-        )  # fmt: skip
 
 
 def _curve(drawn: go.Figure, name: str, answer: Needed, colour: str) -> None:
     x = np.log10(answer.budgets)
     if answer.ends is not None:
         low, high = (100 * np.array(end) for end in answer.ends)
-        band = go.Scatter(
-            x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself", mode="lines",
-            fillcolor=theme.translucent(colour, 0.15), line={"width": 0}, hoverinfo="skip", name="95 % interval over seeds",
-        )  # fmt: skip
-        drawn.add_trace(band)
+        drawn.add_trace(theme.band(x, low, high, colour))
     mode = "lines+markers" if len(x) <= _FEW_POINTS else "lines"
     line = theme.line(x, 100 * np.array(answer.means), name, colour, f"{name}, ε = %{{text}}: %{{y:.1f}} %", mode=mode)
     line.text = [epsilon_text(epsilon) for epsilon in answer.budgets]
@@ -216,15 +205,10 @@ def _mark(name: str, answer: Needed, colour: str) -> go.Scatter:
         centre if end is None else math.log10(min(max(end, answer.budgets[0]), answer.budgets[-1]))
         for end in (answer.low, answer.high)
     )
-    return go.Scatter(
-        x=[centre], y=[100 * answer.wanted], mode="markers", name=name,
-        marker={"color": colour, "symbol": "diamond", "size": 12},
-        error_x={
-            "type": "data", "symmetric": False, "array": [high - centre], "arrayminus": [centre - low],
-            "color": colour, "thickness": 1.6, "width": 6,
-        },
-        hovertemplate=f"{name}: ε about {_rough(answer.crossing)}<extra></extra>",
-    )  # fmt: skip
+    bar = {"type": "data", "symmetric": False, "array": [high - centre], "arrayminus": [centre - low]}
+    marker, hover = {"color": colour, "symbol": "diamond", "size": 12}, f"{name}: ε about {_rough(answer.crossing)}"
+    bar |= {"color": colour, "thickness": 1.6, "width": 6}
+    return theme.marks([centre], [100 * answer.wanted], name, marker, hover, error_x=bar)
 
 
 def _uncertainty(answer: Needed) -> str:
@@ -349,7 +333,12 @@ def trade_off(
     if references is not None:
         theme.add_references(figure, references, dark=dark, is_rising=True)
     if len(finals) > 1:
-        _names(figure, finals, colours, column, dark)
+        ends = [(name, max(final)) for name, final in finals.items()]
+        named = [
+            (name, column if math.isinf(end) else math.log10(end), 100 * finals[name][end].mean, colour)
+            for (name, end), colour in zip(ends, colours, strict=True)
+        ]
+        theme.add_end_names(figure, named, 9, 4, 100, dark=dark, shift=10, row=1, col=1)
     if finite and math.inf in budgets:
         figure.add_vline(x=column - _GAP / 2, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
     finding = " ".join(
@@ -359,21 +348,6 @@ def trade_off(
     return Picture(figure, " ".join([finding, *(_NO_BOUND[kind] for kind in kinds)]))
 
 
-def _names(
-    figure: go.Figure, finals: Mapping[str, Mapping[float, Interval]], colours: Sequence[str], column: float, dark: bool
-) -> None:
-    """Names to the right of the upper panel, at the heights where the runs end."""
-    ends = [max(final) for final in finals.values()]
-    wanted = [100 * final[end].mean for final, end in zip(finals.values(), ends, strict=True)]
-    heights = theme.spread_labels(wanted, 9, 4, 100)
-    for name, colour, end, height in zip(finals, colours, ends, heights, strict=True):
-        x = column if math.isinf(end) else math.log10(end)
-        figure.add_annotation(
-            x=x, y=height, text=name, font={"color": theme.readable(colour, dark)}, showarrow=False, xanchor="left",
-            xshift=10, row=1, col=1,
-        )  # fmt: skip
-
-
 def _at_the_end(per_seed: pd.DataFrame) -> dict[float, Interval]:
     """The values after the last task reached, by budget, over the seeds."""
     ended = per_seed[per_seed["after_task"] == per_seed["after_task"].max()]
@@ -381,33 +355,19 @@ def _at_the_end(per_seed: pd.DataFrame) -> dict[float, Interval]:
 
 
 def _points(
-    figure: go.Figure,
-    row: int,
-    name: str,
-    by_epsilon: Mapping[float, Interval],
-    column: float,
-    colour: str,
+    figure: go.Figure, row: int, name: str, by_epsilon: Mapping[float, Interval], column: float, colour: str,
     setting: LabelSetting,
-) -> None:
+) -> None:  # fmt: skip
     finite = sorted(epsilon for epsilon in by_epsilon if math.isfinite(epsilon))
     groups = [([math.log10(e) for e in finite], [by_epsilon[e] for e in finite], "lines+markers")] if finite else []
     if math.inf in by_epsilon:
         groups.append(([column], [by_epsilon[math.inf]], "markers"))
+    look = {
+        "line": {"color": colour, "width": 2, "dash": theme.DASHES[setting]},
+        "marker": {"color": colour, "symbol": theme.MARKERS[setting], "size": 8},
+    }
     for x, stats, mode in groups:
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=[100 * s.mean for s in stats],
-                error_y={**_spread(stats), "color": colour, "thickness": 1.2, "width": 3},
-                mode=mode,
-                line={"color": colour, "width": 2, "dash": theme.DASHES[setting]},
-                marker={"color": colour, "symbol": theme.MARKERS[setting], "size": 8},
-                name=name,
-                hovertemplate=f"{name}: %{{y:.1f}}<extra></extra>",
-            ),
-            row=row,
-            col=1,
-        )
+        figure.add_scatter(x=x, mode=mode, **_means(name, stats, colour), **look, row=row, col=1)
 
 
 def _bars(figure: go.Figure, row: int, name: str, by_epsilon: Mapping[float, Interval], shift: float, colour: str) -> None:
@@ -415,27 +375,17 @@ def _bars(figure: go.Figure, row: int, name: str, by_epsilon: Mapping[float, Int
     if not by_epsilon:
         return
     stats = [by_epsilon[epsilon] for epsilon in sorted(by_epsilon)]
-    figure.add_trace(
-        go.Bar(
-            x=[math.log10(epsilon) + shift for epsilon in sorted(by_epsilon)],
-            y=[100 * s.mean for s in stats],
-            width=0.9 * _BAR,
-            error_y={**_spread(stats), "color": colour, "thickness": 1.2, "width": 3},
-            marker={
-                "color": "rgba(0,0,0,0)",
-                "line": {"color": colour, "width": 1.2},
-                "pattern": {"shape": theme.CLAIMED_PATTERN, "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 6},
-            },
-            name=name,
-            hovertemplate=f"{name}: %{{y:.1f}}<extra></extra>",
-        ),
-        row=row,
-        col=1,
-    )
+    pattern = {"shape": theme.CLAIMED_PATTERN, "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 6}
+    marker = {"color": "rgba(0,0,0,0)", "line": {"color": colour, "width": 1.2}, "pattern": pattern}
+    x = [math.log10(epsilon) + shift for epsilon in sorted(by_epsilon)]
+    figure.add_bar(x=x, width=0.9 * _BAR, marker=marker, **_means(name, stats, colour), row=row, col=1)
 
 
-def _spread(stats: Sequence[Interval]) -> dict[str, object]:
-    return {"type": "data", "array": [100 * s.half_width for s in stats]}
+def _means(name: str, stats: Sequence[Interval], colour: str) -> dict[str, Any]:
+    """Properties of a trace: means with their intervals, in percent."""
+    bars = {"type": "data", "array": [100 * s.half_width for s in stats], "color": colour, "thickness": 1.2, "width": 3}
+    y = [100 * s.mean for s in stats]
+    return {"name": name, "y": y, "error_y": bars, "hovertemplate": f"{name}: %{{y:.1f}}<extra></extra>"}
 
 
 def _finding(name: str, final: Mapping[float, Interval], score: str, standing: Standing) -> str:

@@ -82,35 +82,12 @@ def worked_on(epsilon: float, rounds: int) -> dict[str, float]:
     return {name: _right(work(with_her), work(without)) for name, work in _WORK.items()}
 
 
-def _tens(released: NDArray[np.float64]) -> NDArray[np.float64]:
-    rounded: NDArray[np.float64] = np.round(released / 10) * 10
-    return rounded
-
-
-def _at_least_zero(released: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.maximum(released, 0.0)
-
-
-def _whole(released: NDArray[np.float64]) -> NDArray[np.float64]:
-    rounded: NDArray[np.float64] = np.round(released)
-    return rounded
-
-
-def _nothing(released: NDArray[np.float64]) -> NDArray[np.float64]:
-    return released
-
-
-def _square(released: NDArray[np.float64]) -> NDArray[np.float64]:
-    squared: NDArray[np.float64] = released**2
-    return squared
-
-
 _WORK: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "as released": _nothing,
-    "rounded to whole people": _whole,
-    "negative counts set to 0": _at_least_zero,
-    "squared": _square,
-    "rounded to tens": _tens,
+    "as released": lambda released: released,
+    "rounded to whole people": np.round,
+    "negative counts set to 0": lambda released: np.maximum(released, 0.0),
+    "squared": np.square,
+    "rounded to tens": lambda released: np.round(released / 10) * 10,
 }
 
 

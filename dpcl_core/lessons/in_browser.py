@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import math
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
@@ -179,8 +178,7 @@ class Word(Spec):
 @lru_cache(maxsize=1)
 def words() -> tuple[Word, ...]:
     """The glossary in its own order."""
-    text = (paths.assets_dir() / "glossary.toml").read_text(encoding="utf-8")
-    return tuple(map(Word.model_validate, tomllib.loads(text)["words"]))
+    return tuple(map(Word.model_validate, paths.asset_table("glossary.toml")["words"]))
 
 
 @lru_cache(maxsize=512)
@@ -211,92 +209,21 @@ def _pattern(word: Word) -> re.Pattern[str]:
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 LISTS: Final[Mapping[Listing, str]] = {"data": "list read from the data", "prior-const": "public list"}
 _PIXEL_LEVELS = 17  # a pixel feature is a grey level of 0 to 16 over this
-_SHARED: Final = {
-    "where": "{title}: step {step} of {steps}",
-    "steps": "Steps",
-    "open": "Step {step}: {title}",
-    "done": "Step {step}: {title}, done",
-    "choose": "Choose an answer to continue; it may be wrong.",
-    "predicted": "You predicted “{choice}”.",
-    "correct": "Correct.",
-    "result": "The result: “{choice}”.",
-    "think": "Think",
-    "afresh": "Start again",
-    "all_done": "You have done every step of this lesson.",
-    "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA),
-    "odds": statement.ODDS,
-    "no_odds": statement.NO_ODDS,
-}
-_LABEL: Final = {
-    "release_both": "Release both",
-    "without": "without her",
-    "with": "with her",
-    "list": "Labels of the classifier",
-    "list_of": "Labels of the classifier {who}",
-    "lists_differ": "Without her the list ends at 8. With her a 9 is on it.",
-    "lists_same": "Both lists are the same.",
-    "missing": "not on the list",
-    "lists": LISTS,
-    "round": "Round {n} of {of}. This was released:",
-    "in": "She is in",
-    "out": "She is out",
-    "held": "held for {digit}",
-    "hers": "her picture",
-    "like_noise": "The sum looks like noise, with her and without her.",
-    "guessed": "Round {n}: you guessed {guess}, she was {truth}: {verdict}.",
-    "right": "You were right in {n} of {of} rounds.",
-    "more": "Play five more",
-    "play_rounds": "Play 2 × 2,000 rounds",
-    "play_curve": "Play 2 × 5,000 rounds",
-    "count_heads": ["", "says “in” when she is in", "says “in” when she is out", "right"],
-    "of": "{n} of {all}",
-    "promised": "promised: ε = {epsilon}",
-    "proven_more": "With the {name}, after {rounds} rounds a side ε is at least {least}, more than was promised.",
-    "proven_no_more": "With the {name}, after {rounds} rounds a side ε is at least {least}, no more than was promised.",
-    "rounds_axis": "rounds with her in, and as many with her out",
-    "proven_axis": "ε is proven to be at least",
-    "alarms_axis": "false alarms: she is out, he says in",
-    "hits_axis": "hits: she is in, he says in",
-    "best": "best possible against this noise",
-    "attack": "the attack, measured",
-    "duel": "The attacker was right in {right} of {rounds} rounds (± {luck} points by chance, 95 % interval); the best "
-    "possible against this noise is {best}.",
-    "is_held": "No cut of it beats the best possible by more than chance does.",
-    "not_held": "It breaks through: that is a fault of this page.",
-    "look": "Look at the doors",
-    "door_heads": ["door", "without her", "with her", "reveals her?"],
-    "five": "a label needs five people",
-    "empty": "The best possible against the noise of ε = {epsilon} is {best}. The third program stays within it "
-    "(± {luck} points by chance, 95 % interval); the other two do not.",
-    "empty_rules": label_game.EMPTY_RULES,
-}
-_NOISE: Final = {
-    "names": {
-        "clean": "without noise (public teaching data only)",
-        "one": LABELS["prior-const"],
-        "own": LABELS["prior"],
-        "data": LABELS["data"],
+_WORDS = paths.asset_table("lesson/words.toml")
+# What is said elsewhere, too: of both lessons, and of each.
+_ELSEWHERE: Final[Mapping[str, Mapping[str, object]]] = {
+    "shared": {
+        "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA), "odds": statement.ODDS,
+        "no_odds": statement.NO_ODDS,
     },
-    "learn": "Learn ten tasks",
-    "ratio": "After ten tasks the noise on digit {digit} is {ratio} times as wide with one list, in this one draw.",
-    "measured": "measured",
-    "draw": "Release 300 classifiers of each kind",
-    "grown": "Measured over {n} released numbers: after ten tasks the noise is {one} times that of the first task with one "
-    "list, {own} times with a list per task.",
-    "tasks_axis": "tasks learned",
-    "spread_axis": "spread of the noise (std)",
-    "train": "Train them all",
-    "cut": "At ε = {epsilon}: with one list accuracy goes from {one} in one task to {one_last} in ten; with a list per task "
-    "from {own} to {own_last}.",
-    "cuts_axis": "tasks that the same pictures were cut into",
-    "accuracy_axis": "accuracy after the last task",
-    "points": "points that one list costs",
-    "no_noise": "no noise",
-    "loss": "One list costs {low_points} points at ε = {low}, {high_points} at ε = {high}, and {none} without noise.",
-    "compare": "Compare the three",
-    "list_heads": ["list of labels", "ε at most", "noise on the first digit", "accuracy"],
-    "no_bound_short": "no bound",
-}
+    "label": {"lists": LISTS, "empty_rules": label_game.EMPTY_RULES},
+    "noise": {
+        "names": {
+            "clean": "without noise (public teaching data only)", "one": LABELS["prior-const"], "own": LABELS["prior"],
+            "data": LABELS["data"],
+        },
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -343,7 +270,7 @@ def document(
     """
     lesson, progress = text.load(name), start or Progress()
     values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
-    words = _SHARED | (_LABEL if name == "label" else _NOISE)
+    words = {key: words for part in ("shared", name) for key, words in (_WORDS[part] | _ELSEWHERE[part]).items()}
     if not is_alone:  # as every lesson of the course says it
         words["where"] = f"Lesson {text.number(name)}, {words['where']}"
     return {

@@ -18,19 +18,16 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
-from dpcl_core.events import Guarantee
 from dpcl_core.lessons import noise
-from dpcl_core.lessons.noise import Duel
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.privacy.statement import gaussian_odds_bound, guarantee
+from dpcl_core.privacy.statement import gaussian_odds_bound
 from dpcl_core.privacy.text_mechanisms import Randomiser
-from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.spec import Adjacency, Cell, DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import Adjacency, DataSpec
 
 DELTA = 1e-5
 Listing = Literal["data", "prior-const"]  # the list of labels is read from the data, or was public beforehand
@@ -40,7 +37,6 @@ EMPTY_RULES: dict[EmptyRule, str] = {
     "untrained": "an untrained classifier for an empty task",
     "same": "the same noisy steps for an empty task",
 }
-_BATCH = 500
 _ADJACENCY: Adjacency = "add-remove"
 
 
@@ -97,30 +93,8 @@ def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     features = pixels.rows(dataset.train.images)
     of_class = np.flatnonzero(dataset.train.labels == label)
     rows = np.concatenate([np.flatnonzero(dataset.train.labels != label), of_class[:n_others]])
-    return Neighbours(
-        title=dataset.title,
-        classes=dataset.classes,
-        known=features[rows],
-        labels=dataset.train.labels[rows],
-        person=features[of_class[n_others : n_others + 1]],
-        label=label,
-        n_others=n_others,
-    )
-
-
-def without_others(pair: Neighbours) -> Neighbours:
-    """The same person without all others: an empty task, and one with her alone."""
-    return Neighbours(pair.title, pair.classes, pair.known[:0], pair.labels[:0], pair.person, pair.label, 0)
-
-
-def release(
-    pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1, *, at_least: int = 1
-) -> Releases:
-    """n independent releases of one dataset: the list of labels, and noisy class sums for every label on it.
-
-    `at_least`: labels that fewer people have are left out, where the list is read from the data.
-    """
-    return _released(pair, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)], at_least)
+    person = features[of_class[n_others : n_others + 1]]
+    return Neighbours(dataset.title, dataset.classes, features[rows], dataset.train.labels[rows], person, label, n_others)
 
 
 def _released(
@@ -136,58 +110,6 @@ def _released(
     stds = [class_sums_std(epsilon, DELTA, _ADJACENCY)] * len(noises)
     sums = noisy_class_sums(features[of_space], labels[of_space], space, len(pair.classes), stds, noises, ledgers, task=0)
     return Releases(space, sums, ledgers[0])
-
-
-def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:
-    """Log-likelihood ratio [n] of each release, with the person against without, given all pictures.
-
-    If the list depends on the data, it decides alone: each list is possible on one side only. If it is the same on both
-    sides, only the sum of the person's label differs, and its projection on her picture is the best test.
-    """
-    if pair.label not in releases.labels:
-        return np.full(len(releases.sums), -np.inf)
-    if listing == "data":
-        return np.full(len(releases.sums), np.inf)
-    std = class_sums_std(epsilon, DELTA, _ADJACENCY)
-    return _sum_evidence(pair, releases.sums[:, pair.label], std)
-
-
-def _sum_evidence(pair: Neighbours, sums: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-    """Log-likelihood ratio [n] of the sums [n, K] of the person's label, all others in it known."""
-    person = unit_rows(pair.person)[0]
-    others = unit_rows(pair.known[pair.labels == pair.label]).sum(axis=0)
-    ratio: NDArray[np.float64] = ((sums - others) @ person - 0.5 * person @ person) / std**2
-    return ratio
-
-
-def play(pair: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> Duel:
-    """n rounds with the person and n without, a fresh release each; made in batches, so that memory stays small."""
-    sides = []
-    for is_in in (True, False):
-        batches = [min(_BATCH, n - start) for start in range(0, n, _BATCH)]
-        released = (release(pair, is_in, listing, epsilon, size, at_least=at_least) for size in batches)
-        sides.append(np.concatenate([evidence(pair, releases, listing, epsilon) for releases in released]))
-    return Duel(*sides)
-
-
-def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Duel:
-    """The duel over an empty task: with the person it holds one picture, without it holds none.
-
-    The two broken rules differ visibly from a noisy release exactly when the task is empty.
-    """
-    lone_pair = without_others(pair)
-    with_person = release(lone_pair, True, "prior-const", epsilon, n)
-    # The broken rules release nothing at all, or a classifier of zeros: no noisy release equals either.
-    same = rule == "same"
-    without = release(lone_pair, False, "prior-const", epsilon, n).sums if same else np.zeros_like(with_person.sums)
-    std = class_sums_std(epsilon, DELTA, _ADJACENCY)
-    sides = []
-    for sums in (with_person.sums, without):
-        ratios = _sum_evidence(lone_pair, sums[:, pair.label], std)
-        if not same:
-            ratios = np.where(sums.any(axis=(1, 2)), np.inf, -np.inf)
-        sides.append(ratios)
-    return Duel(*sides)
 
 
 def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...]:
@@ -218,18 +140,6 @@ class _Counting(ReleaseNoise):
     def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
         self.drawn += clean.size
         return super().added(clean, std)
-
-
-def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:
-    """The guarantee of one release's ledger, as the app states it everywhere."""
-    spec = RunSpec(
-        method="cosine",
-        scenario=ClassIncremental(tasks=1),
-        labels=listing,
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA, noise="release"),
-        seeds=(0,),
-    )
-    return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=len(pair.labels) + 1, n_tasks=1)
 
 
 # A guarantee read like a contract: small print in closed form, and what trying several settings costs.

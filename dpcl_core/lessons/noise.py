@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import orthogonal_procrustes
-from scipy.special import ndtr, ndtri
 
 from dpcl_core import engine
 from dpcl_core.backbones import pixels
@@ -30,27 +28,19 @@ from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplacePar
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
-from dpcl_core.privacy.labels import in_label_space, label_space
-from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
+from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.runs import frames
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
-from dpcl_core.spec import Adjacency, DataSpec, LabelSetting, Params, PrivacySpec, RunSpec, ScenarioSpec
+from dpcl_core.spec import Adjacency, DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec
 
 DELTA = 1e-5
 N_TASKS = 10  # one digit a task
 CUTS = (1, 2, 5, 10)  # into how many tasks the ten digits can be dealt
 SEEDS = tuple(range(10))
-PUBLIC: tuple[LabelSetting, LabelSetting] = ("prior-const", "prior")
 _ADJACENCY: Adjacency = "add-remove"
-
-
-def n_people() -> int:
-    """The number of pictures that the classifiers learn from."""
-    return len(load.load(DataSpec(dataset="digits")).train)
 
 
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
@@ -71,61 +61,6 @@ def unit_digits() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.fl
 def first_class(tasks: TaskStream) -> int:
     """The observed class: the first of the stream."""
     return tasks.tasks[0].prior[0]
-
-
-def sums_over_tasks(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
-    """Released sums [tasks, n, K] of the first class in n independent classifiers, after every task.
-
-    The loop of the cosine classifier (Algorithm 1) with one class looked at; epsilon = inf gives the sum without noise,
-    which only public teaching data may show.
-    """
-    watched, n_classes = first_class(tasks), len(tasks.classes)
-    ledgers = [Ledger(DELTA, _ADJACENCY, tasks.recurrence) for _ in range(n)]
-    noises = [ReleaseNoise() for _ in range(n)]
-    stds = [class_sums_std(epsilon, DELTA, _ADJACENCY)] * n
-    held = np.zeros((n, tasks.tasks[0].train.inputs.shape[1]))
-    after = []
-    for task in tasks.tasks:
-        labels = task.train.labels
-        space = label_space(setting, task.prior, range(n_classes), labels, ledgers, task=task.index)
-        train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
-        released = noisy_class_sums(train.inputs, train.labels, space, n_classes, stds, noises, ledgers, task=task.index)
-        held = held + released[:, watched]
-        after.append(held)
-    return np.stack(after)
-
-
-def measured_std(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
-    """Standard deviation [tasks] of the noise in n released sums: distance to the sum without noise, over all numbers.
-
-    Each of the n K numbers has its own draw, so the relative standard error is 1 / sqrt(2 n K).
-    """
-    clean = sums_over_tasks(tasks, setting, np.inf, 1)
-    spread: NDArray[np.float64] = np.sqrt(((sums_over_tasks(tasks, setting, epsilon, n) - clean) ** 2).mean(axis=(1, 2)))
-    return spread
-
-
-def learned(
-    setting: LabelSetting, n_tasks: int, epsilons: Sequence[float], seeds: Sequence[int] = SEEDS
-) -> tuple[pd.DataFrame, Mapping[float, Guarantee]]:
-    """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and their guarantees."""
-    spec = RunSpec(
-        method="cosine",
-        data=DataSpec(dataset="digits"),
-        scenario=ClassIncremental(tasks=n_tasks),
-        labels=setting,
-        privacy=PrivacySpec(epsilons=tuple(epsilons), delta=DELTA, noise="release"),
-        seeds=tuple(seeds),
-    )
-    run_events = list(engine.run(spec))
-    return frames.accuracy(run_events), frames.guarantees(run_events)
-
-
-def final_accuracies(accuracy: pd.DataFrame) -> dict[float, list[float]]:
-    """By epsilon: mean accuracy over the tasks after the last one, one number a seed. Columns as `learned` gives them."""
-    last = accuracy[accuracy["after_task"] == accuracy["after_task"].max()]
-    means = last.groupby(["epsilon", "seed"])["accuracy"].mean()
-    return {float(epsilon): [float(v) for v in rows] for epsilon, rows in means.groupby(level="epsilon")}
 
 
 # The lists of simulated clients as a document for the browser, which moves and matches them (`assets/anchors/`).
@@ -223,9 +158,6 @@ def _as_text(ids: NDArray[np.int64]) -> str:
 
 
 # How rarely chance alone may lift an honest attack over the exact curve by more than `allowance`.
-FALSE_ALARM = 1e-6
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Duel:
     """An attacker's evidence on releases made with the person and without: [n] each, in the order they were played.
@@ -260,28 +192,6 @@ class Duel:
         """Share of rounds in which he was right; 0.5 is chance."""
         return self.n_right / self.n_rounds
 
-    def joined(self, more: Duel) -> Duel:
-        """This game followed by the rounds of another."""
-        return Duel(np.concatenate([self.took_part, more.took_part]), np.concatenate([self.stayed_away, more.stayed_away]))
-
-    def curve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Shares of false alarms and of hits [cuts] of the rule "in above the cut", for every cut."""
-        cuts = np.unique(np.concatenate([self.took_part, self.stayed_away]))
-        alarms, hits = (
-            1 - np.searchsorted(np.sort(side), cuts, side="right") / len(side) for side in (self.stayed_away, self.took_part)
-        )
-        return np.append(alarms[::-1], 1.0), np.append(hits[::-1], 1.0)
-
-
-def exact_hits(false_alarms: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
-    """Largest share of hits that any test reaches against Gaussian noise `sigma` on a change of length 1 (Neyman-Pearson).
-
-    Args: false_alarms [n] in [0, 1].
-    """
-    hits: NDArray[np.float64] = ndtr(ndtri(false_alarms) + 1 / sigma)
-    return hits
-
-
 def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
     """Largest share of hits that (epsilon, delta) allows whatever the mechanism (Kairouz et al. 2015).
 
@@ -292,21 +202,6 @@ def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: floa
     by_alarm = math.exp(epsilon) * false_alarms + delta
     by_quiet = 1 - math.exp(-epsilon) * (1 - false_alarms - delta)
     return np.minimum(1.0, np.minimum(by_alarm, by_quiet))
-
-
-def allowance(n: int, false_alarm: float = FALSE_ALARM) -> float:
-    """How far chance may raise a share measured in n rounds, over all cuts (Dvoretzky, Kiefer, Wolfowitz, Massart)."""
-    return math.sqrt(math.log(2 / false_alarm) / (2 * n))
-
-
-def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
-    """Whether the attack stays under the exact curve at every cut, up to what chance does.
-
-    An attack under the true curve fails this with probability at most 2 `false_alarm`.
-    """
-    alarms, hits = duel.curve()
-    slack = [allowance(len(side), false_alarm) for side in (duel.stayed_away, duel.took_part)]
-    return bool((hits <= exact_hits(np.minimum(1.0, alarms + slack[0]), sigma) + slack[1]).all())
 
 
 def proven(duel: Duel, rounds: Sequence[int], delta: float, confidence: float = 0.95) -> list[float]:
@@ -367,16 +262,10 @@ def to_train(method: str, epsilon: float) -> RunSpec:
 
 def _on_digits(method: str, params: Params, scenario: ScenarioSpec, privacy: PrivacySpec) -> RunSpec:
     """A run on the bundled digits, whose labels are public."""
-    data = DataSpec(dataset="digits", backbone="pixels")
     return RunSpec(
-        method=method,
-        params=params,
-        data=data,
-        scenario=scenario,
-        labels="prior-const",
-        privacy=privacy,
-        seeds=REPAIRS_SEEDS,
-    )
+        method=method, params=params, data=DataSpec(dataset="digits", backbone="pixels"), scenario=scenario,
+        labels="prior-const", privacy=privacy, seeds=REPAIRS_SEEDS,
+    )  # fmt: skip
 
 
 # Auditing one run: planted records, each in the data by a fair coin, and what right guesses of the coins prove.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated
@@ -32,6 +31,29 @@ MAX_STEPS = 8
 _Words = Annotated[str, Field(min_length=1)]
 
 
+class Scale(Spec):
+    """An axis of a step's chart, as `figures.stream.Axis` has it. `ticks`: these places; true: wherever points are."""
+
+    title: _Words
+    is_log: bool = False
+    is_share: bool = False
+    ticks: bool | tuple[float, ...] = False
+
+
+class Chart(Spec):
+    """The chart of a step: curves, or bars where it has no `y`. `source`: what its numbers were computed from.
+
+    Title and source are empty where the step's code computes them. `finding`: a template for what the step's code computes;
+    formats beside Python's are "pc" and "pc0" (percent), "eps", "least" and "budget" (as `privacy.statement` writes them).
+    """
+
+    title: str = ""
+    source: str = ""
+    finding: _Words
+    x: Scale
+    y: Scale | None = None
+
+
 class Step(Spec):
     """One step: the question `predict` with its `choices`, the instruction `do`, then the explanation.
 
@@ -40,6 +62,7 @@ class Step(Spec):
 
     key: _Words
     title: _Words
+    chart: Chart | None = None
     predict: _Words
     choices: tuple[_Words, ...] = Field(min_length=2, max_length=4)
     do: _Words
@@ -87,7 +110,7 @@ class Lesson(Spec):
     """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length; `think`: questions after it;
     `exercises`: numbers to work out.
 
-    A step's code is the function of its key's name in `pages/parts/lessons/`, in the module of the lesson's name; of those
+    A step's code is the function of its key's name, in the module that `pages/parts/lesson_stage.py` names; of those
     `IN_BROWSER`, in `assets/lesson/`.
     """
 
@@ -106,8 +129,7 @@ def load(name: str) -> Lesson:
     """The texts of a lesson. Raises BadInput naming the known lessons."""
     if name not in NAMES:
         raise unknown("lesson", name, NAMES)
-    text = (paths.assets_dir() / "lessons" / f"{name}.toml").read_text(encoding="utf-8")
-    return Lesson.model_validate(tomllib.loads(text))
+    return Lesson.model_validate(paths.asset_table(f"lessons/{name}.toml"))
 
 
 def number(name: str) -> int:
@@ -151,8 +173,7 @@ def notes(part: str) -> Notes:
 
 @lru_cache(maxsize=1)
 def _notes() -> tuple[Notes, ...]:
-    text = (paths.assets_dir() / "notes.toml").read_text(encoding="utf-8")
-    return tuple(map(Notes.model_validate, tomllib.loads(text)["parts"]))
+    return tuple(map(Notes.model_validate, paths.asset_table("notes.toml")["parts"]))
 
 
 class Edge(Spec):
@@ -172,5 +193,4 @@ class Edge(Spec):
 @lru_cache(maxsize=1)
 def edges() -> tuple[Edge, ...]:
     """All pitfalls, in the order in which they are shown."""
-    text = (paths.assets_dir() / "edges.toml").read_text(encoding="utf-8")
-    return tuple(map(Edge.model_validate, tomllib.loads(text)["edges"]))
+    return tuple(map(Edge.model_validate, paths.asset_table("edges.toml")["edges"]))

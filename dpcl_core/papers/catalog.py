@@ -1,4 +1,9 @@
-"""The papers by name."""
+"""The papers by name: what each calls our runs, and how these differ from it. The rest is in `assets/papers/NAME.toml`.
+
+Epsilons of Lai et al. and of Shihab et al. are claims that no accountant supports, those of Zhan et al. nominal numbers
+without a bound; of our runs, the repairs keep theirs by their ledgers. Comparisons "at equal epsilon" repeat what a paper
+compares, and say nothing about privacy.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +23,33 @@ from dpcl_core.published import Published
 from dpcl_core.scenarios.catalog import Federated, SourceIncremental
 from dpcl_core.spec import RunSpec
 
-# Shihab et al., CSLR: the paper's names of our runs, and their differences; the rest is in `assets/papers/cslr.toml`.
-#
-# Its epsilon is claimed for the replay release and supported by no accountant; of our runs, the repairs keep theirs by
-# their ledgers. Comparisons "at equal epsilon" repeat what the paper compares, and say nothing about privacy.
-
-
 _STAND_IN = "ner-gum"  # for OntoNotes: other texts, other numbers
-_USUAL = ("L = 4", "m = 100")  # what sweeps call the method as it is elsewhere
+_USUAL = ("L = 4", "m = 100", "alpha 0.5", "lambda 1", "theta 0.6")  # what sweeps call a method as it is elsewhere
+# Of PeCL's tasks: places in order 1.
+_ORDERS: Mapping[tuple[int, ...], str] = {(5, 4, 3, 2, 1, 0): "order 2", (3, 4, 0, 2, 5, 1): "order 3"}
+_BASE = "meta-llama/Llama-2-7b-hf"
+_BACKBONE = "timm:vit_base_patch16_224.augreg_in21k"
+_HARW = "harw_"
 
 
 def printed_as(spec: RunSpec) -> tuple[str, str]:
-    """The paper's names of a run's method and variant; methods that are not in the paper are named repairs, or added."""
+    """A paper's names of a run's method and variant; a method that is not in it is named a repair, or added."""
     return methods.card(spec.method).table_names(spec)
 
 
 def named(row: Published) -> tuple[str, str]:
-    """The same names for a printed number; lists of one entry (L = 1) are DP-Stat-Share, with the same numbers."""
-    if row.variant == "L = 1":
-        return "DP-Stat-Share", ""
-    return row.method, "" if row.variant in _USUAL else row.variant
+    """The same two names for a printed number."""
+    return row.method, row.variant
+
+
+def differences(run: Measured) -> list[str]:
+    """How a run differs from its paper, and its choices where the paper specifies none; one sentence each."""
+    return [*of_data(run), *methods.card(run.spec.method).differences(run.spec)]
+
+
+def _cslr_named(row: Published) -> tuple[str, str]:
+    """Lists of one entry (L = 1) are DP-Stat-Share, with the same numbers."""
+    return ("DP-Stat-Share", "") if row.variant == "L = 1" else (row.method, "" if row.variant in _USUAL else row.variant)
 
 
 def printed_scores(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
@@ -69,109 +81,86 @@ def proxies(dataset: str, method: str) -> tuple[tuple[str, int], ...]:
     return tuple(dict.fromkeys((row["proxy"], len(row["trials"])) for row in found))
 
 
-def departs(run: Measured) -> list[str]:
-    """The differences of a run from the paper, and its choices where the paper specifies none; one sentence each."""
-    spec, sentences = run.spec, of_data(run)
+def _cslr_differences(run: Measured) -> list[str]:
+    spec, found = run.spec, of_data(run)
     if isinstance(spec.scenario, Federated):
         protocol = spec.scenario.protocol
         known = "known" if protocol == "one-vs-rest" else "not known"
         paper = "The paper's own does not follow from its text."
-        sentences.append(f"Protocol: {protocol}, the task {known} when tested. {paper}")
+        found.append(f"Protocol: {protocol}, the task {known} when tested. {paper}")
     if spec.tuned == "public":
         for proxy, n_trials in proxies(spec.data.dataset, spec.method):
-            sentences.append(
+            found.append(
                 f"Head size, rounds, share of clients, axes and radius: the best of {n_trials} settings on public texts "
                 f"({datasets.card(proxy).title}), as many for every row that has them."
             )
-    return [*sentences, *methods.card(spec.method).differences(spec)]
+    return [*found, *methods.card(spec.method).differences(spec)]
 
 
-# Zhan et al., PeCL: the paper's names of our runs, and their differences; the rest is in `assets/papers/pecl.toml`.
-#
-# The budgets of its tokens, 1 to 10, are nominal numbers without a bound (see the claim beside every such run). Its rows
-# are listed at 10, the budget of the least noised token; the baselines' 1 is for a text, or for a token, never for both.
+def _joined(method: str, *parts: str) -> tuple[str, str]:
+    """A method, and its variant with the order of the tasks where that is named."""
+    return method, ", ".join(filter(None, parts))
 
 
-_ORDERS: Mapping[tuple[int, ...], str] = {(5, 4, 3, 2, 1, 0): "order 2", (3, 4, 0, 2, 5, 1): "order 3"}  # places in order 1
-_BASE = "meta-llama/Llama-2-7b-hf"
-_UNLEARNING = "w/o Unlearning"
-_FULL = ("alpha 0.5", "lambda 1", "theta 0.6")  # what sweeps call the method as it is elsewhere
+def _order(spec: RunSpec) -> tuple[str, ...]:
+    """The sources in the order of the tasks, where the run names one."""
+    return (spec.scenario.order or ()) if isinstance(spec.scenario, SourceIncremental) else ()
 
 
-def pecl_printed_as(spec: RunSpec) -> tuple[str, str]:
-    """The paper's names of a run's method and variant, with the order of the tasks where it is not the first one."""
-    method, variant = methods.card(spec.method).table_names(spec)
-    return method, ", ".join(part for part in (variant, _order(spec)) if part)
+def _pecl_printed_as(spec: RunSpec) -> tuple[str, str]:
+    """Orders 2 and 3 of the tasks are named; places are those in the order of the paper's task numbers."""
+    card, order = datasets.CARDS.get(spec.data.dataset), _order(spec)
+    sources = () if card is None else card.members or tuple(name for name, _ in card.sources)
+    places = tuple(map(sources.index, order)) if len(order) == len(sources) else ()
+    return _joined(*printed_as(spec), _ORDERS.get(places, ""))
 
 
-def _order(spec: RunSpec) -> str:
-    scenario, sources = spec.scenario, _sources(spec)
-    if not isinstance(scenario, SourceIncremental) or scenario.order is None or len(scenario.order) != len(sources):
-        return ""
-    return _ORDERS.get(tuple(sources.index(name) for name in scenario.order), "")
+def _pecl_named(row: Published) -> tuple[str, str]:
+    variant = "w/o Unlearning" if row.variant == "lambda 0" else "" if row.variant in _USUAL else row.variant
+    return _joined(row.method, variant, {"order2": "order 2", "order3": "order 3"}.get(row.dataset, ""))
 
 
-def _sources(spec: RunSpec) -> tuple[str, ...]:
-    """The parts of a dataset, in the order of the paper's task numbers."""
-    card = datasets.CARDS.get(spec.data.dataset)
-    return () if card is None else card.members or tuple(name for name, _ in card.sources)
-
-
-def pecl_named(row: Published) -> tuple[str, str]:
-    """The same names for a printed number."""
-    variant = row.variant if row.variant not in _FULL else ""
-    if variant == "lambda 0":
-        variant = _UNLEARNING
-    order = {"order2": "order 2", "order3": "order 3"}.get(row.dataset, "")
-    return row.method, ", ".join(part for part in (variant, order) if part)
-
-
-def pecl_departs(run: Measured) -> list[str]:
-    """The differences of a run from the paper, and its choices where the paper specifies none; one sentence each."""
-    spec, lines = run.spec, of_data(run)
+def _pecl_differences(run: Measured) -> list[str]:
+    spec, found = run.spec, of_data(run)
     if (n_texts := spec.data.train_per_class or spec.data.train_per_source) is not None:
         of_what = "task" if spec.data.train_per_class is None else "class"
-        lines.append(f"Sizes: about {n_texts:,} texts of a {of_what}. The paper draws 3,000 of every task; FOMC has fewer.")
+        found.append(f"Sizes: about {n_texts:,} texts of a {of_what}. The paper draws 3,000 of every task; FOMC has fewer.")
     if spec.data.backbone != f"hf:{_BASE}":
-        lines.append(f"Model: {backbone_title(spec.data.backbone)}, instead of LLaMA-2 with 7 billion weights.")
-    return [*lines, *methods.card(spec.method).differences(spec)]
+        found.append(f"Model: {backbone_title(spec.data.backbone)}, instead of LLaMA-2 with 7 billion weights.")
+    return [*found, *methods.card(spec.method).differences(spec)]
 
 
-# Tobaben et al. 2025: the paper's names of our runs, and their differences; the rest is in `assets/papers/tobaben.toml`.
-
-
-_BACKBONE = "timm:vit_base_patch16_224.augreg_in21k"
-
-
-def tobaben_printed_as(spec: RunSpec) -> tuple[str, str]:
-    """The paper's names of a run's method and trained part; the paper does not specify the latter for Naive."""
-    return methods.card(spec.method).table_names(spec)
-
-
-def tobaben_departs(run: Measured) -> list[str]:
-    """The differences of a run from the paper, one sentence each."""
-    spec, sentences = run.spec, list[str]()
+def _tobaben_differences(run: Measured) -> list[str]:
+    spec, found = run.spec, list[str]()
     if spec.data.backbone != _BACKBONE:
         ours = backbone_title(spec.data.backbone)
-        sentences.append(f"Network: {ours}, instead of a ViT-B/16 trained on ImageNet-21k.")
-    sentences += of_data(run)
+        found.append(f"Network: {ours}, instead of a ViT-B/16 trained on ImageNet-21k.")
+    found += of_data(run)
     card = methods.card(spec.method)
     otherwise = {one.parameter: one for one in card.printed.layer(spec).departures}
     if (epochs := otherwise.get("params.epochs")) is not None:
-        sentences.append(f"Epochs: {epochs.here} for {card.title}, instead of {epochs.printed}.")
+        found.append(f"Epochs: {epochs.here} for {card.title}, instead of {epochs.printed}.")
     if "tuned" in otherwise:
         how = "none" if spec.tuned == "no" else "the learning rate alone, on public data"
-        sentences.append(
+        found.append(
             f"Tuning: {how}, the same for all budgets. The paper tried 20 settings for each budget and seed, at no "
             "accounted cost."
         )
-    sentences.append("Noise: calibrated exactly to ε, and sums divided by a public constant, so that ε holds as stated.")
-    return sentences
+    return [*found, "Noise: calibrated exactly to ε, and sums divided by a public constant, so that ε holds as stated."]
 
 
-def tobaben_named(row: Published) -> tuple[str, str]:
-    """The same names for a printed number."""
-    return row.method, row.variant
+def _lifelong_printed_as(spec: RunSpec) -> tuple[str, str]:
+    """For activity recordings, with the order of the sampling rates."""
+    order = () if methods.card(spec.method).trains_on == "all" else _order(spec)
+    rates = f"{'-'.join(name.removesuffix(' Hz') for name in order)} Hz" if order else ""
+    return _joined(*printed_as(spec), rates)
+
+
+def _lifelong_named(row: Published) -> tuple[str, str]:
+    """Without the settings of the paper's baseline that it selected from a grid."""
+    rates = row.dataset.removeprefix(_HARW)
+    order = f"{rates} Hz" if rates != row.dataset and rates[0].isdigit() else ""
+    return _joined(row.method, "" if row.note == "selected by the paper" else row.variant, order)
 
 
 # BibTeX of this project and of the papers that a run's method comes from.
@@ -191,7 +180,12 @@ def of(spec: RunSpec) -> str:
     return "\n\n".join(chosen) + "\n"
 
 
-PAPERS: Mapping[str, Paper] = {name: load(name) for name in ("tobaben", "lifelong", "pecl", "cslr")}
+PAPERS: Mapping[str, Paper] = {
+    "tobaben": load("tobaben", printed_as, named, _tobaben_differences),
+    "lifelong": load("lifelong", _lifelong_printed_as, _lifelong_named, differences),
+    "pecl": load("pecl", _pecl_printed_as, _pecl_named, _pecl_differences),
+    "cslr": load("cslr", printed_as, _cslr_named, _cslr_differences),
+}
 
 
 def paper(name: str) -> Paper:
@@ -207,39 +201,3 @@ def experiment(of: Paper, name: str) -> Experiment:
     if name not in by_name:
         raise unknown("--experiment", name, by_name)
     return by_name[name]
-
-
-# Lai et al. 2022: the paper's names of our runs, and their differences; the rest is in `assets/papers/lifelong.toml`.
-#
-# Its epsilon for L2DP-ML is a nominal number (see the claim beside every such run): comparisons "at equal epsilon" repeat
-# what the paper compares, and say nothing about privacy.
-
-
-_HARW = "harw_"
-_SELECTED = "selected by the paper"
-
-
-def lifelong_printed_as(spec: RunSpec) -> tuple[str, str]:
-    """The paper's names of a run's method and variant; for activity recordings, with the order of the sampling rates."""
-    method, variant = methods.card(spec.method).table_names(spec)
-    order = "" if methods.card(spec.method).trains_on == "all" else _lifelong_order(spec)
-    return method, ", ".join(part for part in (variant, order) if part)
-
-
-def _lifelong_order(spec: RunSpec) -> str:
-    if not isinstance(spec.scenario, SourceIncremental) or spec.scenario.order is None:
-        return ""
-    return "-".join(name.removesuffix(" Hz") for name in spec.scenario.order) + " Hz"
-
-
-def lifelong_named(row: Published) -> tuple[str, str]:
-    """The same names for a printed number, without the settings of the paper's baseline that it selected from a grid."""
-    variant = "" if row.note == _SELECTED else row.variant
-    rates = row.dataset.removeprefix(_HARW)
-    order = f"{rates} Hz" if rates != row.dataset and rates[0].isdigit() else ""
-    return row.method, ", ".join(part for part in (variant, order) if part)
-
-
-def lifelong_departs(run: Measured) -> list[str]:
-    """The differences of a run from the paper, and its choices where the paper specifies none; one sentence each."""
-    return [*of_data(run), *methods.card(run.spec.method).differences(run.spec)]

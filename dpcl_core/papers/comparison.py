@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dpcl_core import layers, published
 from dpcl_core.data import catalog as datasets
@@ -16,9 +16,8 @@ from dpcl_core.figures.picture import capital
 from dpcl_core.figures.statistics import Interval, PValue, p_values
 from dpcl_core.layers import LayerName
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import effects
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import Experiment, Judged, Ordering, Paper, Side, Size, State
+from dpcl_core.papers.paper import Experiment, Judged, Ordering, Paper, Side, Size, State, unpaired_of_printed
 from dpcl_core.papers.questions import run_name
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
@@ -169,17 +168,17 @@ def printed_difference(
 def printed_interval(
     paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
 ) -> Interval | None:
-    """The same difference with its interval from printed deviations (`effects.eq_23`); None where the paper forms none."""
+    """The same difference with its interval from printed deviations (`paper.eq_23`); None where the paper forms none."""
     sides = _printed_sides(paper, experiment, ordering, specs) if paper.is_unpaired else None
     if sides is None:
         return None
     first, second = (row.printed for row in sides)
-    return effects.of_printed(first, second) if first is not None and second is not None else None
+    return unpaired_of_printed(first, second) if first is not None and second is not None else None
 
 
 def table_remarks(paper: Paper, experiment: Experiment) -> tuple[str, ...]:
     """The remarks on the tables as a whole."""
-    return tuple(note.text for note in paper.remarks if note.is_about_the_table and note.table in experiment.tables)
+    return tuple(note.text for note in paper.remarks if note.is_about(experiment.tables))
 
 
 def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Measured]) -> tuple[str, ...]:
@@ -264,8 +263,7 @@ _OUTCOMES: Mapping[State, tuple[str, str]] = {  # of one claim, of several
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LayerCount:
+class LayerCount(NamedTuple):
     """A layer's runs, and the claims between two runs of it. `n_here`: runs with results; `n_claims`: decided claims.
 
     "between layers" has the other claims, and no runs of its own.

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from itertools import product
-from statistics import fmean
-from typing import Annotated, Literal, get_args
+from statistics import fmean, stdev
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveFloat, ValidationError
+from scipy.special import stdtrit
 
 from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, first_of, unknown
-from dpcl_core.figures.statistics import Interval, interval, widened
-from dpcl_core.papers import effects
+from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval, widened
 from dpcl_core.papers.measured import Measured
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec, Spec
@@ -94,10 +93,34 @@ def judge(ordering: Ordering, runs: Mapping[str, Measured], chances: Mapping[str
 
 
 def unpaired(ordering: Ordering, runs: Mapping[str, Measured]) -> Interval | None:
-    """The difference in points with an interval that pairs no seeds (`effects.eq_23`); None with fewer than three seeds."""
-    first, second = (_values(side, ordering.metric, runs) for side in (ordering.first, ordering.second))
-    shared = sorted(first.keys() & second.keys())
-    return effects.unpaired([100 * first[seed] for seed in shared], [100 * second[seed] for seed in shared])
+    """The difference in points with an interval that pairs no seeds (`eq_23`); None with fewer than three seeds."""
+    sides = [_values(side, ordering.metric, runs) for side in (ordering.first, ordering.second)]
+    shared = sides[0].keys() & sides[1].keys()
+    if len(shared) < MIN_SEEDS:
+        return None
+    first, second = ([100 * side[seed] for seed in sorted(shared)] for side in sides)
+    return eq_23((fmean(first), stdev(first)), (fmean(second), stdev(second)), len(shared))
+
+
+def eq_23(first: tuple[float, float], second: tuple[float, float], n: int) -> Interval:
+    """Difference of two means with the interval that Shihab et al. print (Eq. 23), each from n repetitions.
+
+    Its quantile is that of a paired test (n - 1 degrees of freedom; 2.776 for 5), its standard error that of two independent
+    samples. Args: mean and standard deviation of each.
+    """
+    mean = first[0] - second[0]
+    half = float(stdtrit(n - 1, 0.975)) * math.sqrt((first[1] ** 2 + second[1] ** 2) / n)
+    return Interval(mean, mean - half, mean + half, n)
+
+
+def unpaired_of_printed(first: Published, second: Published) -> Interval | None:
+    """The interval of `eq_23` (points) for two printed numbers; None unless both have deviations over as many seeds."""
+    if None in (first.percent, second.percent, first.percent_std, second.percent_std):
+        return None
+    if first.n_seeds is None or first.n_seeds != second.n_seeds or first.n_seeds < MIN_SEEDS:
+        return None
+    pairs = [(one.percent or 0.0, one.percent_std or 0.0) for one in (first, second)]
+    return eq_23(pairs[0], pairs[1], first.n_seeds)
 
 
 def _state(kind: Literal["higher", "alike"], difference: Interval) -> State:
@@ -137,25 +160,27 @@ def _values(side: Side, metric: str, runs: Mapping[str, Measured]) -> dict[int, 
 # Remarks on printed numbers: slips, contradictions and gaps, each with the numbers it concerns.
 
 
+_Words = Annotated[str, Field(min_length=1)]
+_Names = _Words | tuple[_Words, ...] | None
 _FIELDS = ("dataset", "method", "variant", "epsilon", "metric")
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """A remark on printed numbers: a slip, a contradiction or a gap. A field that is None matches every row.
+class Remark(Spec):
+    """A remark on printed numbers: a slip, a contradiction or a gap.
 
-    A remark with no field but its table is about the table as a whole, not about single numbers. `is_doubtful`: the number
-    is very likely a misprint; it is shown as printed, but neither drawn nor used.
+    It is about every number of these tables, methods, variants, datasets and metrics; None: any. A remark with no field but
+    its table is about the table as a whole, not about single numbers. `is_doubtful`: the number is very likely a misprint;
+    it is shown as printed, but neither drawn nor used.
     """
 
-    text: str
-    table: str
-    method: str | None = None
-    variant: str | None = None
-    epsilon: float | None = None
-    metric: str | None = None
+    text: _Words
+    table: _Words | tuple[_Words, ...]
+    method: _Names = None
+    variant: str | tuple[str, ...] | None = None
+    dataset: _Names = None
+    metric: _Names = None
+    epsilon: PositiveFloat | None = None
     is_doubtful: bool = False
-    dataset: str | None = None
 
     @property
     def is_about_the_table(self) -> bool:
@@ -163,11 +188,22 @@ class Remark:
 
     def touches(self, row: Published) -> bool:
         """Whether the remark is about this number."""
-        if self.is_about_the_table or self.table != row.table:
+        if self.is_about_the_table or not _has(self.table, row.table):
             return False
-        return all(getattr(self, name) in (None, getattr(row, name)) for name in _FIELDS)
+        return all(_has(getattr(self, name), getattr(row, name)) for name in _FIELDS)
+
+    def is_about(self, tables: Sequence[str]) -> bool:
+        """Whether the remark is about one of these tables as a whole."""
+        return self.is_about_the_table and any(_has(self.table, table) for table in tables)
 
 
+def _has(named: object, value: object) -> bool:
+    return named is None or named == value or (isinstance(named, tuple) and value in named)
+
+
+PrintedAs = Callable[[RunSpec], tuple[str, str]]
+Named = Callable[[Published], tuple[str, str]]
+Departs = Callable[[Measured], Sequence[str]]
 Size = Literal["small", "bundled", "full"]
 SIZES: tuple[Size, ...] = get_args(Size)
 
@@ -230,8 +266,7 @@ class Paper:
 
     `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
     `departs` gives the differences of a run from the paper that its settings and data show, one sentence each.
-    `is_unpaired`: its intervals of differences pair no seeds
-    (`effects.eq_23`), and are shown beside ours.
+    `is_unpaired`: its intervals of differences pair no seeds (`eq_23`), and are shown beside ours.
     """
 
     name: str
@@ -239,20 +274,16 @@ class Paper:
     source: str
     experiments: tuple[Experiment, ...]
     remarks: tuple[Remark, ...]
-    printed_as: Callable[[RunSpec], tuple[str, str]]
-    departs: Callable[[Measured], Sequence[str]]
-    named: Callable[[Published], tuple[str, str]]
+    printed_as: PrintedAs
+    departs: Departs
+    named: Named
     nominal: tuple[str, ...] = ()
     is_unpaired: bool = False
 
 
 # Reads and checks the papers of `assets/papers/NAME.toml`; an error names the file and the key.
 #
-# Functions (the names of a run's method, the differences of a run) are in the Python `module` that the file names.
-
-
-_Words = Annotated[str, Field(min_length=1)]
-_Names = _Words | tuple[_Words, ...] | None
+# Functions (the names of a run's method, the differences of a run) are in `papers.catalog`.
 
 
 class _Prints(Spec):
@@ -287,18 +318,9 @@ class _Claimed(Spec):
         """`is_of_ours`: of an experiment that the paper does not have, so none of them is the paper's."""
         rules = self.rules or (None, None)
         pairs = (budget if isinstance(budget, tuple) else (budget, budget) for budget in self.at)
-        return tuple(
-            Ordering(
-                self.says,
-                Side(self.first, budget, rules[0]),
-                Side(self.second, other, rules[1]),
-                self.metric,
-                self.kind,
-                self.test,
-                self.is_ours or is_of_ours,
-            )
-            for budget, other in pairs
-        )
+        sides = ((Side(self.first, one, rules[0]), Side(self.second, other, rules[1])) for one, other in pairs)
+        is_ours = self.is_ours or is_of_ours
+        return tuple(Ordering(self.says, *both, self.metric, self.kind, self.test, is_ours) for both in sides)
 
 
 class _Experiment(Spec):
@@ -317,29 +339,7 @@ class _Experiment(Spec):
     earlier: _Words | None = None
 
 
-class _Remark(Spec):
-    """A remark on every number of these tables, methods, variants, datasets and metrics; None: any."""
-
-    text: _Words
-    table: _Words | tuple[_Words, ...]
-    method: _Names = None
-    variant: str | tuple[str, ...] | None = None
-    dataset: _Names = None
-    metric: _Names = None
-    epsilon: PositiveFloat | None = None
-    is_doubtful: bool = False
-
-    def remarks(self) -> tuple[Remark, ...]:
-        named = (self.table, self.method, self.variant, self.dataset, self.metric)
-        combinations = product(*(one if isinstance(one, tuple) else (one,) for one in named))
-        return tuple(
-            Remark(self.text, str(table), method, variant, self.epsilon, metric, self.is_doubtful, dataset)
-            for table, method, variant, dataset, metric in combinations
-        )
-
-
 class _File(Spec):
-    module: _Words
     title: _Words
     source: _Words
     nominal: tuple[_Words, ...] = ()
@@ -348,16 +348,17 @@ class _File(Spec):
     words: Mapping[str, _Words] = {}
     experiments: tuple[_Experiment, ...] = Field(min_length=1)
     orderings: Mapping[str, tuple[_Claimed, ...]]
-    remarks: tuple[_Remark, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
-def load(name: str) -> Paper:
-    """A bundled paper by its name. Raises BadInput naming the file and the key that is wrong."""
+def load(name: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:
+    """A bundled paper by its name; functions as in `Paper`. Raises BadInput naming the file and the key that is wrong."""
     file = f"assets/papers/{name}.toml"
-    return parsed(name, (paths.assets_dir() / "papers" / f"{name}.toml").read_text(encoding="utf-8"), file)
+    text = (paths.assets_dir() / "papers" / f"{name}.toml").read_text(encoding="utf-8")
+    return parsed(name, text, file, printed_as, named, departs)
 
 
-def parsed(name: str, text: str, file: str) -> Paper:
+def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:
     """A paper of this TOML text. Raises BadInput naming the file and the key that is wrong."""
     try:
         record = _File.model_validate(tomllib.loads(text))
@@ -366,21 +367,11 @@ def parsed(name: str, text: str, file: str) -> Paper:
     except ValidationError as error:
         slip = first_of(error)
         raise BadInput(f"{file}: {slip.field}", slip.value, slip.allowed) from error
-    if not record.module.startswith(f"{__package__}."):
-        raise BadInput(f"{file}: module", record.module, f"must be a module of {__package__}")
-    functions = import_module(record.module)
+    experiments = tuple(_experiment(one, record, file) for one in record.experiments)
     return Paper(
-        name=name,
-        title=record.title,
-        source=record.source,
-        experiments=tuple(_experiment(one, record, file) for one in record.experiments),
-        remarks=tuple(remark for one in record.remarks for remark in one.remarks()),
-        printed_as=functions.printed_as,
-        departs=functions.departs,
-        named=functions.named,
-        nominal=record.nominal,
-        is_unpaired=record.is_unpaired,
-    )
+        name, record.title, record.source, experiments, record.remarks, printed_as, departs, named, record.nominal,
+        record.is_unpaired,
+    )  # fmt: skip
 
 
 def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
@@ -391,21 +382,14 @@ def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
         for word in getattr(one, field):
             if word not in of.words:
                 raise unknown(f"{key}.{field}", word, of.words)
-    return Experiment(
-        name=one.name,
-        title=one.title,
-        question=one.question,
-        table=one.table,
-        prints=(lambda row: False) if one.prints is None else one.prints.has,
-        n_classes=one.n_classes,
-        metrics=one.metrics or of.metrics,
-        orderings=tuple(found for claimed in of.orderings[one.orderings] for found in claimed.orderings(one.is_ours)),
-        departures=tuple(of.words[word] for word in one.departures),
-        small_departures=tuple(of.words[word] for word in one.small_departures),
-        is_ours=one.is_ours,
-        has_match_rates=one.has_match_rates,
-        earlier=one.earlier,
-    )
+    made: dict[str, Any] = {
+        "prints": (lambda row: False) if one.prints is None else one.prints.has,
+        "metrics": one.metrics or of.metrics,
+        "orderings": tuple(found for claimed in of.orderings[one.orderings] for found in claimed.orderings(one.is_ours)),
+        "departures": tuple(of.words[word] for word in one.departures),
+        "small_departures": tuple(of.words[word] for word in one.small_departures),
+    }
+    return Experiment(**dict(one) | made)
 
 
 # Sentences on differences between a run and a paper that all papers share.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,7 +79,7 @@ def _words(text: str, patterns: _Patterns) -> str | None:
 @cache
 def _patterns() -> tuple[_Patterns, _Patterns]:
     """Beginnings and endings, each a pattern with its words."""
-    table = tomllib.loads((paths.assets_dir() / "run_names.toml").read_text(encoding="utf-8"))
+    table = paths.asset_table("run_names.toml")
     compiled = [
         tuple((re.compile(re.escape(label).replace("NUMBER", _NUMBER)), words) for label, words in table[name].items())
         for name in ("beginnings", "endings")

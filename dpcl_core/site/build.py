@@ -11,7 +11,7 @@ from pathlib import Path
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.calculator import SETTINGS, TASKS
-from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LESSON, TOKENS, Door, in_html
+from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LESSON, TOKENS, Door, Element, in_html
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.lessons import in_browser, text
@@ -40,18 +40,21 @@ def index() -> Page:
         f'<p><a class="touch" href="{_BEHIND[door]}" aria-label="{what}: {escape(question)}">Open →</a></p></li>'
         for door, (what, question) in element.DOORS.items()
     )
-    shown = (
-        f'<div class="card">{HERO.inline(element.hero_document(), name="hero")}{paragraph(element.TEACHING, "small")}</div>'
-    )
+    shown = _card(HERO, element.hero_document(), "hero", paragraph(element.TEACHING, "small"))
     return Page("index.html", element.TITLE, element.QUESTION, f'{shown}<ul class="doors">{cards}</ul>', "Start")
+
+
+def _card(of: Element, data: object, name: str, below: str = "") -> str:
+    """An element drawn in a card, with HTML below it."""
+    return f'<div class="card">{of.inline(data, name=name)}{below}</div>'
 
 
 def budget() -> Page:
     """The ε slider, with every list of labels and number of tasks that has a table."""
     labels, n_tasks = FIRST
     first = element.drag_document(calculator.digits(labels, n_tasks), START, PANELS)
-    body = f'<div class="card">{DRAG.inline(first, name="drag")}</div>{_settings()}{paragraph(_TEACHING, "small")}'
-    return Page("budget.html", "Privacy budget", "What does ε cost?", f"{body}{_choices()}", "Budget")
+    body = f'{_card(DRAG, first, "drag")}{_settings()}{paragraph(_TEACHING, "small")}{_choices()}'
+    return Page("budget.html", "Privacy budget", "What does ε cost?", body, "Budget")
 
 
 def _settings() -> str:
@@ -87,21 +90,19 @@ def _choices() -> str:
 
 def words() -> Page:
     """A sentence to type, whose words the bundled model scores in the browser."""
-    data = element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None)
-    shown = f'<div class="card">{TOKENS.inline(data, name="words")}</div>'
+    shown = _card(TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None), "words")
     return Page("words.html", "Sensitive words", "PeCL: which words are treated as sensitive?", shown, "Words")
 
 
 def clients() -> Page:
     """Lists of simulated clients, matched by machine or by hand."""
-    data = element.anchors_document(*element.Start())
-    shown = f'<div class="card">{ANCHORS.inline(data, name="clients")}</div>'
+    shown = _card(ANCHORS, element.anchors_document(*element.Start()), "clients")
     return Page("clients.html", "Matching clients", "CSLR: can twenty clients agree without naming?", shown, "Clients")
 
 
 def calculators() -> Page:
     """How much noise an ε needs, and what several tasks cost one person."""
-    shown = f'<div class="card">{CALCULATOR.inline(calculator.document(), name="calculators")}</div>'
+    shown = _card(CALCULATOR, calculator.document(), "calculators")
     return Page("calculators.html", calculator.TITLE, "How much noise does an ε need?", shown, "Calculators")
 
 
@@ -115,23 +116,15 @@ def lessons() -> Iterator[Page]:
             for one, other in files.items()
             if one != name
         )
-        drawn = LESSON.inline(in_browser.document(name), name="lesson")
-        shown = f'<div class="card">{drawn}</div><p class="row">{others}</p>'
+        shown = f'{_card(LESSON, in_browser.document(name), "lesson")}<p class="row">{others}</p>'
         menu, under = ("Lessons", "") if file == first else ("", first)
         yield Page(file, text.load(name).title, "Predict, do, see, explain.", shown, menu, under)
 
 
-# In the menu's order; one line each. A function gives a page, or several of which the first is in the menu.
+# In the menu's order. A function gives a page, or several of which the first is in the menu.
 PAGES: tuple[Callable[[], Page | Iterable[Page]], ...] = (
-    index,
-    budget,
-    words,
-    clients,
-    lessons,
-    calculators,
-    runs.pages,
-    runs.published_pages,
-)
+    index, budget, words, clients, lessons, calculators, runs.pages, runs.published_pages,
+)  # fmt: skip
 
 
 def pages() -> list[Page]:

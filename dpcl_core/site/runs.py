@@ -20,7 +20,7 @@ from dpcl_core.figures import reproduction, svg
 from dpcl_core.figures.picture import Picture, counted, epsilon_text, span
 from dpcl_core.figures.statistics import interval
 from dpcl_core.papers import catalog, comparison, measured, questions, report
-from dpcl_core.papers.comparison import LayerCount, LayerOfClaim
+from dpcl_core.papers.comparison import LayerCount
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Experiment, Judged, Paper, Size
 from dpcl_core.papers.questions import Question
@@ -200,7 +200,9 @@ def pages() -> Iterator[Page]:
     recorded = [(question, forms) for question in questions.questions() if (forms := _recorded(question))]
     yield Page(FILE, "Recorded runs", "Which questions have an answer here?", _gallery(recorded), "Runs")
     for question, forms in recorded:
-        body = _about(question) + "".join(_answer(form, is_alone=len(question.forms) == 1) for form in forms)
+        back = f'<a class="touch" href="{FILE}">← All questions</a>'
+        about = f'<p class="row">{back}<span class="small">{escape(question.group)}</span></p>'
+        body = about + "".join(_answer(form, is_alone=len(question.forms) == 1) for form in forms)
         yield Page(_file(question), question.title, question.text, body, under=FILE)
 
 
@@ -239,11 +241,6 @@ def _gallery(recorded: Sequence[tuple[Question, list[_Form]]]) -> str:
 def _count(form: _Form) -> str:
     n, of = len(form.found), len(form.specs)
     return counted(n, "run") if n == of else f"{n} of {of} runs"
-
-
-def _about(question: Question) -> str:
-    back = f'<a class="touch" href="{FILE}">← All questions</a>'
-    return f'<p class="row">{back}<span class="small">{escape(question.group)}</span></p>'
 
 
 def _answer(form: _Form, *, is_alone: bool) -> str:
@@ -298,9 +295,8 @@ def _numbers(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
 
 
 def _sources(form: _Form, titles: Mapping[str, str]) -> str:
-    runs = form.found.values()
-    data = dict.fromkeys(run.dataset_title for run in runs)
-    networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in runs)
+    data = dict.fromkeys(run.dataset_title for run in form.found.values())
+    networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in form.found.values())
     head = listed((f"Data: {'; '.join(data)}", f"Networks: {'; '.join(networks)}"))
     return head + listed(report.source(titles[label], run) for label, run in form.found.items())
 
@@ -403,15 +399,9 @@ def _why(paper: Paper, forms: Sequence[_PublishedForm]) -> str:
 
 def _layers(forms: Sequence[_PublishedForm]) -> str:
     """The three layers, with their runs and decided claims over all these forms."""
-    totals: dict[LayerOfClaim, LayerCount] = {}
-    for form in forms:
-        for one in comparison.by_layer(form.specs, form.runs, form.judged):
-            so_far = totals.get(one.layer, LayerCount(one.layer, 0, 0, 0, 0))
-            totals[one.layer] = LayerCount(
-                one.layer, so_far.n_here + one.n_here, so_far.n_runs + one.n_runs, so_far.n_found + one.n_found,
-                so_far.n_claims + one.n_claims,
-            )  # fmt: skip
-    lines = (report.layer(totals[name]) for name in comparison.MEANING if name in totals)
+    counts = [one for form in forms for one in comparison.by_layer(form.specs, form.runs, form.judged)]
+    by_name = {name: [one[1:] for one in counts if one.layer == name] for name in comparison.MEANING}
+    lines = (report.layer(LayerCount(name, *map(sum, zip(*of, strict=True)))) for name, of in by_name.items() if of)
     items = "".join(f"<li><b>{escape(name)}</b>: {escape(what)}</li>" for name, what in lines)
     return f'<div class="card"><h2>Layer by layer</h2><ul>{items}</ul>{paragraph(report.LAYERS_NOTE, "small")}</div>'
 

@@ -5,47 +5,35 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from dpcl_core.figures import stream
-from dpcl_core.figures.picture import epsilon_text, minus
-from dpcl_core.figures.stream import Axis
+from dpcl_core.figures.picture import minus
 from dpcl_core.lessons import adding as game
 from dpcl_core.lessons import noise
 from dpcl_core.lessons.adding import ForgettingWay, Matrix, Way
 from dpcl_core.lessons.noise import Duel
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.statement import odds_bound, shown
+from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.spec import Recurrence
 from pages.parts.layout import table
 from pages.parts.layout import table as rows_of
-from pages.parts.lesson_stage import Stage, chart
+from pages.parts.lesson_stage import Stage
 from pages.parts.text import percent
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 RELEASES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 N_ROUNDS, N_DRAWS = 2000, 300
-_GAUSSIAN = "closed form of Gaussian noise, δ = 1e-5"
 
 
 def ten_releases(stage: Stage) -> int:
     """The total of n releases, exact and as a plain sum."""
-    stage.press("Add them up", lambda: True)
-    epsilon, n = stage.choose("epsilon", EPSILONS), stage.choose("releases", RELEASES)
-    stage.see()
+    epsilon, n = stage.moved("Add them up", epsilon=EPSILONS, releases=RELEASES)
     exact = {k: game.total(epsilon, int(k)) for k in RELEASES}
     rows = [("exact", k, value) for k, value in exact.items()] + [("plain sum", k, k * epsilon) for k in RELEASES]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
     now = game.total(epsilon, int(n))
-    finding = f"{n:g} releases of ε = {epsilon:g} add up to ε = {shown(now)} for a person in all, not {n * epsilon:g}."
-    picture = stream.curves(
-        table, Axis("releases", is_log=True, ticks=RELEASES), Axis("ε in all", is_log=True), finding, chosen=n,
-        dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "What many releases cost together", _GAUSSIAN)
+    stage.curves(rows, chosen=n, n=n, epsilon=epsilon, now=now, product=n * epsilon)
     of_ten = game.total(1.0, 10)
     return 0 if of_ten < 1.5 else 1 if of_ten < 7 else 2
 
@@ -61,16 +49,7 @@ def averaged(stage: Stage) -> int:
     best = [game.best_of_averages(epsilon, int(n)) for n in RELEASES]
     rows = [("best possible", n, value) for n, value in zip(RELEASES, best, strict=True)]
     rows += [("measured", n, value) for n, value in zip(RELEASES, measured, strict=True)]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
-    finding = (
-        f"At ε = {epsilon:g} for each answer, the attacker is right in {percent(measured[0])} of rounds with one; "
-        f"with the average of {RELEASES[-1]:g} in {percent(measured[-1])}."
-    )
-    picture = stream.curves(
-        table, Axis("answers that are averaged", is_log=True, ticks=RELEASES), Axis("right guesses", is_share=True), finding,
-        dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "Averaging noise away", "fresh noise on an invented count")
+    stage.curves(rows, epsilon=epsilon, first=measured[0], most=RELEASES[-1], last=measured[-1])
     of_hundred = game.best_of_averages(1.0, 100)
     return 0 if of_hundred < 0.6 else 1 if of_hundred < 0.97 else 2
 
@@ -82,11 +61,8 @@ def other_people(stage: Stage) -> int:
     totals = stage.results(
         "Ask the ledger", lambda: {name: game.ledger(epsilon, 10, way).epsilon() for name, way in ways.items()}, epsilon
     )
-    table = pd.DataFrame(list(totals.items()), columns=["name", "value"])
     apart, together = totals.values()
-    finding = f"Ten tasks of ε = {epsilon:g}: ε = {shown(apart)} if nobody is in two, {shown(together)} else."
-    picture = stream.bars(table, Axis("ε for any one person"), finding, dark=stage.dark)
-    chart(stage, picture, table, "Who is in how many tasks", "the ledger of ten Gaussian releases, δ = 1e-5")
+    stage.bars(totals.items(), epsilon=epsilon, apart=apart, together=together)
     return 0 if apart < 1.01 * epsilon else 1 if apart < 0.9 * together else 2
 
 
@@ -95,18 +71,10 @@ def sampled(stage: Stage) -> int:
     totals = stage.press("Account for every rate", lambda: [game.sampled(rate) for rate in RATES])
     rate = stage.choose("rate", RATES)
     stage.see()
-    table = pd.DataFrame({"series": "a thousand steps", "x": RATES, "y": totals})
+    rows = [("a thousand steps", *point) for point in zip(RATES, totals, strict=True)]
     nearest = min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate))
-    finding = (
-        f"With everybody in every step ε = {shown(totals[-1])}; with a share of {percent(RATES[nearest])} drawn at random "
-        f"for each step ε = {shown(totals[nearest])}. The noise is the same."
-    )
-    picture = stream.curves(
-        table, Axis("share of people in a step", is_log=True, is_share=True, ticks=RATES), Axis("ε", is_log=True), finding,
-        chosen=rate, dark=stage.dark,
-    )  # fmt: skip
     source = f"privacy loss distributions: {game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5"
-    chart(stage, picture, table, "Random batches", source)
+    stage.curves(rows, source=source, chosen=rate, everybody=totals[-1], rate=RATES[nearest], total=totals[nearest])
     ratio = totals[RATES.index(0.01)] / totals[-1]
     return 0 if ratio > 0.5 else 1 if ratio > 0.05 else 2
 
@@ -121,14 +89,8 @@ def who_was_drawn(stage: Stage) -> int:
         return [*names, *((f"known: she was in {n} of them", game.if_known(n)) for n in sorted({low, high}))]
 
     found = stage.results("Publish the batches", both, rate)
-    table = pd.DataFrame(found, columns=["name", "value"])
     secret, known = found[0][1], found[-1][1]
-    finding = (
-        f"With {percent(rate)} drawn for each step, ε is {shown(secret)} while batches are secret, and up to "
-        f"{shown(known)} for people in many of them once they are known."
-    )
-    picture = stream.bars(table, Axis("ε"), finding, dark=stage.dark)
-    chart(stage, picture, table, "Secret batches and known ones", f"{game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5")
+    stage.bars(found, source=f"{game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5", rate=rate, secret=secret, known=known)
     return 1 if game.if_known(game.participations(0.01)[1]) > 2 * game.sampled(0.01) else 0
 
 
@@ -136,14 +98,8 @@ def afterwards(stage: Stage) -> int:
     """What an attacker gets from a released count, and from what others make of it."""
     epsilon = stage.choose("epsilon", EPSILONS)
     shares = stage.results("Work on it, then attack", lambda: game.worked_on(epsilon, 10 * N_ROUNDS), epsilon)
-    table = pd.DataFrame(list(shares.items()), columns=["name", "value"])
     best, largest = game.best_of_averages(epsilon, 1), max(shares.values())
-    finding = (
-        f"At ε = {epsilon:g} the attacker is right in at most {percent(largest)} of rounds whatever was done to the count; "
-        f"the best possible on the count itself is {percent(best)}."
-    )
-    picture = stream.bars(table, Axis("right guesses", is_share=True), finding, dark=stage.dark)
-    chart(stage, picture, table, "Attacks on what was made of a release", "fresh noise on an invented count")
+    stage.bars(shares.items(), epsilon=epsilon, largest=largest, best=best)
     return 0 if largest < best + 0.02 and largest < odds_bound(epsilon, game.DELTA) + 0.02 else 1
 
 
@@ -239,13 +195,12 @@ def _played(stage: Stage, way: Way) -> tuple[Duel, float, float]:
 KEPT = (1.0, 2.0, 5.0, 10.0, 20.0)
 FORGETTING_EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 8.0)
 _TASKS = tuple(float(task) for task in range(1, game.N_TASKS + 1))
-_SOURCE = "public digits, two a task, no noise"
 
 
 def first_pair(stage: Stage) -> int:
     """Plain training on five tasks."""
     found = stage.results("Learn five tasks", lambda: game.learned("plain"))
-    _tasks(stage, found, "One task after another")
+    _tasks(stage, found)
     left = float(found[-1, 0])
     return 0 if left > 0.9 else 1 if left > 0.3 else 2
 
@@ -254,7 +209,7 @@ def who_competes(stage: Stage) -> int:
     """Training in which only the task's own digits compete."""
     ways: tuple[ForgettingWay, ...] = ("plain", "own labels")
     plain, own = stage.results("Learn both ways", lambda: [game.learned(way) for way in ways])
-    _ways(stage, {"all digits compete": plain, "only the task's own": own}, "Which digits compete")
+    _ways(stage, {"all digits compete": plain, "only the task's own": own})
     saved = game.forgotten(plain) - game.forgotten(own)
     return 0 if saved < 0.05 else 2 if game.forgotten(own) < 0.02 else 1
 
@@ -265,7 +220,7 @@ def keep_some(stage: Stage) -> int:
     kept = int(stage.choose("kept", KEPT))
     stage.see()
     plain, replayed = game.learned("plain"), game.learned("replay", kept)
-    _ways(stage, {"nothing kept": plain, f"{kept} of each digit kept": replayed}, "A memory of pictures")
+    _ways(stage, {"nothing kept": plain, f"{kept} of each digit kept": replayed})
     gain = float((game.learned("replay", 5)[-1] - plain[-1]).mean())
     return 0 if gain < 0.1 else 1 if gain > 0.5 else 2
 
@@ -273,60 +228,38 @@ def keep_some(stage: Stage) -> int:
 def only_add(stage: Stage) -> int:
     """The classifier of sums."""
     found = stage.results("Add up five tasks", lambda: game.learned("sums"))
-    _tasks(stage, found, "A classifier that only adds")
+    _tasks(stage, found)
     loss = game.forgotten(found)
     return 0 if loss > 0.5 else 1 if loss > 0.01 else 2
 
 
 def with_noise(stage: Stage) -> int:
     """Accuracy and forgetting of the classifier of sums under noise."""
-    stage.press("Add noise", lambda: True)
-    epsilon = stage.choose("epsilon", FORGETTING_EPSILONS)
-    stage.see()
+    (epsilon,) = stage.moved("Add noise", epsilon=FORGETTING_EPSILONS)
     found = {each: game.of_noise(each) for each in FORGETTING_EPSILONS}
     names = ("accuracy after five tasks", "forgetting")
     rows = [(name, each, found[each][place]) for place, name in enumerate(names) for each in FORGETTING_EPSILONS]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
     (accuracy, lost), (clean, clean_lost) = game.of_noise(epsilon), game.of_noise(float("inf"))
-    finding = (
-        f"At ε = {epsilon_text(epsilon)} accuracy is {percent(accuracy)} and forgetting {percent(lost)}; "
-        f"without noise {percent(clean)} and {percent(clean_lost)}."
-    )
-    picture = stream.curves(
-        table, Axis("ε", is_log=True, ticks=FORGETTING_EPSILONS), Axis("share of test digits", is_share=True), finding,
-        chosen=epsilon,
-        dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "Noise and forgetting", "public digits, a list of labels for each task, teaching noise")
+    stage.curves(rows, chosen=epsilon, epsilon=epsilon, accuracy=accuracy, lost=lost, clean=clean, clean_lost=clean_lost)
     more = game.of_noise(1.0)[1] - clean_lost
     return 0 if more > 0.02 else 2 if more < -0.02 else 1
 
 
-def _tasks(stage: Stage, found: Matrix, title: str) -> None:
+def _tasks(stage: Stage, found: Matrix) -> None:
     """Draws accuracy on each task's digits after every task."""
     rows = [
         (f"task {task + 1}", _TASKS[now], found[now, task])
         for task in range(game.N_TASKS)
         for now in range(task, game.N_TASKS)
     ]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
-    finding = (
-        f"After five tasks {percent(found[-1, 0])} of the first two digits are recognised, {percent(found[-1].mean())} of "
-        f"all; forgetting is {percent(game.forgotten(found))}."
-    )
-    picture = stream.curves(table, Axis("tasks learned"), Axis("recognised", is_share=True), finding, dark=stage.dark)
-    chart(stage, picture, table, title, _SOURCE)
+    stage.curves(rows, first=found[-1, 0], mean=found[-1].mean(), lost=game.forgotten(found))
 
 
-def _ways(stage: Stage, found: dict[str, Matrix], title: str) -> None:
+def _ways(stage: Stage, found: dict[str, Matrix]) -> None:
     """Draws mean accuracy on the tasks so far, for several ways to train."""
     rows = [(name, _TASKS[now], float(np.nanmean(one[now]))) for name, one in found.items() for now in range(game.N_TASKS)]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
     ends = "; ".join(f"{name}: {percent(one[-1].mean())}" for name, one in found.items())
-    finding = f"Recognised after five tasks: {ends}."
-    axis = Axis("recognised, of the tasks so far", is_share=True)
-    picture = stream.curves(table, Axis("tasks learned"), axis, finding, dark=stage.dark)
-    chart(stage, picture, table, title, _SOURCE)
+    stage.curves(rows, ends=ends)
 
 
 # Lesson "Who pays for privacy": one rare digit among common ones, under the same noise.
@@ -336,7 +269,6 @@ RARE_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PEOPLE = (5.0, 10.0, 20.0, 40.0, 80.0, 130.0)
 FEW = 10  # people with the rare digit, in the first steps
 _LEAST = 0.05  # a loss that counts
-_RARE_SOURCE = "public digits, one of them made rare, teaching noise, 40 draws"
 
 
 def ten_people(stage: Stage) -> int:
@@ -349,13 +281,7 @@ def ten_people(stage: Stage) -> int:
         for who, name in ((f"the {game.RARE}, {FEW} people", "rare"), (f"others, about {game.most()} people", "others"))
         for how, of in (("no noise", clean), (f"ε = {epsilon:g}", noisy))
     ]
-    table = pd.DataFrame(rows, columns=["name", "value"])
-    finding = (
-        f"At ε = {epsilon:g} noise takes {100 * (clean.rare - noisy.rare):.0f} points from the rare digit and "
-        f"{100 * (clean.others - noisy.others):.0f} from the others."
-    )
-    picture = stream.bars(table, Axis("recognised", is_share=True), finding, dark=stage.dark)
-    chart(stage, picture, table, "Who loses", _RARE_SOURCE)
+    stage.bars(rows, epsilon=epsilon, rare=100 * (clean.rare - noisy.rare), others=100 * (clean.others - noisy.others))
     rare, others = (getattr(clean, name) - getattr(game.recognised(1.0, FEW), name) for name in ("rare", "others"))
     return 0 if abs(rare - others) < _LEAST else 1 if rare > others else 2
 
@@ -366,52 +292,34 @@ def the_average(stage: Stage) -> int:
     stage.results("Average", lambda: game.recognised(epsilon, FEW), epsilon)
     clean, noisy = game.recognised(math.inf, FEW), game.recognised(epsilon, FEW)
     lost = {"all digits": clean.overall - noisy.overall, f"the {game.RARE} alone": clean.rare - noisy.rare}
-    table = pd.DataFrame([(name, max(0.0, value)) for name, value in lost.items()], columns=["name", "value"])
     overall, rare = lost.values()
-    finding = (
-        f"At ε = {epsilon:g} the overall accuracy falls from {percent(clean.overall)} to {percent(noisy.overall)}, that of "
-        f"the rare digit from {percent(clean.rare)} to {percent(noisy.rare)}."
-    )
-    picture = stream.bars(table, Axis("lost", is_share=True), finding, dark=stage.dark)
-    chart(stage, picture, table, "One average for all", _RARE_SOURCE)
+    stage.bars(
+        [(name, max(0.0, value)) for name, value in lost.items()], epsilon=epsilon, overall=clean.overall,
+        noisy_overall=noisy.overall, rare=clean.rare, noisy_rare=noisy.rare,
+    )  # fmt: skip
     return 1 if overall < 0.25 * rare else 0
 
 
 def people_needed(stage: Stage) -> int:
     """How the rare digit fares with more people."""
-    stage.press("Add people", lambda: True)
-    epsilon = stage.choose("epsilon", RARE_EPSILONS)
-    stage.see()
+    (epsilon,) = stage.moved("Add people", epsilon=RARE_EPSILONS)
     budgets = {f"ε = {epsilon:g}": epsilon, "no noise": math.inf}
     rows = [(name, n, game.recognised(one, int(n)).rare) for name, one in budgets.items() for n in PEOPLE]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
     enough = _enough(epsilon)
     words = f"from {enough:g} people on" if enough is not None else "with none of these numbers of people"
-    finding = f"At ε = {epsilon:g} the rare digit loses less than {100 * _LEAST:.0f} points {words}."
-    picture = stream.curves(
-        table, Axis("people with the rare digit", is_log=True, ticks=PEOPLE), Axis("recognised", is_share=True), finding,
-        dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "How many people it takes", _RARE_SOURCE)
+    stage.curves(rows, epsilon=epsilon, points=100 * _LEAST, words=words)
     of_one = _enough(1.0) or math.inf
     return 0 if of_one <= 10 else 1 if of_one <= 40 else 2
 
 
 def sum_and_noise(stage: Stage) -> int:
     """How alike the noisy sum is to the sum."""
-    stage.press("Compare sums", lambda: True)
-    epsilon = stage.choose("epsilon", RARE_EPSILONS)
-    stage.see()
+    (epsilon,) = stage.moved("Compare sums", epsilon=RARE_EPSILONS)
     found = {n: game.likeness(epsilon, int(n)) for n in PEOPLE}
     rows = [(name, n, found[n][place]) for place, name in ((1, "formula"), (0, "measured")) for n in PEOPLE]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
-    finding = (
-        f"At ε = {epsilon:g} the noisy sum of {PEOPLE[0]:g} people has a likeness of {found[PEOPLE[0]][0]:.2f} to the true "
-        f"one, that of {PEOPLE[-1]:g} people {found[PEOPLE[-1]][0]:.2f}."
+    stage.curves(
+        rows, epsilon=epsilon, few=PEOPLE[0], of_few=found[PEOPLE[0]][0], many=PEOPLE[-1], of_many=found[PEOPLE[-1]][0]
     )
-    axis = Axis("likeness (cosine)")
-    picture = stream.curves(table, Axis("people in the sum", is_log=True, ticks=PEOPLE), axis, finding, dark=stage.dark)
-    chart(stage, picture, table, "A sum and its noise", "public digits, teaching noise, 500 draws")
     beside = [math.sqrt(1 - one**2) / one for one in (game.likeness(1.0, n)[1] for n in (10, 20))]
     ratio = beside[0] / beside[1]
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2
@@ -432,15 +340,8 @@ def what_helps(stage: Stage) -> int:
     found = stage.results("Try all three", tried, epsilon)
     rows = [(f"{name}: the {game.RARE}", one.rare) for name, one in found.items()]
     rows += [(f"{name}: other digits", one.others) for name, one in found.items()]
-    table = pd.DataFrame(rows, columns=["name", "value"])
     before, counted, merged = found.values()
-    finding = (
-        f"At ε = {epsilon:g} the rare digit is recognised in {percent(before.rare)}; counted ten times in "
-        f"{percent(counted.rare)}, while the others fall to {percent(counted.others)}; under a shared label in "
-        f"{percent(merged.rare)}."
-    )
-    picture = stream.bars(table, Axis("recognised", is_share=True), finding, dark=stage.dark)
-    chart(stage, picture, table, "Remedies", _RARE_SOURCE)
+    stage.bars(rows, epsilon=epsilon, before=before.rare, counted=counted.rare, others=counted.others, merged=merged.rare)
     return 1 if merged.rare > max(before.rare, counted.rare) + _LEAST else 0 if counted.rare > before.rare + _LEAST else 2
 
 

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks.l2dp_games import difference
 from dpcl_core.figures import stream
-from dpcl_core.figures.stream import Axis, scale_text
+from dpcl_core.figures.stream import scale_text
 from dpcl_core.lessons import noise, shared_noise
 from dpcl_core.lessons import noise as game
 from dpcl_core.lessons.noise import Duel
 from dpcl_core.lessons.shared_noise import Accuracies, Pictures, Recovery, Sharing
 from dpcl_core.privacy.audit_bounds import Coins
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.statement import at_least, shown
-from pages.parts import figure_card, train_form
+from dpcl_core.privacy.statement import shown
+from pages.parts import train_form
 from pages.parts.layout import table
-from pages.parts.lesson_stage import Stage, chart
+from pages.parts.lesson_stage import Stage
 from pages.parts.lifelong_claims import accuracy_curves, bundled_pictures, pictures_source
 from pages.parts.pecl_claim import side_by_side
 from pages.parts.text import percent
@@ -142,10 +142,8 @@ def a_learner(stage: Stage) -> int:
     stage.see()
     curves = accuracy_curves(accuracies)
     picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(pictures.classes), dark=stage.dark)
-    figure_card.show(
-        picture, pictures_source(), key="lesson-a-learner", title="Accuracy of three learners",
-        table=pd.DataFrame(curves).rename_axis("b").reset_index(), moved=True,
-    )  # fmt: skip
+    table = pd.DataFrame(curves).rename_axis("b").reset_index()
+    stage.card(picture, pictures_source(), table, "Accuracy of three learners")
     st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
     last = accuracies[SCALES[-1]].shared
     return 2 if last > 0.75 else 1 if last > 0.3 else 0
@@ -238,7 +236,7 @@ def _strips(stage: Stage, strips: Mapping[str, NDArray[np.float64]], finding: st
         [(name, label, *row) for name, drawn in strips.items() for label, row in zip(pictures.classes, drawn, strict=True)],
         columns=["row", "class", *(f"pixel {n}" for n in range(next(iter(strips.values())).shape[-1]))],
     )
-    figure_card.show(picture, pictures_source(), key=f"lesson-{stage.step.key}", title=title, table=table, moved=True)
+    stage.card(picture, pictures_source(), table, title)
 
 
 def _sizes(pictures: Pictures, scale: float) -> dict[Sharing, float]:
@@ -272,11 +270,11 @@ def plant(stage: Stage) -> int:
     epsilon = stage.choose("epsilon", EPSILONS)
     coins = stage.results("Plant, run and guess", lambda: game.played(epsilon, game.N_RECORDS), epsilon)
     rows = [("guessed right", float(coins.right)), ("guessed wrong", float(coins.guessed - coins.right))]
-    table = pd.DataFrame(rows, columns=["name", "value"])
     share = coins.right / coins.guessed
-    finding = f"Of the {coins.guessed} surest guesses {coins.right} are right, {percent(share)}; luck alone gives half."
-    picture = stream.bars(table, Axis("guesses"), finding, dark=stage.dark)
-    chart(stage, picture, table, f"{game.N_RECORDS:,} planted records, one run", _SOURCE)
+    stage.bars(
+        rows, title=f"{game.N_RECORDS:,} planted records, one run", source=_SOURCE, n_guessed=coins.guessed,
+        n_right=coins.right, share=share,
+    )  # fmt: skip
     of_one = fmean(one.right / one.guessed for one in (game.played(1.0, game.N_RECORDS) for _ in range(N_RUNS)))
     return 0 if of_one < 0.53 else 1 if of_one < 0.9 else 2
 
@@ -292,17 +290,8 @@ def what_it_proves(stage: Stage) -> int:
     right = stage.choose("right", RIGHT)
     stage.see()
     rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(RIGHT)]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
     plain, normal = game.audit_proven(Coins(game.N_RECORDS, n_guessed, int(right)))
-    finding = (
-        f"{right:g} right guesses of {n_guessed} prove ε ≥ {at_least(plain)} without assumptions, and ε ≥ "
-        f"{at_least(normal)} if the noise is Gaussian."
-    )
-    picture = stream.curves(
-        table, Axis(f"right guesses, of {n_guessed}"), Axis("ε is proven to be at least"), finding, chosen=right,
-        dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "What right guesses prove", _SOURCE)
+    stage.curves(rows, source=_SOURCE, chosen=right, right=right, n_guessed=n_guessed, plain=plain, normal=normal)
     least = game.audit_proven(Coins(game.N_RECORDS, n_guessed, 120))[0]
     return 0 if least == 0 else 1 if least < 0.9 else 2
 
@@ -316,13 +305,9 @@ def more_records(stage: Stage) -> int:
 
     found = stage.results("Audit five times", audits, epsilon)
     rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(PLANTED)]
-    table = pd.DataFrame([*rows, *(("true ε", n, epsilon) for n in PLANTED)], columns=["series", "x", "y"])
+    rows += [("true ε", n, epsilon) for n in PLANTED]
     best = max(found[-1])
-    finding = f"With {PLANTED[-1]:,} planted records the audit proves ε ≥ {at_least(best)}; true is ε = {epsilon:g}."
-    picture = stream.curves(
-        table, Axis("planted records", is_log=True), Axis("ε is proven to be at least"), finding, dark=stage.dark
-    )
-    chart(stage, picture, table, "More planted records", _SOURCE)
+    stage.curves(rows, source=_SOURCE, most=PLANTED[-1], best=best, epsilon=epsilon)
     return 2 if best > 1.05 * epsilon else 1 if best > 0.2 * epsilon else 0
 
 
@@ -331,11 +316,11 @@ def a_fault(stage: Stage) -> int:
     noise = stage.choose("noise", NOISES)
     coins = stage.results("Audit the program", lambda: game.played(1.0, game.N_RECORDS, noise), noise)
     bound = game.audit_proven(coins)[0]
-    table = pd.DataFrame([("claimed ε", 1.0), ("proven: ε at least", bound)], columns=["name", "value"])
     verdict = "more than was claimed: something is wrong" if bound > 1 else "no more than was claimed"
-    finding = f"{coins.right} of {coins.guessed} guesses are right. That proves ε ≥ {at_least(bound)}, {verdict}."
-    picture = stream.bars(table, Axis("ε"), finding, dark=stage.dark)
-    chart(stage, picture, table, f"Noise × {noise:g} of what ε = 1 needs", _SOURCE)
+    stage.bars(
+        [("claimed ε", 1.0), ("proven: ε at least", bound)], title=f"Noise × {noise:g} of what ε = 1 needs", source=_SOURCE,
+        n_right=coins.right, n_guessed=coins.guessed, bound=bound, verdict=verdict,
+    )  # fmt: skip
     of_a_tenth = game.audit_proven(game.played(1.0, game.N_RECORDS, 0.1))[0]
     return 1 if of_a_tenth > 2 else 0 if of_a_tenth > 1 else 2
 
@@ -347,13 +332,7 @@ def silence(stage: Stage) -> int:
         return [game.caught(1.0, game.N_RECORDS, noise, N_AUDITS) for noise in NOISES]
 
     found = stage.results(f"Audit {N_AUDITS} times for each", audited)
-    table = pd.DataFrame({"series": "faults that are noticed", "x": NOISES, "y": found})
+    rows = [("faults that are noticed", *point) for point in zip(NOISES, found, strict=True)]
     half = found[NOISES.index(0.5)]
-    finding = (
-        f"With a tenth of the noise {percent(found[0], 0)} of {N_AUDITS} audits prove more than ε = 1, with half of it "
-        f"{percent(half, 0)}."
-    )
-    x, y = Axis("noise, as a part of what is needed"), Axis("audits that notice", is_share=True)
-    picture = stream.curves(table, x, y, finding, dark=stage.dark)
-    chart(stage, picture, table, "What an audit notices", _SOURCE)
+    stage.curves(rows, source=_SOURCE, tenth=found[0], n_audits=N_AUDITS, half=half)
     return 0 if half > 0.9 else 2 if half > 0.2 else 1

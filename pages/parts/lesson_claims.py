@@ -9,14 +9,12 @@ import pandas as pd
 import streamlit as st
 
 from dpcl_core import presets
-from dpcl_core.figures import stream
-from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import label as game
 from dpcl_core.papers import questions
 from dpcl_core.privacy.statement import at_least, headline, odds, odds_bound, shown
 from dpcl_core.spec import Adjacency
 from pages.parts.layout import table as rows_of
-from pages.parts.lesson_stage import Stage, chart
+from pages.parts.lesson_stage import Stage
 from pages.parts.text import percent
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -24,7 +22,6 @@ CROWDS = (10, 100, 1000, 10_000, 100_000)
 CLIPS = (500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0)
 INCOMES = (1e3, 3e3, 1e4, 3e4, 5e4, 1e5, 3e5, 1e6)
 N_GAMES = 20_000
-_SOURCE = "invented people, fresh noise"
 
 
 def one_answer(stage: Stage) -> int:
@@ -36,10 +33,8 @@ def one_answer(stage: Stage) -> int:
         for place, yes in ((1, "yes"), (0, "no"))
         for answer, word in ((1, "yes"), (0, "no"))
     ]
-    table = pd.DataFrame(rows, columns=["name", "value"])
-    share = float(truth[said == 1].mean())
-    finding = f"Of {int((said == 1).sum())} people who said yes, {percent(share, 0)} would truly say so."
-    chart(stage, stream.bars(table, Axis("people"), finding, dark=stage.dark), table, "What they said", _SOURCE)
+    truly = percent(float(truth[said == 1].mean()), 0)
+    stage.bars(rows, n_yes=int((said == 1).sum()), truly=truly)
     likely = game.posterior(epsilon)
     return 0 if likely > 0.99 else 2 if likely < game.SHARE + 0.01 else 1
 
@@ -56,15 +51,10 @@ def the_crowd(stage: Stage) -> int:
     table["half"] = [1.96 * game.estimate_std(n, epsilon) for n in CROWDS]
     true = pd.DataFrame({"series": "true share", "x": CROWDS, "y": game.SHARE})
     half = game.estimate_std(game.COIN_N_PEOPLE, epsilon)
-    finding = (
-        f"From {game.COIN_N_PEOPLE:,} answers at ε = {epsilon:g} the estimate is {percent(estimates[2])}, true are "
-        f"{percent(game.SHARE, 0)}; its standard error is {100 * half:.1f} points."
-    )
-    picture = stream.curves(
-        pd.concat([table, true]), Axis("people asked", is_log=True), Axis("share of true yes", is_share=True), finding,
-        dark=stage.dark,
+    stage.curves(
+        pd.concat([table, true]), table=table, n_people=game.COIN_N_PEOPLE, epsilon=epsilon, estimate=estimates[2],
+        true_share=game.SHARE, points=100 * half,
     )  # fmt: skip
-    chart(stage, picture, table, "What the crowd says", _SOURCE)
     return 0 if half > 0.2 else 1 if half > 0.002 else 2
 
 
@@ -82,15 +72,10 @@ def the_odds(stage: Stage) -> int:
     line = pd.DataFrame({"series": "e^ε / (1 + e^ε)", "x": grid, "y": [odds_bound(float(each), 0.0) for each in grid]})
     dots = pd.DataFrame({"series": "measured", "x": EPSILONS, "y": measured})
     nearest = min(range(len(EPSILONS)), key=lambda place: abs(EPSILONS[place] - epsilon))
-    finding = (
-        f"At ε = {EPSILONS[nearest]:g} the guesser was right in {percent(measured[nearest])} of {N_GAMES:,} rounds; "
-        f"nobody can do better than {percent(odds_bound(EPSILONS[nearest], 0.0))}."
-    )
-    picture = stream.curves(
-        pd.concat([line, dots]), Axis("ε", is_log=True, ticks=EPSILONS), Axis("right guesses", is_share=True), finding,
-        chosen=epsilon, dark=stage.dark,
+    stage.curves(
+        pd.concat([line, dots]), chosen=epsilon, table=dots, epsilon=EPSILONS[nearest], right=measured[nearest],
+        n_games=N_GAMES, most=odds_bound(EPSILONS[nearest], 0.0),
     )  # fmt: skip
-    chart(stage, picture, dots, "What ε allows a guesser", _SOURCE)
     right = odds_bound(1.0, 0.0)
     return 0 if right < 0.55 else 1 if right < 0.9 else 2
 
@@ -100,23 +85,10 @@ def one_clerk(stage: Stage) -> int:
     epsilon = stage.choose("epsilon", EPSILONS)
     stage.results("Compare", lambda: True, epsilon)
     names = ("a coin for each answer", "noise once, on the count")
-    table = pd.DataFrame(
-        [
-            (name, n, std(n, epsilon) * n)
-            for name, std in zip(names, (game.estimate_std, game.clerk_std), strict=True)
-            for n in CROWDS
-        ],
-        columns=["series", "x", "y"],
-    )
-    each, once = (std(game.COIN_N_PEOPLE, epsilon) * game.COIN_N_PEOPLE for std in (game.estimate_std, game.clerk_std))
-    finding = (
-        f"Of {game.COIN_N_PEOPLE:,} people at ε = {epsilon:g}, the count is off by {each:.1f} people with a coin for each "
-        f"answer, and by {once:.1f} with noise once: {each / once:.0f} times less."
-    )
-    picture = stream.curves(
-        table, Axis("people asked", is_log=True), Axis("error of the count, people", is_log=True), finding, dark=stage.dark
-    )
-    chart(stage, picture, table, "Where the noise is added", "closed form")
+    stds = game.estimate_std, game.clerk_std
+    rows = [(name, n, std(n, epsilon) * n) for name, std in zip(names, stds, strict=True) for n in CROWDS]
+    each, once = (std(game.COIN_N_PEOPLE, epsilon) * game.COIN_N_PEOPLE for std in stds)
+    stage.curves(rows, n_people=game.COIN_N_PEOPLE, epsilon=epsilon, each=each, once=once, ratio=each / once)
     return 0 if each / once < 2 else 1 if each / once < 10 else 2
 
 
@@ -124,44 +96,26 @@ def one_large(stage: Stage) -> int:
     """How often people of several incomes are found in one noisy sum."""
     epsilon = stage.choose("epsilon", EPSILONS)
     stage.results("Attack the sum", lambda: True, epsilon)
-    table = pd.DataFrame({"series": "right guesses", "x": INCOMES, "y": [game.found(one, epsilon) for one in INCOMES]})
+    rows = [("right guesses", one, game.found(one, epsilon)) for one in INCOMES]
     ordinary, largest, hers = (game.found(one, epsilon) for one in (3e3, game.LARGEST, 1e6))
-    finding = (
-        f"At ε = {epsilon:g} the best attacker is right about her in {percent(hers)} of rounds; about the largest "
-        f"income that the noise was made for in {percent(largest)}, about one of 3,000 in {percent(ordinary)}."
-    )
-    picture = stream.curves(
-        table, Axis("the person's income", is_log=True), Axis("right guesses", is_share=True), finding, chosen=game.LARGEST,
-        dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "Who is found in the sum", "closed form of Gaussian noise")
+    stage.curves(rows, chosen=game.LARGEST, epsilon=epsilon, hers=hers, largest=largest, ordinary=ordinary)
     return 1 if hers > odds_bound(epsilon, game.DELTA) else 0
 
 
 def clip_first(stage: Stage) -> int:
     """Error of the sum by the clip: what is cut off, noise, and both."""
-    stage.press("Try every clip", lambda: True)
-    epsilon, clip = stage.choose("epsilon", EPSILONS), stage.choose("clip", CLIPS)
-    stage.see()
+    epsilon, clip = stage.moved("Try every clip", epsilon=EPSILONS, clip=CLIPS)
     parts = [game.lost_and_noise(each, epsilon) for each in CLIPS]
     errors = [math.hypot(*part) for part in parts]
     columns = {"cut off": [lost for lost, _ in parts], "noise": [noise for _, noise in parts], "both": errors}
-    table = pd.DataFrame(
-        [(name, x, y) for name, values in columns.items() for x, y in zip(CLIPS, values, strict=True) if y > 0],
-        columns=["series", "x", "y"],
-    )
+    rows = [(name, x, y) for name, values in columns.items() for x, y in zip(CLIPS, values, strict=True) if y > 0]
     best = min(range(len(CLIPS)), key=errors.__getitem__)
     lost, noise = game.lost_and_noise(clip, epsilon)
     total = float(game.incomes().sum())
-    finding = (
-        f"With a clip of {clip:,.0f} the sum is off by {percent(math.hypot(lost, noise) / total)}: "
-        f"{percent(lost / total)} cut off, {percent(noise / total)} noise. The best of these clips is "
-        f"{CLIPS[best]:,.0f}, at {percent(errors[best] / total)}."
-    )
-    picture = stream.curves(
-        table, Axis("clip", is_log=True), Axis("error of the sum", is_log=True), finding, chosen=clip, dark=stage.dark
-    )
-    chart(stage, picture, table, "A clip, and what it costs", "invented incomes; closed form of the noise")
+    stage.curves(
+        rows, chosen=clip, clip=clip, both=math.hypot(lost, noise) / total, cut=lost / total, noise=noise / total,
+        best_clip=CLIPS[best], least_error=errors[best] / total,
+    )  # fmt: skip
     return 0 if best == 0 else 2 if best == len(CLIPS) - 1 else 1
 
 
@@ -178,19 +132,14 @@ _GAUSSIAN = "closed form of Gaussian noise"
 
 def missing(stage: Stage) -> int:
     """The noise that one claim needs, by its small print."""
-    stage.press("Read the small print", lambda: True)
-    delta = stage.choose("delta", game.DELTAS)
-    stage.see()
+    (delta,) = stage.moved("Read the small print", delta=game.DELTAS)
     found = {name: [game.noise_of(CLAIM, each, rule) for each in game.DELTAS] for name, rule in _RULES.items()}
     rows = [(name, x, y) for name, values in found.items() for x, y in zip(game.DELTAS, values, strict=True)]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
     every = [value for values in found.values() for value in values]
-    finding = (
-        f"“ε = {CLAIM:g}” can mean noise of {min(every):.2f} or of {max(every):.2f} on the same sum: "
-        f"{max(every) / min(every):.0f} times as much."
-    )
-    picture = stream.curves(table, Axis("δ", is_log=True), Axis("noise (std)"), finding, chosen=delta, dark=stage.dark)
-    chart(stage, picture, table, f"Noise behind “ε = {CLAIM:g}”", _GAUSSIAN)
+    stage.curves(
+        rows, title=f"Noise behind “ε = {CLAIM:g}”", chosen=delta, claim=CLAIM, low=min(every), high=max(every),
+        ratio=max(every) / min(every),
+    )  # fmt: skip
     st.markdown(f"The whole sentence: {headline('one person', CLAIM, delta, {})} {odds(CLAIM, delta)}")
     by_delta, by_rule = found["one person more or less"][-1] / found["one person more or less"][0], every[-1] / every[7]
     return 2 if min(by_delta, by_rule) > 1.2 else 1 if by_delta > 1.2 else 0
@@ -201,32 +150,20 @@ def small_print(stage: Stage) -> int:
     delta = stage.choose("delta", game.DELTAS)
     people = stage.results("Run the program", lambda: game.printed_now(delta), delta)
     rows = [("people printed, on average", each, game.printed(each)) for each in game.DELTAS]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
-    finding = (
-        f"With δ = {delta:g} the program printed {len(people)} of {game.N_PEOPLE:,} people in full; on average it prints "
-        f"{game.printed(delta):.3g}."
-    )
-    picture = stream.curves(
-        table, Axis("δ", is_log=True), Axis("people printed in full", is_log=True), finding, chosen=delta, dark=stage.dark
-    )
-    chart(stage, picture, table, "What δ allows", f"{game.N_PEOPLE:,} invented people, fresh coins")
+    stage.curves(
+        rows, source=f"{game.N_PEOPLE:,} invented people, fresh coins", chosen=delta, delta=delta, n_printed=len(people),
+        n_people=game.N_PEOPLE, expected=game.printed(delta),
+    )  # fmt: skip
     expected = game.printed(0.01)
     return 0 if expected < 1 else 1 if expected < 0.5 * game.N_PEOPLE else 2
 
 
 def two_rules(stage: Stage) -> int:
     """One noise under both rules of who is a neighbour."""
-    stage.press("Compare the rules", lambda: True)
-    sigma = stage.choose("sigma", SIGMAS)
-    stage.see()
+    (sigma,) = stage.moved("Compare the rules", sigma=SIGMAS)
     rows = [(name, each, game.under(each, rule)) for name, rule in _RULES.items() for each in SIGMAS]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
     one, other = (game.under(sigma, rule) for rule in _RULES.values())
-    finding = f"Noise of {sigma:g} is ε = {shown(one)} for one person more or less, and ε = {shown(other)} for one replaced."
-    picture = stream.curves(
-        table, Axis("noise (std)", is_log=True, ticks=SIGMAS), Axis("ε", is_log=True), finding, chosen=sigma, dark=stage.dark
-    )
-    chart(stage, picture, table, "The same noise under two rules", f"{_GAUSSIAN}, δ = {game.DELTA:g}")
+    stage.curves(rows, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=sigma, sigma=sigma, one=one, other=other)
     ratio = game.under(4.0, "replace") / game.under(4.0, "add-remove")
     return 0 if ratio < 1.2 else 1 if ratio > 1.6 else 2
 
@@ -250,41 +187,24 @@ def three_columns(stage: Stage) -> int:
 
 def best_of(stage: Stage) -> int:
     """What many trials on the same people cost."""
-    stage.press("Add up the trials", lambda: True)
-    epsilon, trials = stage.choose("epsilon", EPSILONS), stage.choose("trials", TRIALS)
-    stage.see()
+    epsilon, trials = stage.moved("Add up the trials", epsilon=EPSILONS, trials=TRIALS)
     rows = [("all trials together", n, game.of_trials(epsilon, int(n))) for n in TRIALS]
-    table = pd.DataFrame([*rows, *(("what is reported", n, epsilon) for n in TRIALS)], columns=["series", "x", "y"])
+    rows += [("what is reported", n, epsilon) for n in TRIALS]
     now = game.of_trials(epsilon, int(trials))
-    finding = f"{trials:g} trials at ε = {epsilon:g} have spent ε = {shown(now)} on these people, whichever is published."
-    picture = stream.curves(
-        table, Axis("settings that were tried", is_log=True, ticks=TRIALS), Axis("ε in all"), finding, chosen=trials,
-        dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "Trying settings", f"{_GAUSSIAN}, δ = {game.DELTA:g}")
+    stage.curves(rows, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=trials, trials=trials, epsilon=epsilon, now=now)
     of_twenty = game.of_trials(1.0, 20)
     return 0 if of_twenty < 1.5 else 1 if of_twenty < 15 else 2
 
 
 def luck(stage: Stage) -> int:
     """How much better the best of several equal trials looks."""
-    stage.press("Train four hundred times", lambda: True)
-    epsilon, trials = stage.choose("epsilon", EPSILONS), stage.choose("trials", TRIALS)
-    stage.see()
+    epsilon, trials = stage.moved("Train four hundred times", epsilon=EPSILONS, trials=TRIALS)
     values = game.scores(epsilon)
     rows = [("the best one", n, game.best_of(values, int(n))) for n in TRIALS]
     mean = float(values.mean())
-    table = pd.DataFrame([*rows, *(("mean of all", n, mean) for n in TRIALS)], columns=["series", "x", "y"])
+    rows += [("mean of all", n, mean) for n in TRIALS]
     best = game.best_of(values, int(trials))
-    finding = (
-        f"At ε = {epsilon:g} the best of {trials:g} has {percent(best)} on average, the mean of all is {percent(mean)}: "
-        f"luck adds {100 * (best - mean):.1f} points."
-    )
-    picture = stream.curves(
-        table, Axis("trials of the same settings", is_log=True, ticks=TRIALS), Axis("accuracy", is_share=True), finding,
-        chosen=trials, dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "The luck of the best", "public digits, 400 classifiers, teaching noise")
+    stage.curves(rows, chosen=trials, epsilon=epsilon, trials=trials, best=best, mean=mean, points=100 * (best - mean))
     flattered = game.best_of(game.scores(1.0), 20) - float(game.scores(1.0).mean())
     return 0 if flattered < 0.01 else 1 if flattered < 0.2 else 2
 
@@ -306,24 +226,17 @@ _CLAIMS = ("ε = 1 for each word", "ε = 2 for each mail", "ε = 8 for each pers
 
 def her_photos(stage: Stage) -> int:
     """What a promise for one photo amounts to for a person with many."""
-    stage.press("Add up her photos", lambda: True)
-    epsilon, photos = stage.choose("epsilon", UNIT_EPSILONS), stage.choose("photos", PHOTOS)
-    stage.see()
+    epsilon, photos = stage.moved("Add up her photos", epsilon=UNIT_EPSILONS, photos=PHOTOS)
     hers = {k: game.of_person(epsilon, int(k)) for k in PHOTOS}
     rows = [("exact, at the same δ", k, value) for k, value in hers.items()]
     rows += [("photos × ε", k, k * epsilon) for k in PHOTOS]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
     exact = game.of_person(epsilon, int(photos))
     grown = game.by_groups(epsilon, int(photos))[1]
-    finding = (
-        f"ε = {epsilon:g} for a photo is ε = {shown(exact)} for a person with {photos:g} of them. "
-        f"ε = {photos * epsilon:g} holds for her with a δ of {grown:.1g}{', which promises nothing' if grown == 1 else ''}."
-    )
-    picture = stream.curves(
-        table, Axis("photos of one person", is_log=True, ticks=PHOTOS), Axis("ε of the person", is_log=True), finding,
-        chosen=photos, dark=stage.dark,
+    nothing = ", which promises nothing" if grown == 1 else ""
+    stage.curves(
+        rows, chosen=photos, epsilon=epsilon, exact=exact, photos=photos, product=photos * epsilon, grown=grown,
+        nothing=nothing,
     )  # fmt: skip
-    chart(stage, picture, table, "From photos to a person", "closed form of Gaussian noise, δ = 1e-5")
     st.markdown(odds(exact, game.DELTA))
     of_twenty = game.of_person(1.0, 20)
     return 0 if of_twenty < 1.5 else 1 if of_twenty <= 20 else 2
@@ -331,37 +244,22 @@ def her_photos(stage: Stage) -> int:
 
 def the_person(stage: Stage) -> int:
     """Accuracy under a promise for photos, and under two for people."""
-    stage.press("Learn the digits three times", lambda: True)
-    epsilon, photos = stage.choose("epsilon", UNIT_EPSILONS), int(stage.choose("photos", PHOTOS))
-    stage.see()
-    found = stage.latest("accuracy", lambda: game.accuracies(epsilon, photos), epsilon, photos)
-    table = pd.DataFrame([(_UNIT_RULES[name], value) for name, value in found.items()], columns=["name", "value"])
-    finding = (
-        f"With {photos} photos a person and ε = {epsilon:g}: {percent(found['example'])} with a promise for a photo; "
-        f"with one for a person {percent(found['group'])} by wider noise, {percent(found['clipped'])} by averaging first."
+    epsilon, photos = stage.moved("Learn the digits three times", epsilon=UNIT_EPSILONS, photos=PHOTOS)
+    found = stage.latest("accuracy", lambda: game.accuracies(epsilon, int(photos)), epsilon, photos)
+    rows = [(_UNIT_RULES[name], value) for name, value in found.items()]
+    stage.bars(
+        rows, photos=photos, epsilon=epsilon, example=found["example"], group=found["group"], clipped=found["clipped"]
     )
-    picture = stream.bars(table, Axis("accuracy", is_share=True), finding, dark=stage.dark)
-    chart(stage, picture, table, "What a promise for a person costs", "public digits, teaching noise, 20 draws")
     wide = game.accuracies(1.0, 20)
     return 0 if wide["group"] > wide["clipped"] + 0.02 else 1 if wide["clipped"] > wide["group"] + 0.02 else 2
 
 
 def a_client(stage: Stage) -> int:
     """Noise on a mean over units, by their number."""
-    stage.press("Average", lambda: True)
-    epsilon = stage.choose("epsilon", UNIT_EPSILONS)
-    stage.see()
-    series = "noise on each number of the mean"
-    table = pd.DataFrame([(series, n, game.noise_on_mean(epsilon, n)) for n in UNITS], columns=["series", "x", "y"])
+    (epsilon,) = stage.moved("Average", epsilon=UNIT_EPSILONS)
+    rows = [("noise on each number of the mean", n, game.noise_on_mean(epsilon, n)) for n in UNITS]
     hospitals, patients = game.noise_on_mean(epsilon, 20), game.noise_on_mean(epsilon, 10_000)
-    finding = (
-        f"At ε = {epsilon:g} the noise on a mean over 20 hospitals is {hospitals:.2g}, over 10,000 patients {patients:.2g}: "
-        f"{hospitals / patients:.0f} times less. A whole vector has length 1."
-    )
-    picture = stream.curves(
-        table, Axis("units that are averaged", is_log=True), Axis("noise (std)", is_log=True), finding, dark=stage.dark
-    )
-    chart(stage, picture, table, "Few units, wide noise", "closed form of Gaussian noise, δ = 1e-5")
+    stage.curves(rows, epsilon=epsilon, hospitals=hospitals, patients=patients, ratio=hospitals / patients)
     ratio = hospitals / patients
     return 0 if ratio < 2 else 1 if ratio < 100 else 2
 
@@ -371,13 +269,7 @@ def a_word(stage: Stage) -> int:
     epsilon = stage.choose("epsilon", UNIT_EPSILONS)
     totals = stage.results("Add up a mail", lambda: {n: game.of_text(epsilon, n) for n in LENGTHS}, epsilon)
     rows = [("words × ε", n, n * epsilon) for n in LENGTHS] + [("composed", n, value) for n, value in totals.items()]
-    table = pd.DataFrame(rows, columns=["series", "x", "y"])
-    finding = f"ε = {epsilon:g} for each word is ε = {shown(totals[game.N_WORDS])} for a mail of {game.N_WORDS} words."
-    picture = stream.curves(
-        table, Axis("words of the mail", is_log=True, ticks=tuple(map(float, LENGTHS))), Axis("ε of the mail"), finding,
-        dark=stage.dark,
-    )  # fmt: skip
-    chart(stage, picture, table, "From words to a mail", "privacy loss distributions, δ = 1e-5")
+    stage.curves(rows, epsilon=epsilon, total=totals[game.N_WORDS], n_words=game.N_WORDS)
     of_one = game.of_text(1.0, game.N_WORDS)
     return 0 if of_one < 2 else 1 if of_one < 1000 else 2
 

@@ -1,0 +1,202 @@
+"""What the lessons in the browser compute, in Python by the mechanisms that runs use: a reference for their arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from dpcl_core import engine
+from dpcl_core.events import Guarantee
+from dpcl_core.lessons import label, noise
+from dpcl_core.lessons.label import EmptyRule, Listing, Neighbours, Releases
+from dpcl_core.lessons.noise import Duel
+from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
+from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.statement import guarantee
+from dpcl_core.runs import frames
+from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.scenarios.stream import TaskStream
+from dpcl_core.spec import Cell, DataSpec, LabelSetting, PrivacySpec, RunSpec
+
+_BATCH = 500
+PUBLIC: tuple[LabelSetting, LabelSetting] = ("prior-const", "prior")
+FALSE_ALARM = 1e-6
+
+
+def without_others(pair: Neighbours) -> Neighbours:
+    """The same person without all others: an empty task, and one with her alone."""
+    return Neighbours(pair.title, pair.classes, pair.known[:0], pair.labels[:0], pair.person, pair.label, 0)
+
+
+def release(
+    pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1, *, at_least: int = 1
+) -> Releases:
+    """n independent releases of one dataset: the list of labels, and noisy class sums for every label on it.
+
+    `at_least`: labels that fewer people have are left out, where the list is read from the data.
+    """
+    return label._released(pair, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)], at_least)
+
+
+def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:
+    """Log-likelihood ratio [n] of each release, with the person against without, given all pictures.
+
+    If the list depends on the data, it decides alone: each list is possible on one side only. If it is the same on both
+    sides, only the sum of the person's label differs, and its projection on her picture is the best test.
+    """
+    if pair.label not in releases.labels:
+        return np.full(len(releases.sums), -np.inf)
+    if listing == "data":
+        return np.full(len(releases.sums), np.inf)
+    std = class_sums_std(epsilon, label.DELTA, label._ADJACENCY)
+    return _sum_evidence(pair, releases.sums[:, pair.label], std)
+
+
+def _sum_evidence(pair: Neighbours, sums: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+    """Log-likelihood ratio [n] of the sums [n, K] of the person's label, all others in it known."""
+    person = unit_rows(pair.person)[0]
+    others = unit_rows(pair.known[pair.labels == pair.label]).sum(axis=0)
+    ratio: NDArray[np.float64] = ((sums - others) @ person - 0.5 * person @ person) / std**2
+    return ratio
+
+
+def play(pair: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> Duel:
+    """n rounds with the person and n without, a fresh release each; made in batches, so that memory stays small."""
+    sides = []
+    for is_in in (True, False):
+        batches = [min(_BATCH, n - start) for start in range(0, n, _BATCH)]
+        released = (release(pair, is_in, listing, epsilon, size, at_least=at_least) for size in batches)
+        sides.append(np.concatenate([evidence(pair, releases, listing, epsilon) for releases in released]))
+    return Duel(*sides)
+
+
+def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Duel:
+    """The duel over an empty task: with the person it holds one picture, without it holds none.
+
+    The two broken rules differ visibly from a noisy release exactly when the task is empty.
+    """
+    lone_pair = without_others(pair)
+    with_person = release(lone_pair, True, "prior-const", epsilon, n)
+    # The broken rules release nothing at all, or a classifier of zeros: no noisy release equals either.
+    same = rule == "same"
+    without = release(lone_pair, False, "prior-const", epsilon, n).sums if same else np.zeros_like(with_person.sums)
+    std = class_sums_std(epsilon, label.DELTA, label._ADJACENCY)
+    sides = []
+    for sums in (with_person.sums, without):
+        ratios = _sum_evidence(lone_pair, sums[:, pair.label], std)
+        if not same:
+            ratios = np.where(sums.any(axis=(1, 2)), np.inf, -np.inf)
+        sides.append(ratios)
+    return Duel(*sides)
+
+
+def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:
+    """The guarantee of one release's ledger, as the app states it everywhere."""
+    spec = RunSpec(
+        method="cosine",
+        scenario=ClassIncremental(tasks=1),
+        labels=listing,
+        privacy=PrivacySpec(epsilons=(epsilon,), delta=label.DELTA, noise="release"),
+        seeds=(0,),
+    )
+    return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=len(pair.labels) + 1, n_tasks=1)
+
+
+def sums_over_tasks(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
+    """Released sums [tasks, n, K] of the first class in n independent classifiers, after every task.
+
+    The loop of the cosine classifier (Algorithm 1) with one class looked at; epsilon = inf gives the sum without noise,
+    which only public teaching data may show.
+    """
+    watched, n_classes = noise.first_class(tasks), len(tasks.classes)
+    ledgers = [Ledger(label.DELTA, label._ADJACENCY, tasks.recurrence) for _ in range(n)]
+    noises = [ReleaseNoise() for _ in range(n)]
+    stds = [class_sums_std(epsilon, label.DELTA, label._ADJACENCY)] * n
+    held = np.zeros((n, tasks.tasks[0].train.inputs.shape[1]))
+    after = []
+    for task in tasks.tasks:
+        labels = task.train.labels
+        space = label_space(setting, task.prior, range(n_classes), labels, ledgers, task=task.index)
+        train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
+        released = noisy_class_sums(train.inputs, train.labels, space, n_classes, stds, noises, ledgers, task=task.index)
+        held = held + released[:, watched]
+        after.append(held)
+    return np.stack(after)
+
+
+def measured_std(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
+    """Standard deviation [tasks] of the noise in n released sums: distance to the sum without noise, over all numbers.
+
+    Each of the n K numbers has its own draw, so the relative standard error is 1 / sqrt(2 n K).
+    """
+    clean = sums_over_tasks(tasks, setting, np.inf, 1)
+    spread: NDArray[np.float64] = np.sqrt(((sums_over_tasks(tasks, setting, epsilon, n) - clean) ** 2).mean(axis=(1, 2)))
+    return spread
+
+
+def learned(
+    setting: LabelSetting, n_tasks: int, epsilons: Sequence[float], seeds: Sequence[int] = noise.SEEDS
+) -> tuple[pd.DataFrame, Mapping[float, Guarantee]]:
+    """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and their guarantees."""
+    spec = RunSpec(
+        method="cosine",
+        data=DataSpec(dataset="digits"),
+        scenario=ClassIncremental(tasks=n_tasks),
+        labels=setting,
+        privacy=PrivacySpec(epsilons=tuple(epsilons), delta=label.DELTA, noise="release"),
+        seeds=tuple(seeds),
+    )
+    run_events = list(engine.run(spec))
+    return frames.accuracy(run_events), frames.guarantees(run_events)
+
+
+def final_accuracies(accuracy: pd.DataFrame) -> dict[float, list[float]]:
+    """By epsilon: mean accuracy over the tasks after the last one, one number a seed. Columns as `learned` gives them."""
+    last = accuracy[accuracy["after_task"] == accuracy["after_task"].max()]
+    means = last.groupby(["epsilon", "seed"])["accuracy"].mean()
+    return {float(epsilon): [float(v) for v in rows] for epsilon, rows in means.groupby(level="epsilon")}
+
+
+def exact_hits(false_alarms: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """Largest share of hits that any test reaches against Gaussian noise `sigma` on a change of length 1 (Neyman-Pearson).
+
+    Args: false_alarms [n] in [0, 1].
+    """
+    hits: NDArray[np.float64] = ndtr(ndtri(false_alarms) + 1 / sigma)
+    return hits
+
+
+def allowance(n: int, false_alarm: float = FALSE_ALARM) -> float:
+    """How far chance may raise a share measured in n rounds, over all cuts (Dvoretzky, Kiefer, Wolfowitz, Massart)."""
+    return math.sqrt(math.log(2 / false_alarm) / (2 * n))
+
+
+def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
+    """Whether the attack stays under the exact curve at every cut, up to what chance does.
+
+    An attack under the true curve fails this with probability at most 2 `false_alarm`.
+    """
+    alarms, hits = curve(duel)
+    slack = [allowance(len(side), false_alarm) for side in (duel.stayed_away, duel.took_part)]
+    return bool((hits <= exact_hits(np.minimum(1.0, alarms + slack[0]), sigma) + slack[1]).all())
+
+
+def curve(duel: Duel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Shares of false alarms and of hits [cuts] of the rule "in above the cut", for every cut."""
+    cuts = np.unique(np.concatenate([duel.took_part, duel.stayed_away]))
+    alarms, hits = (
+        1 - np.searchsorted(np.sort(side), cuts, side="right") / len(side) for side in (duel.stayed_away, duel.took_part)
+    )
+    return np.append(alarms[::-1], 1.0), np.append(hits[::-1], 1.0)
+
+
+def both(duel: Duel, more: Duel) -> Duel:
+    """This game followed by the rounds of another."""
+    return Duel(np.concatenate([duel.took_part, more.took_part]), np.concatenate([duel.stayed_away, more.stayed_away]))
