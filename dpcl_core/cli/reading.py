@@ -68,6 +68,16 @@ def budget(options: argparse.Namespace) -> int:
     return 0
 
 
+def carry_over(options: argparse.Namespace) -> int:
+    """Counts the looks, spend and budgets of an old store in this one."""
+    from dpcl_core.runs import administration
+
+    n_runs = administration.carry_over(checked_store(options.store), options.old)
+    said = f"Runs that count here from now on: {n_runs}, with what they spent and the budgets declared there."
+    print_json({"runs": n_runs}) if options.json else put(said)
+    return 0
+
+
 def show(options: argparse.Namespace) -> int:
     from dpcl_core.export import document_of, text
     from dpcl_core.papers import measured
