@@ -104,7 +104,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def checked_store(url: str | None) -> Store:
-    """The store, after a look for runs whose process is gone and for results that a dead process has left in a file."""
+    """The store, after a look for runs whose process is gone."""
     from dpcl_core.runs import database
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.store import Store

@@ -25,7 +25,7 @@ from dpcl_core.data import intake, marks, own
 from dpcl_core.errors import BadInput, StoreUnusable
 from dpcl_core.events import Planned
 from dpcl_core.privacy.statement import shown
-from dpcl_core.runs import charges, database, journal, queue, tables
+from dpcl_core.runs import charges, database, queue, tables
 from dpcl_core.runs.charges import OWN
 from dpcl_core.runs.process import log_file
 from dpcl_core.runs.run import Run
@@ -285,7 +285,6 @@ def empty_trash(store: Store) -> int:
 def _forget_files(ids: Sequence[str]) -> None:
     """Deletes what runs have written beside the store, but for what belongs to another user of this computer."""
     for run_id in ids:
-        journal.forget(run_id)
         with suppress(OSError):
             log_file(run_id).unlink()
 

@@ -23,7 +23,7 @@ from sqlalchemy import insert, make_url, select, update
 from dpcl_core import machine, paths, unforeseen
 from dpcl_core.data import intake
 from dpcl_core.errors import BadInput, DataMissing, StoreTrouble, failure_kind, unknown
-from dpcl_core.runs import database, journal, process, queue, resumption
+from dpcl_core.runs import database, process, queue, resumption
 from dpcl_core.runs.process import Patience, log_file, spawn
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
@@ -139,13 +139,11 @@ class Supervisor:
                 passed |= others
 
     def check(self) -> list[Run]:
-        """Takes in the journals of dead processes and ends or resumes runs whose process is gone; gives those not over.
+        """Ends or resumes runs whose process is gone; gives those not over.
 
         Stops a visitor's run that takes longer than this server allows.
         """
         try:
-            for run_id in journal.abandoned():
-                journal.take_in(self.store, run_id)
             unfinished = self.store.unfinished()
             if [run for run in unfinished if self._is_given_up(run)]:
                 unfinished = self.store.unfinished()
@@ -177,28 +175,25 @@ class Supervisor:
             ended = Failure("worker-died", _LEFT, "")
             return bool(run.attended) and alive is False and self.store.mark_failed(run, ended, resumption.resume_by_itself)
         if alive is not False:
-            silent = self._silent_seconds(run, is_seen=bool(alive))
+            silent = self._silent_seconds(run)
             if silent < (SILENT_SECONDS if alive is None else STOP_SECONDS if run.status == "stopping" else STUCK_SECONDS):
                 return False
             if run.process is None and self.store.requeue(run):
                 return True
             if alive and run.process is not None:
                 process.end(run.process)
-        if run.process is not None and journal.take_in(self.store, run.id) and self.store.status(run.id) not in ACTIVE:
-            return True
         failure = Failure("worker-died", _gone_sentence(run), _end_of_log(run))
         return self.store.mark_failed(run, failure, resumption.resume_by_itself)
 
-    def _silent_seconds(self, run: Run, *, is_seen: bool) -> float:
-        """For how long this executor has found no new sign of life of a run, in the store or in its journal.
+    def _silent_seconds(self, run: Run) -> float:
+        """For how long this executor has found no new sign of life of a run.
 
         A heartbeat that is old at first sight proves nothing: the store may have been away, or this computer asleep. Only
-        the time counts in which the process, if it lives, could have given a sign: where its journal cannot be seen, the
-        time in which the store took writes.
+        the time counts in which the process, if it lives, could have given a sign: in which the store took writes.
         """
-        sign = (run.status, run.heartbeat, journal.last_beat(run.id))
+        sign = (run.status, run.heartbeat)
         since, last = self._signs.get(run.id, (0.0, None))
-        if sign != last or not (is_seen or self.store.is_prompt(run.id)):
+        if sign != last or not self.store.is_prompt(run.id):
             self._signs[run.id] = (time.monotonic(), sign)
             return 0.0
         return time.monotonic() - since

@@ -21,7 +21,7 @@ from sqlalchemy import cast as cast_in_store
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import charges, database, journal, process, queue, recorder, tables
+from dpcl_core.runs import charges, database, process, queue, recorder, tables
 from dpcl_core.runs import run as runs_run
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import RESUMABLE, Failure, checked_id, no_such_run
@@ -141,8 +141,6 @@ def resume(store: Store, run_id: str) -> None:
     Raises BadInput where it cannot be resumed, where this visitor may have no more runs, and where it exceeds a budget.
     """
     store.check_mine(run_id)
-    if store.get(run_id).is_over:  # what its last process could not store comes first
-        journal.take_in(store, run_id)
     with store.writing() as connection:
         why = _why_not(connection, checked_id(run_id))
         if why is None and store.visitor is not None:

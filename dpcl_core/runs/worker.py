@@ -186,8 +186,8 @@ def carry_out(
 
     A run of another process is followed to its end instead. An exception of the engine ends the run, not this process; one
     of `on_event` stops the run and is raised; a step that does not end after a stop ends both. The run goes on while the
-    store is away. Raises StoreTrouble if the end
-    itself cannot be stored before `patience` is over; it is then in the run's journal.
+    store is away, until a result has to be stored before it leaves. Raises StoreTrouble if the store stays away until
+    `patience` is over; the run then goes on after its last checkpoint, as after a crash.
     """
     run = patience.outlast(lambda: store.get(run_id))
     if run.status not in ACTIVE or run.process != process.me():
