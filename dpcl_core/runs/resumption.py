@@ -252,7 +252,7 @@ def _is_given_up(connection: Connection, run_id: str) -> bool:
     return run is None or run.deleted is not None or run.status in ("finished", "failed", "cancelled")
 
 
-_Row = Row[int, int, str, str | None, bytes | None, str | None]
+_Row = Row[int, int, str, str | None, bytes | None, str]
 
 
 def _digest(*parts: object) -> str:
@@ -278,7 +278,7 @@ def _whole(row: _Row) -> Checkpoint:
     their noise drawn twice for what has left already, but charged once.
     """
     said = events_of(row.learner, row.task, row.events, row.digest)
-    if row.digest and (row.document, row.arrays) != (None, None) and row.digest[32:] != _digest(row.document, row.arrays):
+    if (row.document, row.arrays) != (None, None) and row.digest[32:] != _digest(row.document, row.arrays):
         raise _damaged(row.learner, row.task)
     try:
         if row.document is not None and row.arrays is not None:
@@ -290,13 +290,13 @@ def _whole(row: _Row) -> Checkpoint:
 
 
 def events_of(group: int, task: int, text: str, digest: str | None) -> tuple[Event, ...]:
-    """The events in a checkpoint; `digest`: kept with it, none by earlier versions.
+    """The events in a checkpoint; `digest`: kept with it.
 
     Raises StoreUnusable, with which one it is, where they are not those that were saved.
     """
     try:
         documents = json.loads(text)
-        if digest is not None and digest[:32] != _digest(group, task, documents):
+        if digest is None or digest[:32] != _digest(group, task, documents):
             raise _damaged(group, task)
         return tuple(map(from_json, documents))
     except (ValueError, TypeError, KeyError, RecursionError) as error:

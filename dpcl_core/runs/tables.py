@@ -1,4 +1,4 @@
-"""The store's tables. A change here is also a revision in `migrations/`: a test compares the two."""
+"""The store's tables. A change here is a new layout (`database.LAYOUT`)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ checkpoints = Table(
     Column("events", JSON, nullable=False),  # that leave after this task
     Column("document", Text),
     Column("arrays", LargeBinary),  # a safetensors file
-    Column("digest", String(64)),  # of the events, then of the state (`resumption`); none by earlier versions
+    Column("digest", String(64)),  # of the events, then of the state (`resumption`)
 )
 
 # How often a run was resumed by itself since a person resumed it; of a part of a run, since it last had a new checkpoint.
