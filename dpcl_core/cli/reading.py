@@ -52,14 +52,14 @@ def check_data(options: argparse.Namespace) -> int:
 
 def budget(options: argparse.Namespace) -> int:
     """Declares or removes the budget of own data, and prints what then holds and is left."""
-    from dpcl_core.runs import budgets
+    from dpcl_core.runs import charges
 
     if options.delta is not None and options.epsilon is None:
         raise BadInput("--delta", options.delta, "goes with --epsilon, which declares a budget")
     name, store = f"own:{options.data.removeprefix('own:')}", checked_store(options.store)
     if options.none or options.epsilon is not None:
-        budgets.declare(store, name, options.epsilon, options.delta)
-    found = budgets.of(store, name)
+        charges.declare(store, name, options.epsilon, options.delta)
+    found = charges.budgets_of(store, name)
     if options.json:
         print_json([one.document(name) for one in found])
     else:
@@ -282,11 +282,11 @@ def split(options: argparse.Namespace) -> int:
     from dpcl_core.cli import output
     from dpcl_core.events import Event
     from dpcl_core.flower import participant
-    from dpcl_core.runs import budgets
+    from dpcl_core.runs import charges
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
-    budgets.check(output.opened(None), spec, "numbers")  # what real clients release is in no store
+    charges.check_at_start(output.opened(None), spec, "numbers")  # what real clients release is in no store
     checks.check(spec)
     opening = engine.opened(spec)
     while True:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from sqlalchemy import insert, make_url, select, update
 
@@ -71,39 +71,29 @@ _LOG_END = 4000  # characters
 _LEFT = "This run had not begun when the command or script that waited to carry it out ended."
 
 
-class Executor(Protocol):
-    """Carries out queued runs; safe to call from many threads and processes at once."""
-
-    def submit(self, run_id: str) -> None:
-        """Starts a queued run as soon as its turn comes."""
-        ...
-
-    def schedule(self) -> None:
-        """Starts runs whose device is free and ends runs whose process is gone; idempotent, called often."""
-        ...
-
-    def stop(self, run_id: str) -> None:
-        """Requests a run to stop; it stops within three seconds. Idempotent."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Supervisor:
-    """Ends or resumes runs whose process is gone, wherever it was; starts none. What executors have in common."""
+    """Ends or resumes runs whose process is gone, wherever it was; starts none.
+
+    Executors, which start runs, are made of it. All are safe to call from many threads and processes at once.
+    """
 
     store: Store
     _signs: dict[str, tuple[float, object]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _blocked: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def submit(self, run_id: str) -> None:
+        """Starts a queued run as soon as its turn comes."""
         self.store.status(run_id)  # raises for an unknown id here, where the caller can show it
         self.schedule()
 
     def stop(self, run_id: str) -> None:
+        """Requests a run to stop; it stops within three seconds. Idempotent."""
         self.store.request_stop(run_id)
         self.schedule()
 
     def schedule(self) -> None:
+        """Starts runs whose device is free and ends runs whose process is gone; idempotent, called often."""
         self.check()
 
     def startable(
@@ -274,7 +264,7 @@ PAUSE_SECONDS = 0.5
 
 
 def move(
-    open_executor: Callable[[], Executor],
+    open_executor: Callable[[], Supervisor],
     over: threading.Event,
     *,
     after_each: Callable[[], object] = lambda: None,
@@ -288,7 +278,7 @@ def move(
     which died has left halfway are removed first.
     """
     intake.sweep()
-    executor: Executor | None = None
+    executor: Supervisor | None = None
     failures = 0
     while not over.is_set():
         try:
@@ -334,7 +324,7 @@ def checked(name: str) -> Name:
     return name
 
 
-def opened(name: str, store: Store, *, local: Executor | None = None) -> Executor:
+def opened(name: str, store: Store, *, local: Supervisor | None = None) -> Supervisor:
     """The executor of this name for a store; `local`: the one to use for this computer. Raises BadInput as `checked`."""
     return RayExecutor(store) if checked(name) == "ray" else local or LocalExecutor(store)
 
