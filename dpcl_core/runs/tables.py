@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -21,7 +21,7 @@ ACTIVE = ("starting", "running", "stopping")
 metadata = sa.MetaData()
 
 
-def _table(name: str, *parts: sa.SchemaItem, **options: bool) -> sa.Table:
+def _table(name: str, *parts: Any, **options: Any) -> sa.Table:
     return sa.Table(name, metadata, *parts, **options)
 
 
