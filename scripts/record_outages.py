@@ -29,7 +29,7 @@ from pathlib import Path
 
 from dpcl_core import machine, presets
 from dpcl_core.events import TaskLearned, of_kind
-from dpcl_core.runs import executor, journal, process
+from dpcl_core.runs import executor, process
 from dpcl_core.runs.executor import STUCK_SECONDS, LocalExecutor
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import Run
@@ -185,7 +185,7 @@ def unattended(server: postgres.Server, seconds: float) -> Harm:
     )  # fmt: skip
     try:
         run_ids = [store.create(_spec()) for _ in range(2)]
-        _until(lambda: journal.last_beat(run_ids[0]) is not None)
+        _until(lambda: store.status(run_ids[0]) == "running")
         with _stopped(server, store):
             time.sleep(seconds)
         _until(lambda: all(store.get(run_id).is_over for run_id in run_ids))
@@ -251,7 +251,8 @@ def main() -> int:
     lines = [
         "# Outages",
         "",
-        "Runs go on while their store is locked, full or restarting; several apps may look after one store. Written by",
+        "Runs wait while their store is locked, full or restarting, and then go on. One whose process dies meanwhile goes",
+        "on after its last task that the store has. Several apps may look after one store. Written by",
         "`python -m scripts.record_outages`, on a store in a file and on a PostgreSQL server that the script starts.",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, commit `{machine.commit()}`, {machine.machine()}.",

@@ -24,8 +24,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, cast
 
-from safetensors import SafetensorError, safe_open
-
 from dpcl_core import paths
 from dpcl_core.backbones import weights
 from dpcl_core.backbones import weights as weights_files
@@ -164,31 +162,16 @@ def _is_whole(place: Path, package: Package) -> bool:
     """Whether a folder has the package's network, with files of the sizes that its seal names."""
     try:
         seal = json.loads((place / _SEAL).read_text(encoding="utf-8"))
-        files = seal.pop(_FILES, None)
-        if seal != _sealed(package):
-            return False
-        if files is None:
-            return _has_whole_weights(place)
-        return all((place / name).stat().st_size == size for name, (size, _) in files.items())
-    except (OSError, ValueError, AttributeError, TypeError):
+        files = seal.pop(_FILES)
+        sizes = all((place / name).stat().st_size == size for name, (size, _) in files.items())
+        return seal == _sealed(package) and sizes
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return False
-
-
-def _has_whole_weights(place: Path) -> bool:
-    """The same for a seal of an earlier version, which names no files: its weights must not end early."""
-    files = list(place.glob("*.safetensors"))
-    try:
-        for file in files:
-            with safe_open(file, "numpy"):
-                pass
-    except (OSError, SafetensorError):
-        return False
-    return bool(files)
 
 
 def _is_genuine(place: Path) -> bool:
-    """Whether the files of a whole folder have the SHA-256 that its seal names; true where it names none."""
-    files = json.loads((place / _SEAL).read_text(encoding="utf-8")).get(_FILES, {})
+    """Whether the files of a whole folder have the SHA-256 that its seal names."""
+    files = json.loads((place / _SEAL).read_text(encoding="utf-8"))[_FILES]
     return all(_digest(place / name, (place / name).stat().st_mtime_ns) == digest for name, (_, digest) in files.items())
 
 

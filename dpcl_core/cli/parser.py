@@ -207,6 +207,10 @@ def build() -> Parser:
     said.add_argument("--none", action="store_true", help="remove it; what was spent stays counted")
     budget.add_argument("--delta", type=float, help="its delta (default: the largest power of ten below 1/n)")
     budget.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
+    text = "count the looks, spend and budgets of a store of an earlier layout, once"
+    carried = add("carry-over", reading.carry_over, text, make=own_data.add_parser)
+    carried.add_argument("old", metavar="OLD_STORE", help="its file or URL")
+    carried.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
     real = commands.add_parser("flower", help="clients as processes of their own").add_subparsers(
         required=True, metavar="COMMAND"
     )

@@ -52,19 +52,29 @@ def check_data(options: argparse.Namespace) -> int:
 
 def budget(options: argparse.Namespace) -> int:
     """Declares or removes the budget of own data, and prints what then holds and is left."""
-    from dpcl_core.runs import budgets
+    from dpcl_core.runs import charges
 
     if options.delta is not None and options.epsilon is None:
         raise BadInput("--delta", options.delta, "goes with --epsilon, which declares a budget")
     name, store = f"own:{options.data.removeprefix('own:')}", checked_store(options.store)
     if options.none or options.epsilon is not None:
-        budgets.declare(store, name, options.epsilon, options.delta)
-    found = budgets.of(store, name)
+        charges.declare(store, name, options.epsilon, options.delta)
+    found = charges.budgets_of(store, name)
     if options.json:
         print_json([one.document(name) for one in found])
     else:
         none = f"No budget is declared for {name}: runs on it are counted, not limited."
         put("\n".join(one.sentence(name) for one in found) or none)
+    return 0
+
+
+def carry_over(options: argparse.Namespace) -> int:
+    """Counts the looks, spend and budgets of an old store in this one."""
+    from dpcl_core.runs import administration
+
+    n_runs = administration.carry_over(checked_store(options.store), options.old)
+    said = f"Runs that count here from now on: {n_runs}, with what they spent and the budgets declared there."
+    print_json({"runs": n_runs}) if options.json else put(said)
     return 0
 
 
@@ -94,7 +104,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def checked_store(url: str | None) -> Store:
-    """The store, after a look for runs whose process is gone and for results that a dead process has left in a file."""
+    """The store, after a look for runs whose process is gone."""
     from dpcl_core.runs import database
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.store import Store
@@ -272,11 +282,11 @@ def split(options: argparse.Namespace) -> int:
     from dpcl_core.cli import output
     from dpcl_core.events import Event
     from dpcl_core.flower import participant
-    from dpcl_core.runs import budgets
+    from dpcl_core.runs import charges
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
-    budgets.check(output.opened(None), spec, "numbers")  # what real clients release is in no store
+    charges.check_at_start(output.opened(None), spec, "numbers")  # what real clients release is in no store
     checks.check(spec)
     opening = engine.opened(spec)
     while True:

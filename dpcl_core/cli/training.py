@@ -394,7 +394,7 @@ def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import token_noise_games
     from dpcl_core.cli import output
     from dpcl_core.runs import audits as runs_audits
-    from dpcl_core.runs import budgets
+    from dpcl_core.runs import charges
 
     on_device("cpu")
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
@@ -405,7 +405,7 @@ def audit(options: argparse.Namespace) -> int:
         if run.status != "finished":
             return exit_status(run)
     elif options.attack == runs_audits.NAME:
-        budgets.check(output.opened(options.store), spec, "numbers")
+        charges.check_at_start(output.opened(options.store), spec, "numbers")
         results = runs_audits.audited(spec)
     elif options.attack == token_noise_games.INVERSION:
         results = token_noise_games.inversion_audited(spec, options.trials or attacks.TRIALS)

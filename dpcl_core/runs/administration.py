@@ -6,6 +6,7 @@ Whoever can read the server's home folder is its administrator: the key lies the
 from __future__ import annotations
 
 import hmac
+import json
 import math
 import shutil
 import time
@@ -15,14 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, case, func, insert, inspect, or_, select, update
 from sqlalchemy import delete as sqlalchemy_delete
+from sqlalchemy.exc import SQLAlchemyError
 
 from dpcl_core import paths, unforeseen
 from dpcl_core.data import intake, own
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, StoreUnusable
+from dpcl_core.events import Planned
 from dpcl_core.privacy.statement import shown
-from dpcl_core.runs import charges, journal, queue, tables
+from dpcl_core.runs import charges, database, queue, tables
 from dpcl_core.runs.charges import OWN
 from dpcl_core.runs.process import log_file
 from dpcl_core.runs.run import Run
@@ -30,6 +33,7 @@ from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, metadata, runs
 from dpcl_core.spec import RunSpec
+from dpcl_core.unforeseen import masked
 
 # How often a person's own data were looked at: every launched run, tuning and audit in a store, and what they add up to.
 #
@@ -159,6 +163,65 @@ def _count(n: int, what: str) -> str:
     return f"{n:,} {head}{'' if n == 1 else 's'}{' ' + rest if rest else ''}"
 
 
+# The tables of which a look is made, a charge or a budget, each with the layout that first had it.
+_COUNTING = {
+    "runs": 1, "events": 1, "cells": 1, "studies": 2, "turns": 2, "trials": 2, "audits": 3, "kept_looks": 6, "shards": 7,
+    "budgets": 10,
+}  # fmt: skip
+_OF_A_RUN = {"id", "spec", "digest", "workload", "n_cells", "device", "created", "started", "owner"}
+
+
+def carry_over(store: Store, url: str) -> int:
+    """Counts the runs of another store, of this or an earlier layout, in this one; gives their number.
+
+    What they spent, the budgets, and the looks at data deleted since come along. Results stay behind: the runs are there as
+    if they were deleted for good. Raises BadInput for a store that was carried over before, StoreTrouble for one whose looks
+    cannot be read; nothing is changed then.
+    """
+    database.check_there(url)
+    url = database.absolute(url)
+    try:
+        with database.connected(url).connect() as there:
+            layout = str(database.layout_of(there, masked(url)))
+            if layout not in database.LAYOUTS:
+                raise BadInput("OLD_STORE", masked(url), "must be a store of this or an earlier version of the program")
+            found = [table for table in metadata.sorted_tables if _COUNTING.get(table.name, math.inf) <= int(layout)]
+            rows = {table: _counting_rows(there, table) for table in found}
+    except SQLAlchemyError as error:
+        raise database.trouble(error, url) from error
+    except (ValueError, TypeError, KeyError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise StoreUnusable(f"store {masked(url)}: has looks that cannot be read, so that none is carried over") from error
+    ids = [row["id"] for row in rows[runs]]
+    with store.writing() as here:
+        tables.take(here, tables.QUEUE)
+        if here.scalar(select(runs.c.id).where(runs.c.id.in_(ids)).limit(1)) is not None:
+            raise BadInput("OLD_STORE", masked(url), "has runs that this store counts already")
+        for table, of_table in rows.items():
+            if of_table:
+                here.execute(insert(table), of_table)
+    return len(ids)
+
+
+def _counting_rows(there: Connection, table: Table) -> list[dict[str, Any]]:
+    """The rows of an old store's table, as they count. Raises ValueError, TypeError and KeyError for a damaged one."""
+    lacking = {"owner", "unit"} - {column["name"] for column in inspect(there).get_columns(table.name)}
+    names = (_OF_A_RUN if table is runs else set(table.c.keys())) - lacking
+    kept = [column for column in table.c if column.name in names and column.autoincrement is not True]
+    query = select(*kept).where(events.c.kind == Planned.__name__) if table is events else select(*kept)
+    rows = [dict(row._mapping) for row in there.execute(query)]
+    changed: dict[Table, dict[str, object]] = {
+        runs: {"name": "deleted", "status": "cancelled", "deleted": time.time(), "emptied": time.time()},
+        audits: {"results": []}, cells: {"metrics": {}},
+    }  # fmt: skip
+    for row in rows:
+        if table is runs and not isinstance(json.loads(row["spec"])["data"]["dataset"], str):
+            raise ValueError(row["id"])
+        row.update(changed.get(table, {}))
+    return rows
+
+
 # Deletes runs for good: those of a dataset that its owner deletes, with the data, and those in the trash.
 
 
@@ -222,7 +285,6 @@ def empty_trash(store: Store) -> int:
 def _forget_files(ids: Sequence[str]) -> None:
     """Deletes what runs have written beside the store, but for what belongs to another user of this computer."""
     for run_id in ids:
-        journal.forget(run_id)
         with suppress(OSError):
             log_file(run_id).unlink()
 

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from dpcl_core import checks, engine
-from dpcl_core.attacks import play
+from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, Leaks, Progress, Started
-from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.runs import administration, tables
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.queue import Visitor, enqueue
@@ -28,6 +26,7 @@ from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
 
 if TYPE_CHECKING:
+    from dpcl_core.privacy.audit_bounds import Audited
     from dpcl_core.tuning.search import Prepare
 
 
@@ -295,6 +294,8 @@ def refusal(spec: RunSpec) -> tuple[str, str | None] | None:
 
     With it the command that audits them, if they claim anything to audit.
     """
+    from dpcl_core.attacks import play  # loads the engine
+
     why = play.refusal(spec)
     if why is None:
         return None
@@ -363,6 +364,8 @@ def audited(spec: RunSpec, device: str = "cpu") -> list[Audited]:
 
     Raises BadInput for a method that reads no texts and for data without planted codes, and the errors of `engine.run`.
     """
+    from dpcl_core import engine
+
     if not is_offered(spec):
         raise BadInput("--attack", NAME, f"must be left out: {spec.method} trains no language model")
     return list(results(spec, engine.run(spec, device=device)))
@@ -382,6 +385,8 @@ def results(spec: RunSpec, events: Iterator[Event]) -> Iterator[Audited]:
 
 
 def _audited(spec: RunSpec, leaks: Leaks, finished: CellFinished) -> Audited:
+    from dpcl_core.privacy.audit_bounds import Audited
+
     n_planted = sum(count for level, count in zip(leaks.levels, leaks.codes, strict=True) if level > 0)
     return Audited(
         claimed=finished.cell.epsilon,

@@ -1,4 +1,4 @@
-"""What runs on a person's own data cost, and whether a run fits into the budgets that were declared for its rows.
+"""What runs on a person's own data cost, and the budgets that their owner declares for all runs on the same rows.
 
 Nothing is read but plans, so no private row changes what was spent, what is left and what is refused. A run is charged
 before it starts, by what it asks for; from its first release on by the plan that it has entered (`events.Planned`), which
@@ -24,9 +24,9 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import Connection, case, or_, select
+from sqlalchemy import Connection, case, delete, insert, or_, select
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
@@ -35,9 +35,13 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
+from dpcl_core.privacy.loss_distributions import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import tables
 from dpcl_core.spec import SMALLEST_DELTA, Cell, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Store
 
 OWN = "own:"  # before the name that an owner gave a dataset
 # What a run of the queue gives away: its models; numbers that are read without noise; nothing, or what another run counts.
@@ -288,3 +292,59 @@ def _down(value: float) -> float:
         return 0.0
     scale = 10.0 ** (2 - math.floor(math.log10(value)))
     return float(f"{math.floor(value * scale * _ROUNDING) / scale:.3g}")
+
+
+# Declaring a budget. It belongs to the rows, known again by marks of their public test part (`data.own`): another copy,
+# another schema and a part of them count against the same one, and it outlives the data. It is public; on a shared server
+# nobody else sees or changes it.
+
+
+def budgets_of(store: Store, dataset: str) -> list[Budget]:
+    """The budgets that hold for own:NAME: none, one, or those of several datasets whose rows it joins.
+
+    Raises BadInput for data that are not here, and for a visitor of a shared server who did not bring them.
+    """
+    _check_owner(store, dataset)
+    with store.reading() as connection:
+        found = declared(connection, dataset)
+        return [replace(one, spent=together(charges(connection, one))) for one in found]
+
+
+def declare(store: Store, dataset: str, epsilon: float | None, delta: float | None = None) -> None:
+    """Declares a budget in place of those that hold; None: there is none from now on. What was spent stays counted.
+
+    `delta`: None for the largest power of ten below 1/n, which is public. Raises BadInput as `budgets_of` does, and for
+    numbers that promise nothing.
+    """
+    _check_owner(store, dataset)
+    if epsilon is not None:
+        check_budget(epsilon)
+        n_train = datasets.facts(dataset).n_train
+        delta = float(f"{10 * checks.default_delta(n_train):.3g}") if delta is None else delta
+        check_accounted(delta)
+        if delta >= 1 / n_train:
+            allowed = f"must be below 1/{n_train}, one over the number of training examples: else one could be published"
+            raise BadInput("delta", delta, allowed)
+    known, unit = own.kept_marks(dataset), people(dataset) or ""
+    with store.writing() as connection:
+        tables.take(connection, tables.QUEUE)
+        before = declared(connection, dataset)
+        connection.execute(delete(tables.budgets).where(tables.budgets.c.number.in_([one.number for one in before])))
+        if epsilon is not None:
+            of_rows = sorted(known.union(*(one.marks for one in before)))
+            rows = {"dataset": None if known else dataset, "marks": of_rows}
+            connection.execute(insert(tables.budgets).values(**rows, unit=unit, epsilon=epsilon, delta=delta))
+
+
+def check_at_start(store: Store, spec: RunSpec, gives: Gives = "models") -> None:
+    """Raises BadInput for what would exceed a budget if it were started now."""
+    with store.reading() as connection:
+        check(connection, spec, gives)
+
+
+def _check_owner(store: Store, dataset: str) -> None:
+    owner = own.owner(dataset) if dataset.startswith(OWN) else None
+    if owner is None:
+        raise BadInput("data", dataset, "must be data of your own on this computer, as own:NAME")
+    if store.visitor is not None and owner != store.visitor.owner:
+        raise BadInput("data", dataset, "was not brought by you: only who did can see or set its budget")

@@ -23,7 +23,6 @@ from sqlalchemy import (
     insert,
     inspect,
     make_url,
-    select,
     text,
 )
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
@@ -38,71 +37,10 @@ from dpcl_core.runs import tables
 from dpcl_core.runs.tables import metadata
 from dpcl_core.unforeseen import MASK, is_secret, masked
 
-# The layout of the store's tables: a new database gets today's, an older one is migrated by Alembic.
-
-
-_REVISIONS = ("4", "5", "6", "7", "8", "9", "10", "11")  # in `migrations/versions`, in order
-NEWEST = _REVISIONS[-1]
-_BEFORE_ALEMBIC = "dpcl_layout"  # the table in which layouts 1 to 4 kept their number
-
+LAYOUTS = tuple(map(str, range(1, 12)))  # no release was made of those before the last
+LAYOUT = LAYOUTS[-1]  # of the store's tables, as one program writes and reads them
+# Where a store keeps its layout: the name is Alembic's, which is to migrate stores from the first release on.
 version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-
-
-def bring_up_to_date(engine: Engine, name: str) -> None:
-    """Creates the tables, or migrates them from an earlier layout; `name`: the store in messages, without its password.
-
-    Raises StoreUnusable for another program's database and a layout that this program does not know; both are left alone.
-    """
-    with engine.connect() as connection:
-        if _is_newest(connection):
-            return
-    with engine.execution_options(writes=True).begin() as connection:
-        tables.take(connection, tables.LAYOUT)
-        found = _found(connection, name)  # under the lock: another process may be migrating, or was faster
-        if found is None:
-            metadata.create_all(connection)
-            version.create(connection)
-            connection.execute(insert(version).values(version_num=NEWEST))
-        elif found != NEWEST:
-            _migrate(connection)
-
-
-def _migrate(connection: Connection) -> None:
-    """Carries out the revisions that the database lacks, in the connection's transaction."""
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-
-
-def _is_newest(connection: Connection) -> bool:
-    """Whether there is nothing to do; asks only for a table that no migration drops."""
-    return inspect(connection).has_table(version.name) and connection.scalar(select(version.c.version_num)) == NEWEST
-
-
-def _found(connection: Connection, name: str) -> str | None:
-    """The revision of the database; "base" before there was Alembic, None where it is empty."""
-    names = set(inspect(connection).get_table_names())
-    if version.name in names:
-        found = connection.scalar(select(version.c.version_num))
-        known = found in _REVISIONS
-    elif _BEFORE_ALEMBIC in names:
-        found = str(connection.scalar(text(f"SELECT version FROM {_BEFORE_ALEMBIC}")))
-        known = found in ("1", "2", "3", "4")
-    elif names & set(metadata.tables):
-        raise StoreUnusable(f"store {name}: is the database of another program; name one of its own")
-    else:
-        return None
-    if not known:
-        raise StoreUnusable(
-            f"store {name}: was written in layout {found}, but this program reads layout {NEWEST}: "
-            "use the version of the program that wrote it, or name another store"
-        )
-    return found
-
 
 BUSY_SECONDS = 10
 # What SQLite and PostgreSQL say where the same address will never do.
@@ -132,8 +70,47 @@ def _postgresql_now(_element: now, _compiler: SQLCompiler, **_: object) -> str:
 def open_database(url: str) -> Engine:
     """Opens the database at a URL and creates its tables if there are none.
 
-    Raises StoreUnknown for an unknown kind of URL, StoreUnusable for a folder that cannot be made, another program's
-    database, and an unknown layout. Errors of the database itself are left to `trouble`.
+    Raises what `connected` does, and StoreUnusable for another program's database and another layout, which are left alone.
+    """
+    engine, name = connected(url), masked(url)
+    with engine.connect() as connection:
+        if layout_of(connection, name) == LAYOUT:
+            return engine
+    with engine.execution_options(writes=True).begin() as connection:
+        tables.take(connection, tables.LAYOUT)
+        found = layout_of(connection, name)  # under the lock: another process may have been faster
+        if found is None:
+            metadata.create_all(connection)
+            version.create(connection)
+            connection.execute(insert(version).values(version_num=LAYOUT))
+        elif found != LAYOUT:
+            mend = "use the version of the program that wrote it, or name another store"
+            if found in LAYOUTS:
+                mend = "move it away; dpcl data carry-over, with its new place, counts its looks and budgets in a new store"
+            written = f"was written in layout {found}, but this program reads layout {LAYOUT}"
+            raise StoreUnusable(f"store {name}: {written}: {mend}")
+    return engine
+
+
+def layout_of(connection: Connection, name: str) -> str | None:
+    """The layout that a database was written in; None where it has no store. `name`: of the store, in messages.
+
+    Raises StoreUnusable for the database of another program.
+    """
+    names = set(inspect(connection).get_table_names())
+    for table, column in (("alembic_version", "version_num"), ("dpcl_layout", "version")):
+        if table in names:
+            return str(connection.scalar(text(f"SELECT {column} FROM {table}")))
+    if names & set(metadata.tables):
+        raise StoreUnusable(f"store {name}: is the database of another program; name one of its own")
+    return None
+
+
+def connected(url: str) -> Engine:
+    """The database at a URL, as it is.
+
+    Raises StoreUnknown for an unknown kind of URL, StoreUnusable for a folder that cannot be made. Errors of the database
+    itself are left to `trouble`.
     """
     where = _checked(url)
     sqlite = where.get_backend_name() == "sqlite"
@@ -159,7 +136,6 @@ def open_database(url: str) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
     else:  # set here: naming PostgreSQL loads its part of SQLAlchemy, which would delay runs that use SQLite
         tables.one_busy.dialect_options["postgresql"]["where"] = tables.busy
-    bring_up_to_date(engine, masked(url))
     return engine
 
 

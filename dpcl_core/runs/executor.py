@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from sqlalchemy import insert, make_url, select, update
 
 from dpcl_core import machine, paths, unforeseen
 from dpcl_core.data import intake
 from dpcl_core.errors import BadInput, DataMissing, StoreTrouble, failure_kind, unknown
-from dpcl_core.runs import database, journal, process, queue, resumption
+from dpcl_core.runs import database, process, queue, resumption
 from dpcl_core.runs.process import Patience, log_file, spawn
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
@@ -71,39 +71,29 @@ _LOG_END = 4000  # characters
 _LEFT = "This run had not begun when the command or script that waited to carry it out ended."
 
 
-class Executor(Protocol):
-    """Carries out queued runs; safe to call from many threads and processes at once."""
-
-    def submit(self, run_id: str) -> None:
-        """Starts a queued run as soon as its turn comes."""
-        ...
-
-    def schedule(self) -> None:
-        """Starts runs whose device is free and ends runs whose process is gone; idempotent, called often."""
-        ...
-
-    def stop(self, run_id: str) -> None:
-        """Requests a run to stop; it stops within three seconds. Idempotent."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Supervisor:
-    """Ends or resumes runs whose process is gone, wherever it was; starts none. What executors have in common."""
+    """Ends or resumes runs whose process is gone, wherever it was; starts none.
+
+    Executors, which start runs, are made of it. All are safe to call from many threads and processes at once.
+    """
 
     store: Store
     _signs: dict[str, tuple[float, object]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _blocked: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def submit(self, run_id: str) -> None:
+        """Starts a queued run as soon as its turn comes."""
         self.store.status(run_id)  # raises for an unknown id here, where the caller can show it
         self.schedule()
 
     def stop(self, run_id: str) -> None:
+        """Requests a run to stop; it stops within three seconds. Idempotent."""
         self.store.request_stop(run_id)
         self.schedule()
 
     def schedule(self) -> None:
+        """Starts runs whose device is free and ends runs whose process is gone; idempotent, called often."""
         self.check()
 
     def startable(
@@ -139,13 +129,11 @@ class Supervisor:
                 passed |= others
 
     def check(self) -> list[Run]:
-        """Takes in the journals of dead processes and ends or resumes runs whose process is gone; gives those not over.
+        """Ends or resumes runs whose process is gone; gives those not over.
 
         Stops a visitor's run that takes longer than this server allows.
         """
         try:
-            for run_id in journal.abandoned():
-                journal.take_in(self.store, run_id)
             unfinished = self.store.unfinished()
             if [run for run in unfinished if self._is_given_up(run)]:
                 unfinished = self.store.unfinished()
@@ -177,28 +165,25 @@ class Supervisor:
             ended = Failure("worker-died", _LEFT, "")
             return bool(run.attended) and alive is False and self.store.mark_failed(run, ended, resumption.resume_by_itself)
         if alive is not False:
-            silent = self._silent_seconds(run, is_seen=bool(alive))
+            silent = self._silent_seconds(run)
             if silent < (SILENT_SECONDS if alive is None else STOP_SECONDS if run.status == "stopping" else STUCK_SECONDS):
                 return False
             if run.process is None and self.store.requeue(run):
                 return True
             if alive and run.process is not None:
                 process.end(run.process)
-        if run.process is not None and journal.take_in(self.store, run.id) and self.store.status(run.id) not in ACTIVE:
-            return True
         failure = Failure("worker-died", _gone_sentence(run), _end_of_log(run))
         return self.store.mark_failed(run, failure, resumption.resume_by_itself)
 
-    def _silent_seconds(self, run: Run, *, is_seen: bool) -> float:
-        """For how long this executor has found no new sign of life of a run, in the store or in its journal.
+    def _silent_seconds(self, run: Run) -> float:
+        """For how long this executor has found no new sign of life of a run.
 
         A heartbeat that is old at first sight proves nothing: the store may have been away, or this computer asleep. Only
-        the time counts in which the process, if it lives, could have given a sign: where its journal cannot be seen, the
-        time in which the store took writes.
+        the time counts in which the process, if it lives, could have given a sign: in which the store took writes.
         """
-        sign = (run.status, run.heartbeat, journal.last_beat(run.id))
+        sign = (run.status, run.heartbeat)
         since, last = self._signs.get(run.id, (0.0, None))
-        if sign != last or not (is_seen or self.store.is_prompt(run.id)):
+        if sign != last or not self.store.is_prompt(run.id):
             self._signs[run.id] = (time.monotonic(), sign)
             return 0.0
         return time.monotonic() - since
@@ -279,7 +264,7 @@ PAUSE_SECONDS = 0.5
 
 
 def move(
-    open_executor: Callable[[], Executor],
+    open_executor: Callable[[], Supervisor],
     over: threading.Event,
     *,
     after_each: Callable[[], object] = lambda: None,
@@ -293,7 +278,7 @@ def move(
     which died has left halfway are removed first.
     """
     intake.sweep()
-    executor: Executor | None = None
+    executor: Supervisor | None = None
     failures = 0
     while not over.is_set():
         try:
@@ -339,7 +324,7 @@ def checked(name: str) -> Name:
     return name
 
 
-def opened(name: str, store: Store, *, local: Executor | None = None) -> Executor:
+def opened(name: str, store: Store, *, local: Supervisor | None = None) -> Supervisor:
     """The executor of this name for a store; `local`: the one to use for this computer. Raises BadInput as `checked`."""
     return RayExecutor(store) if checked(name) == "ray" else local or LocalExecutor(store)
 

@@ -1,7 +1,8 @@
 """Between a run and the store: sends events and heartbeats, hears of stop requests, and outlasts a store that is away.
 
-Two threads, because a store that is away may hold up for minutes whoever asks it: one talks to the store; the other keeps
-in the run's journal what the store has not taken within a second, gives the sign of life, and cuts off a step after a stop.
+What the store has not taken waits in memory. A process that dies meanwhile loses nothing that anybody saw: results leave
+after their checkpoint, which the store has (`dpcl_core.checkpoints`). Two threads, because a store that is away may hold up
+for minutes whoever asks it: one talks to the store, the other cuts off a step after a stop.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from types import TracebackType
 
 from dpcl_core import paths
 from dpcl_core.errors import StoreRefused, StoreTrouble
-from dpcl_core.events import Event, Progress, Started
+from dpcl_core.events import Classifier, Event, Progress, Started
 from dpcl_core.runs import process
-from dpcl_core.runs.journal import Journal, n_numbered
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import End, Failure
 from dpcl_core.runs.store import Store
@@ -27,7 +27,6 @@ from dpcl_core.unforeseen import printable
 
 TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
 GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a stop takes effect within three seconds
-JOURNAL_SECONDS = 1.0  # what the store has not taken by then goes into the journal
 _STOP_PATIENCE_SECONDS = 2.0  # for the end of a run that was stopped: somebody waits for it
 
 
@@ -49,19 +48,16 @@ class Recorder:
     ) -> None:
         self._store, self._run_id, self._patience = store, run_id, patience
         self._failed_as, self._on_cut_off = failed_as, on_cut_off
-        self._journal = Journal(run_id)
         self._lock = threading.Lock()
         self._waiting = list[Event]()  # of no number yet
         self._sent = list[Event]()  # numbered from `_next` on; the store has not confirmed them
-        self._kept = 0  # how many of `_sent` the journal has
         self._next = 1
-        self._confirmed_at = time.monotonic()
         self._is_begin_due = False
         self._stopped_at: float | None = None
         self._trouble: Exception | None = None
         self._over, self._ended = threading.Event(), threading.Event()
         self._sender = threading.Thread(target=self._send, name="recorder", daemon=True)
-        self._keeper = threading.Thread(target=self._keep, name="journal", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="stops", daemon=True)
 
     @property
     def is_stopped(self) -> bool:
@@ -81,10 +77,9 @@ class Recorder:
             self._waiting.append(event)
 
     def __enter__(self) -> None:
-        self._journal.begin()
         self._next = self._patience.outlast(lambda: self._store.last_number(self._run_id)) + 1
         self._sender.start()
-        self._keeper.start()
+        self._watcher.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
@@ -95,42 +90,33 @@ class Recorder:
     def end(self, status: End, failure: Failure | None) -> None:
         """Sends what is left and ends the run; of two concurrent ends the first counts.
 
-        Raises StoreTrouble if the store stays away: everything then lies in the journal, which is taken in later.
+        Raises StoreTrouble if the store stays away: the run then goes on after its last checkpoint, as after a crash.
         """
 
         def finish() -> None:
-            try:
-                if self._trouble is None:
-                    self._flush()
-                self._store.end(self._run_id, status, failure, by=process.me())
-            except StoreTrouble:
-                self._keep_all(status, failure)
-                raise
+            if self._trouble is None:
+                self._flush()
+            self._store.end(self._run_id, status, failure, by=process.me())
 
         patience = self._patience
         if status == "cancelled":
             patience = Patience(patience.first_pause, patience.longest_pause, min(patience.give_up, _STOP_PATIENCE_SECONDS))
         try:
             patience.outlast(finish)
-            self._journal.remove()
-        except StoreTrouble as trouble:
-            if not self._journal.holds_events:
-                raise
-            kept = f"what it has not taken of this run is kept in {self._journal.path}"
-            raise type(trouble)(f"{trouble}; {kept} and comes into the store when that is back") from trouble
         finally:
             self._over.set()
             self._ended.set()
-            if self._keeper.is_alive():
-                self._keeper.join()
-
-    # The thread that talks to the store
+            if self._watcher.is_alive():
+                self._watcher.join()
 
     def _send(self) -> None:
         failures = 0
         while not self._over.wait(self._patience.pause(failures) if failures else TICK_SECONDS):
             try:
-                self._tick()
+                self._flush()
+                status = self._store.heartbeat(self._run_id, process.me())
+                if status not in ("starting", "running"):
+                    self._stopped_at = self._stopped_at or time.monotonic()
                 failures = 0
             except StoreTrouble as trouble:
                 if not failures:
@@ -140,65 +126,32 @@ class Recorder:
                 self._trouble = self._trouble or trouble
                 self._stopped_at = self._stopped_at or time.monotonic()
 
-    def _tick(self) -> None:
-        self._flush()
-        if self._store.heartbeat(self._run_id, process.me()) not in ("starting", "running") and self._stopped_at is None:
-            self._stopped_at = time.monotonic()
-
     def _flush(self) -> None:
         with self._lock:
-            self._number_waiting()
-            batch, first = list(self._sent), self._next
-        self._store.append(self._run_id, batch, first=first, by=process.me())
-        self._is_begin_due |= any(isinstance(event, Started) for event in batch)
-        with self._lock:
-            del self._sent[: len(batch)]
-            self._next += n_numbered(batch)
-            self._kept = max(0, self._kept - len(batch))
-            self._confirmed_at = time.monotonic()
-            if self._kept == 0 and self._journal.holds_events:
-                self._journal.clear()
+            self._sent += self._waiting
+            self._waiting.clear()
+        self._store.append(self._run_id, self._sent, first=self._next, by=process.me())
+        self._is_begin_due |= any(isinstance(event, Started) for event in self._sent)
+        self._next += sum(not isinstance(event, Classifier) for event in self._sent)  # classifiers have no number
+        self._sent.clear()
         if self._is_begin_due:
             self._store.begin(self._run_id, by=process.me())
             self._is_begin_due = False
 
-    def _number_waiting(self) -> None:
-        self._sent += self._waiting
-        self._waiting.clear()
-
-    # The thread that needs no store
-
-    def _keep(self) -> None:
+    def _watch(self) -> None:
+        """Ends this process where a step goes on after a stop; the other thread may be held up by the store."""
         while not self._ended.wait(TICK_SECONDS):
-            self._journal.beat()
-            if time.monotonic() - self._confirmed_at > JOURNAL_SECONDS:
-                self._keep_events()
             if self._stopped_at is not None and time.monotonic() - self._stopped_at > GRACE_SECONDS:
                 self._cut_off()
 
-    def _keep_events(self) -> bool:
-        """Keeps in the journal what only memory has; whether the disk took it."""
-        with self._lock:
-            self._number_waiting()
-            new, first = self._sent[self._kept :], self._next + n_numbered(self._sent[: self._kept])
-            if new and not self._journal.keep(first, new):
-                return False
-            self._kept = len(self._sent)
-            return True
-
-    def _keep_all(self, status: End, failure: Failure | None) -> None:
-        if self._keep_events() and not self._journal.holds_end:
-            self._journal.keep_end(status, failure)
-
     def _cut_off(self) -> None:
-        """Ends this process in the middle of a step; the events so far are in the store or in the journal."""
+        """Ends this process in the middle of a step; the other thread has sent the events before it."""
         if self._over.is_set():
             return  # the step has just ended by itself
         print(printable(str(self._trouble or "stopped in the middle of a step")), file=sys.stderr, flush=True)
         end: End = "cancelled" if self._trouble is None else "failed"
-        failure = None if self._trouble is None else self._failed_as(self._trouble)
         try:
-            self._keep_all(end, failure)  # what takes it in finds nothing that it does not have
+            failure = None if self._trouble is None else self._failed_as(self._trouble)
             self._store.end(self._run_id, end, failure, by=process.me())
             self._on_cut_off()
         finally:

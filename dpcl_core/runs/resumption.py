@@ -21,7 +21,7 @@ from sqlalchemy import cast as cast_in_store
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import charges, database, journal, process, queue, recorder, tables
+from dpcl_core.runs import charges, database, process, queue, recorder, tables
 from dpcl_core.runs import run as runs_run
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import RESUMABLE, Failure, checked_id, no_such_run
@@ -141,8 +141,6 @@ def resume(store: Store, run_id: str) -> None:
     Raises BadInput where it cannot be resumed, where this visitor may have no more runs, and where it exceeds a budget.
     """
     store.check_mine(run_id)
-    if store.get(run_id).is_over:  # what its last process could not store comes first
-        journal.take_in(store, run_id)
     with store.writing() as connection:
         why = _why_not(connection, checked_id(run_id))
         if why is None and store.visitor is not None:
@@ -254,7 +252,7 @@ def _is_given_up(connection: Connection, run_id: str) -> bool:
     return run is None or run.deleted is not None or run.status in ("finished", "failed", "cancelled")
 
 
-_Row = Row[int, int, str, str | None, bytes | None, str | None]
+_Row = Row[int, int, str, str | None, bytes | None, str]
 
 
 def _digest(*parts: object) -> str:
@@ -280,7 +278,7 @@ def _whole(row: _Row) -> Checkpoint:
     their noise drawn twice for what has left already, but charged once.
     """
     said = events_of(row.learner, row.task, row.events, row.digest)
-    if row.digest and (row.document, row.arrays) != (None, None) and row.digest[32:] != _digest(row.document, row.arrays):
+    if (row.document, row.arrays) != (None, None) and row.digest[32:] != _digest(row.document, row.arrays):
         raise _damaged(row.learner, row.task)
     try:
         if row.document is not None and row.arrays is not None:
@@ -292,13 +290,13 @@ def _whole(row: _Row) -> Checkpoint:
 
 
 def events_of(group: int, task: int, text: str, digest: str | None) -> tuple[Event, ...]:
-    """The events in a checkpoint; `digest`: kept with it, none by earlier versions.
+    """The events in a checkpoint; `digest`: kept with it.
 
     Raises StoreUnusable, with which one it is, where they are not those that were saved.
     """
     try:
         documents = json.loads(text)
-        if digest is not None and digest[:32] != _digest(group, task, documents):
+        if digest is None or digest[:32] != _digest(group, task, documents):
             raise _damaged(group, task)
         return tuple(map(from_json, documents))
     except (ValueError, TypeError, KeyError, RecursionError) as error:

@@ -23,7 +23,7 @@ from dpcl_core.checkpoints import Checkpoint, Division, Whole, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress, Started
 from dpcl_core.runs import recorder, resumption, tables
-from dpcl_core.runs.executor import Executor
+from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.process import Patience, Process
 from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.resumption import Stored
@@ -130,7 +130,7 @@ def without_results(events: Iterator[Event]) -> Iterator[Event]:
     return (event for event in events if isinstance(event, Progress | Started))
 
 
-def division_of(store: Store, run_id: str, open_executor: Callable[[str], Executor], patience: Patience) -> Division:
+def division_of(store: Store, run_id: str, open_executor: Callable[[str], Supervisor], patience: Patience) -> Division:
     """How this process carries out a run: whole, or by waiting for its parts, which the opened executor starts."""
     split = store.split_of(run_id)
     if split is None:
@@ -145,7 +145,7 @@ class Waiting:
     store: Store
     run_id: str
     split: Split
-    executor: Executor
+    executor: Supervisor
     patience: Patience
     _n_tasks: int = 0
     _n_checkpoints: int = 0  # of the whole run; 0 where this process carries it out after all

@@ -104,30 +104,6 @@ class Store(Reader):
             with self.writing(durable=durable) if by is None else self.holding(run_id, by, durable=durable) as connection:
                 tables.append(connection, run_id, new_events, first)
 
-    def take_in(
-        self,
-        run_id: str,
-        by: Process,
-        batches: Sequence[tuple[int, Sequence[Event]]],
-        end: tuple[End, Failure | None] | None,
-    ) -> bool | None:
-        """Adds what a journal holds, if the run is still the one that this process carried out; gives whether it is.
-
-        The end counts for a run under way, and for one that was thought lost. None: the store has no such run.
-        """
-        query = select(runs.c.id).where(runs.c.id == checked_id(run_id))
-        with self.reading() as connection:  # a journal of another store is asked for at every look at the queue
-            if connection.execute(query).one_or_none() is None:
-                return None
-        with self.writing() as connection:
-            if not is_carried_out(connection, run_id, by, *get_args(End)):
-                return False
-            for first, said in batches:
-                tables.append(connection, run_id, said, first)
-            if end is not None:
-                ended(connection, run_id, end_update(run_id, *end, before=(*ACTIVE, "lost")), *end)
-        return True
-
     # Requests of users
 
     def request_stop(self, run_id: str) -> Status:

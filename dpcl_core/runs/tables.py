@@ -1,34 +1,13 @@
-"""The store's tables. A change here is also a revision in `migrations/`: a test compares the two."""
+"""The store's tables. A change here is a new layout (`database.LAYOUT`)."""
 
 from __future__ import annotations
 
 import base64
 import time
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    ColumnElement,
-    Connection,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    func,
-    insert,
-    select,
-)
-from sqlalchemy import cast as sqlalchemy_cast
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -39,271 +18,253 @@ from dpcl_core.events import Classifier, Event, JsonValue, Note, from_json, to_j
 
 ACTIVE = ("starting", "running", "stopping")
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
-runs = Table(
+
+def _table(name: str, *parts: Any, **options: Any) -> sa.Table:
+    return sa.Table(name, metadata, *parts, **options)
+
+
+runs = _table(
     "runs",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),  # the order of the queues
-    Column("id", String(12), nullable=False, unique=True),
-    Column("name", Text, nullable=False),
-    Column("spec", Text, nullable=False),  # JSON, exactly as its digest was taken
-    Column("digest", String(16), nullable=False),
-    Column("workload", String(16), nullable=False, index=True),  # runs of one workload take about as many seconds per cell
-    Column("n_cells", Integer, nullable=False),
-    Column("device", String(20).with_variant(String(60), "postgresql"), nullable=False),  # that it asks for (`devices`)
-    Column("status", String(10), nullable=False),
-    Column("created", Double, nullable=False),  # times are seconds since 1970
-    Column("started", Double),
-    Column("finished", Double),
-    Column("heartbeat", Double),
-    Column("deleted", Double),
-    Column("machine", Text),  # the process that carries the run out, or waits to
-    Column("pid", Integer),
-    Column("ticks", BigInteger),
-    Column("error_kind", String(20)),
-    Column("error", Text),
-    Column("error_log", Text),
-    Column("owner", String(64)),  # digest of a visitor's token; none where the server is not shared, and from a terminal
-    Column("runs_on", String(60)),  # the device that it was given when it was claimed, MACHINE/cpu; none for one that waits
-    Column("emptied", Double),  # its results are deleted for good; the row stays, since a look at data stays a look
-    Column("seconds", Double),  # that its processes took by the last heartbeat; none before the first
-    Column("attended", Boolean),  # it ends with its process, a command in a terminal or a script; none: no
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),  # the order of the queues
+    sa.Column("id", sa.String(12), nullable=False, unique=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("spec", sa.Text, nullable=False),  # JSON, exactly as its digest was taken
+    sa.Column("digest", sa.String(16), nullable=False),
+    sa.Column("workload", sa.String(16), nullable=False, index=True),  # those of one take about as long per cell
+    sa.Column("n_cells", sa.Integer, nullable=False),
+    sa.Column("device", sa.String(20).with_variant(sa.String(60), "postgresql"), nullable=False),  # that it asks for
+    sa.Column("status", sa.String(10), nullable=False),
+    sa.Column("created", sa.Double, nullable=False),  # times are seconds since 1970
+    sa.Column("started", sa.Double),
+    sa.Column("finished", sa.Double),
+    sa.Column("heartbeat", sa.Double),
+    sa.Column("deleted", sa.Double),
+    sa.Column("machine", sa.Text),  # the process that carries the run out, or waits to
+    sa.Column("pid", sa.Integer),
+    sa.Column("ticks", sa.BigInteger),
+    sa.Column("error_kind", sa.String(20)),
+    sa.Column("error", sa.Text),
+    sa.Column("error_log", sa.Text),
+    sa.Column("owner", sa.String(64)),  # digest of a visitor's token; none where the server is not shared or from a terminal
+    sa.Column("runs_on", sa.String(60)),  # the device that it was given when claimed, MACHINE/cpu; none for one that waits
+    sa.Column("emptied", sa.Double),  # its results are deleted for good; the row stays, since a look at data stays a look
+    sa.Column("seconds", sa.Double),  # that its processes took by the last heartbeat; none before the first
+    sa.Column("attended", sa.Boolean),  # it ends with its process, a command in a terminal or a script; none: no
 )
 
 # The database itself limits a device to one run, also when two processes claim at once.
 busy = runs.c.status.in_(ACTIVE)
-one_busy = Index("one_run_per_device", runs.c.runs_on, unique=True, sqlite_where=busy)
-Index("runs_by_status", runs.c.status)
+one_busy = sa.Index("one_run_per_device", runs.c.runs_on, unique=True, sqlite_where=busy)
+sa.Index("runs_by_status", runs.c.status)
 
-events = Table(
+events = _table(
     "events",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("seq", Integer, primary_key=True, autoincrement=False),  # 1, 2, ... within its run
-    Column("kind", String(20), nullable=False),
-    Column("at", Double, nullable=False),
-    Column("payload", JSON, nullable=False),
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),  # 1, 2, ... within its run
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
     sqlite_with_rowid=False,
 )
 
-cells = Table(
+cells = _table(
     "cells",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("epsilon", Double, primary_key=True),
-    Column("seed", BigInteger, primary_key=True),
-    Column("metrics", JSON, nullable=False),
-    Column("guarantee", JSON, nullable=False),
-    Column("seconds", Double, nullable=False),
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("epsilon", sa.Double, primary_key=True),
+    sa.Column("seed", sa.BigInteger, primary_key=True),
+    sa.Column("metrics", sa.JSON, nullable=False),
+    sa.Column("guarantee", sa.JSON, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
 )
 
 # What each model had released by the end of a task; a run's are at most `methods.common.classifier.LARGEST` bytes.
-classifiers = Table(
+classifiers = _table(
     "classifiers",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("epsilon", Double, primary_key=True),
-    Column("seed", BigInteger, primary_key=True),
-    Column("task", Integer, primary_key=True, autoincrement=False),
-    Column("about", JSON, nullable=False),  # the event without its arrays
-    Column("arrays", LargeBinary, nullable=False),  # a safetensors file
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("epsilon", sa.Double, primary_key=True),
+    sa.Column("seed", sa.BigInteger, primary_key=True),
+    sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("about", sa.JSON, nullable=False),  # the event without its arrays
+    sa.Column("arrays", sa.LargeBinary, nullable=False),  # a safetensors file
 )
 
 # What a run needs to go on after its process has died; deleted when the run ends. Only a learner's newest row has a state.
-checkpoints = Table(
+checkpoints = _table(
     "checkpoints",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("learner", Integer, primary_key=True, autoincrement=False),  # place of the learner's group of cells in the run
-    Column("task", Integer, primary_key=True, autoincrement=False),
-    Column("events", JSON, nullable=False),  # that leave after this task
-    Column("document", Text),
-    Column("arrays", LargeBinary),  # a safetensors file
-    Column("digest", String(64)),  # of the events, then of the state (`resumption`); none by earlier versions
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("learner", sa.Integer, primary_key=True, autoincrement=False),  # place of its group of cells in the run
+    sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("events", sa.JSON, nullable=False),  # that leave after this task
+    sa.Column("document", sa.Text),
+    sa.Column("arrays", sa.LargeBinary),  # a safetensors file
+    sa.Column("digest", sa.String(64)),  # of the events, then of the state (`resumption`)
 )
 
 # How often a run was resumed by itself since a person resumed it; of a part of a run, since it last had a new checkpoint.
-resumptions = Table(
+resumptions = _table(
     "resumptions",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("n_checkpoints", Integer, nullable=False),
-    Column("n_times", Integer, nullable=False),
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("n_checkpoints", sa.Integer, nullable=False),
+    sa.Column("n_times", sa.Integer, nullable=False),
 )
 
 # A run that is carried out in parts, by several processes and machines: at most so many, and what starts them.
-splits = Table(
+splits = _table(
     "splits",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("n_shards", Integer, nullable=False),
-    Column("executor", String(10), nullable=False),
-    Column("device", String(60), nullable=False),  # that its parts ask for
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("n_shards", sa.Integer, nullable=False),
+    sa.Column("executor", sa.String(10), nullable=False),
+    sa.Column("device", sa.String(60), nullable=False),  # that its parts ask for
 )
 
 # A part of such a run is a run in the queue, too. Its checkpoints are kept under the whole run's id.
-shards = Table(
+shards = _table(
     "shards",
-    metadata,
-    Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("run_id", String(12), ForeignKey("runs.id"), nullable=False, index=True),
-    Column("groups", JSON, nullable=False),  # places of its groups of cells in the whole run
+    sa.Column("id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), nullable=False, index=True),
+    sa.Column("groups", sa.JSON, nullable=False),  # places of its groups of cells in the whole run
 )
 
 # The machines that look after the queue of a store on a server, and when each did last, by the database's clock.
-machines = Table(
+machines = _table(
     "machines",
-    metadata,
-    Column("name", String(48), primary_key=True),
-    Column("devices", JSON, nullable=False),  # list of str, such as cpu and cuda:0
-    Column("seen", Double, nullable=False),
+    sa.Column("name", sa.String(48), primary_key=True),
+    sa.Column("devices", sa.JSON, nullable=False),  # list of str, such as cpu and cuda:0
+    sa.Column("seen", sa.Double, nullable=False),
 )
 
 # A tuning is a run in the queue each time it is started or resumed; its id is that of its first run.
-studies = Table(
+studies = _table(
     "studies",
-    metadata,
-    Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("settings", JSON, nullable=False),
-    Column("sizes", JSON),  # numbers of examples; empty until the data are first opened
+    sa.Column("id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("settings", sa.JSON, nullable=False),
+    sa.Column("sizes", sa.JSON),  # numbers of examples; empty until the data are first opened
 )
 
-turns = Table(
+turns = _table(
     "turns",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("study_id", String(12), ForeignKey("studies.id"), nullable=False, index=True),
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("study_id", sa.String(12), sa.ForeignKey("studies.id"), nullable=False, index=True),
 )
 
-trials = Table(
+trials = _table(
     "trials",
-    metadata,
-    Column("study_id", String(12), ForeignKey("studies.id"), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),  # 0, 1, ... within its study
-    Column("payload", JSON, nullable=False),
+    sa.Column("study_id", sa.String(12), sa.ForeignKey("studies.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),  # 0, 1, ... within its study
+    sa.Column("payload", sa.JSON, nullable=False),
 )
 
 # An audit of a stored run is a run in the queue, too; its id is that of this run.
-audits = Table(
+audits = _table(
     "audits",
-    metadata,
-    Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("run_id", String(12), ForeignKey("runs.id"), nullable=False, index=True),
-    Column("results", JSON, nullable=False),  # one per budget, in the order computed
+    sa.Column("id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), nullable=False, index=True),
+    sa.Column("results", sa.JSON, nullable=False),  # one per budget, in the order computed
 )
 
 # The runs of a preset that were started together: one entry in the queue.
-sets = Table(
+sets = _table(
     "sets",
-    metadata,
-    Column("id", String(12), ForeignKey("runs.id"), primary_key=True),  # that of its first run
-    Column("preset", Text, nullable=False, index=True),
+    sa.Column("id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),  # that of its first run
+    sa.Column("preset", sa.Text, nullable=False, index=True),
 )
 
-set_runs = Table(
+set_runs = _table(
     "set_runs",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("set_id", String(12), ForeignKey("sets.id"), nullable=False, index=True),
-    Column("label", Text, nullable=False),
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("set_id", sa.String(12), sa.ForeignKey("sets.id"), nullable=False, index=True),
+    sa.Column("label", sa.Text, nullable=False),
 )
 
 # A class: visitors who joined with its code. All of it is deleted when the room ends.
-rooms = Table(
+rooms = _table(
     "rooms",
-    metadata,
-    Column("code", String(6), primary_key=True),
-    Column("owner", String(64), nullable=False),  # digest of the teacher's token
-    Column("title", Text, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("ends", Double, nullable=False),
-    Column("poll", JSON),  # the question that is open, or none
-    Column("shown_run", String(12)),  # the run that everybody is looking at
+    sa.Column("code", sa.String(6), primary_key=True),
+    sa.Column("owner", sa.String(64), nullable=False),  # digest of the teacher's token
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+    sa.Column("ends", sa.Double, nullable=False),
+    sa.Column("poll", sa.JSON),  # the question that is open, or none
+    sa.Column("shown_run", sa.String(12)),  # the run that everybody is looking at
 )
 
-members = Table(
+members = _table(
     "members",
-    metadata,
-    Column("room", String(6), ForeignKey("rooms.code", ondelete="CASCADE"), primary_key=True),
-    Column("token", String(64), primary_key=True),  # digest of the visitor's token
-    Column("name", String(40), nullable=False),
-    UniqueConstraint("room", "name", name="one_name_per_room"),
+    sa.Column("room", sa.String(6), sa.ForeignKey("rooms.code", ondelete="CASCADE"), primary_key=True),
+    sa.Column("token", sa.String(64), primary_key=True),  # digest of the visitor's token
+    sa.Column("name", sa.String(40), nullable=False),
+    sa.UniqueConstraint("room", "name", name="one_name_per_room"),
 )
 
-votes = Table(
+votes = _table(
     "votes",
-    metadata,
-    Column("room", String(6), ForeignKey("rooms.code", ondelete="CASCADE"), primary_key=True),
-    Column("poll", String(12), primary_key=True),
-    Column("token", String(64), primary_key=True),
-    Column("choice", Integer, nullable=False),  # index of the answer
+    sa.Column("room", sa.String(6), sa.ForeignKey("rooms.code", ondelete="CASCADE"), primary_key=True),
+    sa.Column("poll", sa.String(12), primary_key=True),
+    sa.Column("token", sa.String(64), primary_key=True),
+    sa.Column("choice", sa.Integer, nullable=False),  # index of the answer
 )
 
-room_runs = Table(
+room_runs = _table(
     "room_runs",
-    metadata,
-    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
-    Column("room", String(6), ForeignKey("rooms.code", ondelete="CASCADE"), nullable=False, index=True),
-    Column("name", String(40), nullable=False),
+    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("room", sa.String(6), sa.ForeignKey("rooms.code", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("name", sa.String(40), nullable=False),
 )
 
 # What deleted data had been used for, known again by `marks` (`data.own`): neither their name nor their owner is kept.
-kept_looks = Table(
+kept_looks = _table(
     "kept_looks",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("marks", JSON, nullable=False),  # list of str
-    Column("runs", Integer, nullable=False),
-    Column("models", Integer, nullable=False),
-    Column("tuned", Integer, nullable=False),
-    Column("audits", Integer, nullable=False),
-    Column("epsilon", Double, nullable=False),
-    Column("delta", Double, nullable=False),
-    Column("unit", Text),  # who may be left out of them (`charges.unit_of`); none: not known
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("marks", sa.JSON, nullable=False),  # list of str
+    sa.Column("runs", sa.Integer, nullable=False),
+    sa.Column("models", sa.Integer, nullable=False),
+    sa.Column("tuned", sa.Integer, nullable=False),
+    sa.Column("audits", sa.Integer, nullable=False),
+    sa.Column("epsilon", sa.Double, nullable=False),
+    sa.Column("delta", sa.Double, nullable=False),
+    sa.Column("unit", sa.Text),  # who may be left out of them (`charges.unit_of`); none: not known
 )
 
 # What an owner declared for all runs on the same rows, known again by `marks`; by the name where data have none.
-budgets = Table(
+budgets = _table(
     "budgets",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("dataset", Text),
-    Column("marks", JSON, nullable=False),  # list of str
-    Column("unit", Text, nullable=False),  # the column of people; empty: rows
-    Column("epsilon", Double, nullable=False),
-    Column("delta", Double, nullable=False),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("dataset", sa.Text),
+    sa.Column("marks", sa.JSON, nullable=False),  # list of str
+    sa.Column("unit", sa.Text, nullable=False),  # the column of people; empty: rows
+    sa.Column("epsilon", sa.Double, nullable=False),
+    sa.Column("delta", sa.Double, nullable=False),
 )
 
 # When runs were started that were deleted with their data, for as long as that counts in the queue (`queue`).
-kept_turns = Table(
+kept_turns = _table(
     "kept_turns",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("owner", String(64)),
-    Column("started", Double, nullable=False),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("owner", sa.String(64)),
+    sa.Column("started", sa.Double, nullable=False),
 )
 
 # For whom the visitors of a shared server count who were there within a day (`visitors`).
-visitors = Table(
+visitors = _table(
     "visitors",
-    metadata,
-    Column("owner", String(64), primary_key=True),
-    Column("address", String(32)),  # keyed digest; none for an account
-    Column("pool", String(80), nullable=False, index=True),
-    Column("since", Double, nullable=False),
-    Column("seen", Double, nullable=False),
+    sa.Column("owner", sa.String(64), primary_key=True),
+    sa.Column("address", sa.String(32)),  # keyed digest; none for an account
+    sa.Column("pool", sa.String(80), nullable=False, index=True),
+    sa.Column("since", sa.Double, nullable=False),
+    sa.Column("seen", sa.Double, nullable=False),
 )
 
 
 # The runs in the queue that are not runs of their own: of tunings and audits, and parts of runs.
-of_others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))
+of_others = sa.select(turns.c.run_id).union_all(sa.select(audits.c.id), sa.select(shards.c.id))
 
 
 class _Readable(FunctionElement[str]):
-    """Settings as text; in SQLite, where one damaged row would fail a query of all, those that are no JSON as empty."""
+    """Settings as text; in SQLite, where one damaged row would fail a query of all, those that are no sa.JSON as empty."""
 
-    type = Text()
+    type = sa.Text()
     inherit_cache = True
 
 
@@ -318,26 +279,26 @@ def _if_json(element: _Readable, compiler: SQLCompiler, **_: object) -> str:
     return f"CASE WHEN json_valid({text}) THEN {text} ELSE '{{}}' END"
 
 
-# What a run's settings name, if anything; PostgreSQL reads JSON only as such, SQLite from any text.
-_SETTINGS = JSON().with_variant(Text(), "sqlite")
-_spec = sqlalchemy_cast(_Readable(runs.c.spec), _SETTINGS)
-dataset: ColumnElement[str] = _spec["data", "dataset"].as_string()
-method: ColumnElement[str] = _spec["method"].as_string()
-scenario: ColumnElement[str] = _spec["scenario", "kind"].as_string()
+# What a run's settings name, if anything; PostgreSQL reads sa.JSON only as such, SQLite from any text.
+_SETTINGS = sa.JSON().with_variant(sa.Text(), "sqlite")
+_spec = sa.cast(_Readable(runs.c.spec), _SETTINGS)
+dataset: sa.ColumnElement[str] = _spec["data", "dataset"].as_string()
+method: sa.ColumnElement[str] = _spec["method"].as_string()
+scenario: sa.ColumnElement[str] = _spec["scenario", "kind"].as_string()
 
 
 # Events as rows of the store: numbered, each once; finished cells and classifiers in tables of their own.
 
 
-def last_number(connection: Connection, run_id: str) -> int:
+def last_number(connection: sa.Connection, run_id: str) -> int:
     """The number of a run's last event; 0 if it has none."""
-    return connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == run_id)) or 0
+    return connection.scalar(sa.select(sa.func.max(events.c.seq)).where(events.c.run_id == run_id)) or 0
 
 
-def append(connection: Connection, run_id: str, new_events: Sequence[Event], first: int | None) -> None:
+def append(connection: sa.Connection, run_id: str, new_events: Sequence[Event], first: int | None) -> None:
     """Adds events, those that the store has already left out; see `Store.append`."""
     now = time.time()
-    connection.execute(select(runs.c.id).where(runs.c.id == run_id).with_for_update())  # one writer of a run at a time
+    connection.execute(sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update())  # one writer of a run at a time
     last = last_number(connection, run_id)
     documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
     numbered = list(enumerate(documents, start=last + 1 if first is None else first))
@@ -350,15 +311,15 @@ def append(connection: Connection, run_id: str, new_events: Sequence[Event], fir
     kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
     if first is not None and kept:
         place = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
-        there = {tuple(row) for row in connection.execute(select(*place).where(classifiers.c.run_id == run_id))}
+        there = {tuple(row) for row in connection.execute(sa.select(*place).where(classifiers.c.run_id == run_id))}
         kept = [row for row in kept if (row["epsilon"], row["seed"], row["task"]) not in there]
     try:
         if rows:
-            connection.execute(insert(events), rows)
+            connection.execute(sa.insert(events), rows)
         if kept:
-            connection.execute(insert(classifiers), kept)
+            connection.execute(sa.insert(classifiers), kept)
         if done:
-            connection.execute(insert(cells), done)
+            connection.execute(sa.insert(cells), done)
     except IntegrityError as error:
         raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
 
@@ -381,10 +342,10 @@ def _classifier_row(run_id: str, event: Classifier) -> dict[str, object]:
     return {**place, "about": about, "arrays": base64.b64decode(event.content)}
 
 
-def classifiers_of(connection: Connection, run_id: str) -> list[Classifier]:
+def classifiers_of(connection: sa.Connection, run_id: str) -> list[Classifier]:
     """What the models of a run had released by the end of each task, in order of budget, seed and task."""
     order = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
-    query = select(classifiers.c.about, classifiers.c.arrays).where(classifiers.c.run_id == run_id)
+    query = sa.select(classifiers.c.about, classifiers.c.arrays).where(classifiers.c.run_id == run_id)
     rows = connection.execute(query.order_by(*order)).all()
     found = [from_json({**row.about, "content": base64.b64encode(row.arrays).decode("ascii")}) for row in rows]
     return cast(list[Classifier], found)
@@ -406,7 +367,7 @@ LAYOUT = 5_180_371  # making and migrating the tables
 QUEUE = 5_180_372  # adding to the queues: runs added together follow one another, limits are counted before they are used
 
 
-def take(connection: Connection, lock: int) -> None:
+def take(connection: sa.Connection, lock: int) -> None:
     """Waits until no other transaction holds the lock, and holds it to the end of this one."""
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(lock)))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))

@@ -28,7 +28,7 @@ from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
 from dpcl_core.runs import administration, audits, executor, process, resumption, shards, warm_worker
 from dpcl_core.runs.audits import Engine
-from dpcl_core.runs.executor import FREE_SECONDS, WORKER, Executor, LocalExecutor, Supervisor
+from dpcl_core.runs.executor import FREE_SECONDS, WORKER, LocalExecutor, Supervisor
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.recorder import Recorder
 from dpcl_core.runs.run import End, Failure, Run, Status
@@ -54,7 +54,7 @@ def real_engine(
     return engine.run(spec, device=device, keep=keep, division=division)
 
 
-def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Executor) -> Engine:
+def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Supervisor) -> Engine:
     """The engine of a run, or of a part of one, that goes on after its checkpoints, if it has some."""
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
         patience = Patience()
         store = patience.outlast(lambda: Store(options.store))
         if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
-            executor: Executor = LocalExecutor(store, worker)
+            executor: Supervisor = LocalExecutor(store, worker)
             if options.tied is not None:
                 # What `dpcl work` has started starts nothing: that looks after the parts, too.
                 executor = of_command(store, run_id, worker) if options.tied == "stop" else Supervisor(store)
@@ -179,15 +179,15 @@ def carry_out(
     *,
     on_event: Callable[[Event], None] | None = None,
     engine: Engine | None = None,
-    executor: Executor | None = None,
+    executor: Supervisor | None = None,
     patience: Patience = Patience(),  # noqa: B008 (a value that nothing changes)
 ) -> Status:
     """Carries out the run that this process has claimed, stores its events, and gives its final state.
 
     A run of another process is followed to its end instead. An exception of the engine ends the run, not this process; one
     of `on_event` stops the run and is raised; a step that does not end after a stop ends both. The run goes on while the
-    store is away. Raises StoreTrouble if the end
-    itself cannot be stored before `patience` is over; it is then in the run's journal.
+    store is away, until a result has to be stored before it leaves. Raises StoreTrouble if the store stays away until
+    `patience` is over; the run then goes on after its last checkpoint, as after a crash.
     """
     run = patience.outlast(lambda: store.get(run_id))
     if run.status not in ACTIVE or run.process != process.me():

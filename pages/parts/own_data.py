@@ -116,10 +116,10 @@ def _budget(name: str) -> None:
     box = layout.popover("Budget", f"budget-{key}")
     if box is None:
         return
-    from dpcl_core.runs import budgets
+    from dpcl_core.runs import charges
 
     with box:
-        found = budgets.of(state.store(), name)
+        found = charges.budgets_of(state.store(), name)
         for one in found:
             st.markdown(plain(one.sentence(datasets.called(name))))
         epsilon = st.number_input(_EPSILON, 0.01, value=found[0].epsilon if found else 4.0, key=f"budget-{key}-epsilon")
@@ -127,7 +127,7 @@ def _budget(name: str) -> None:
         chosen: dict[str, float | None] = {"Declare": epsilon, **({"Remove": None} if found else {})}
         for label, declared in chosen.items():
             if st.button(label, key=f"budget-{key}-{label}"):
-                budgets.declare(state.store(), name, declared)
+                charges.declare(state.store(), name, declared)
                 st.rerun()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
 _MIMES = {"csv": "text/csv", "html": "text/html"}
-_WAITS = "The store takes nothing just now. The run goes on: its results wait in a file and appear here later."
+_WAITS = "The run has said nothing for some seconds: its store may take nothing just now. Its results appear here later."
 _FULL = "The disk of this server is full: the run waits. It goes on and loses nothing once there is room again."
 _QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
 _WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
@@ -41,8 +42,6 @@ _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on
 
 def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None = None) -> None:
     """Draws state, task, ε so far, time left, and the buttons available in this state; `beside` draws a further one."""
-    from dpcl_core.runs import journal
-
     line = looked_at(run, result)
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
@@ -52,11 +51,10 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
                 beside()
         if refusal is not None:
             st.caption(refusal)
-        waits_since = None if run.is_over else journal.needed_since(run.id)
-        is_quiet = run.silent_seconds is None or run.silent_seconds > _QUIET_SECONDS
-        if not run.is_over and is_quiet and state.store().is_full():
+        silent = math.inf if run.silent_seconds is None else run.silent_seconds
+        if not run.is_over and silent > _QUIET_SECONDS and state.store().is_full():
             st.warning(_FULL)
-        elif waits_since is not None and time.time() - waits_since >= _WAITS_SECONDS:
+        elif run.status in ("running", "stopping") and silent > _WAITS_SECONDS:
             st.info(_WAITS)
         if line.fraction is not None:
             st.html(segments(line.fraction, 1 if line.is_stage else result.n_tasks))

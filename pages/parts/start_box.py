@@ -163,7 +163,7 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
 
 def _costly(spec: RunSpec | None, device: str) -> BadInput | None:
     """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
-    from dpcl_core.runs import budgets
+    from dpcl_core.runs import charges
 
     store = state.store()
     if spec is None:
@@ -171,7 +171,7 @@ def _costly(spec: RunSpec | None, device: str) -> BadInput | None:
     try:
         if store.visitor is not None:
             store.check_cost(spec, _seconds(spec, device)[0])
-        budgets.check(store, spec)
+        charges.check_at_start(store, spec)
     except BadInput as refused:
         return refused
     return None

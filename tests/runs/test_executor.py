@@ -16,7 +16,7 @@ from sqlalchemy import insert, update
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.runs import database, executor, journal, process, resumption, tables
+from dpcl_core.runs import database, executor, process, resumption, tables
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
@@ -173,21 +173,13 @@ def test_a_heartbeat_that_is_old_at_first_sight_proves_nothing(store, stranger, 
     assert stranger.answers()
 
 
-def test_a_sign_of_life_in_the_journal_counts_while_the_store_takes_none(store, stranger, monkeypatch):
-    monkeypatch.setattr(executor, "STUCK_SECONDS", 0.2)
-    run_id = _under_way(store, process.of(stranger.pid), "running", silent=3600)
-    its_journal, app = journal.Journal(run_id), LocalExecutor(store)
-    its_journal.begin()
-    begun = time.monotonic()
-    until(lambda: its_journal.beat() or app.schedule() or time.monotonic() > begun + 0.6)
-    assert store.status(run_id) == "running"
-    until(lambda: app.schedule() or store.status(run_id) == "lost")  # and no longer
-
-
-def test_silence_counts_only_while_the_store_takes_writes(store, home, monkeypatch):
+@pytest.mark.parametrize("machine", ["here", "elsewhere"])
+def test_silence_counts_only_while_the_store_takes_writes(store, home, stranger, monkeypatch, machine):
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.3)
     monkeypatch.setattr(executor, "SILENT_SECONDS", 0.2)
-    run_id = _under_way(store, process.Process("elsewhere", 1, 1), "running", silent=3600)
+    monkeypatch.setattr(executor, "STUCK_SECONDS", 0.2)
+    its = process.of(stranger.pid) if machine == "here" else process.Process("elsewhere", 1, 1)
+    run_id = _under_way(store, its, "running", silent=3600)
     app, other = LocalExecutor(Store()), sqlite3.connect(home / "store.sqlite", isolation_level=None)
     app.check()
     other.execute("BEGIN IMMEDIATE")

@@ -1,123 +1,184 @@
-"""Stores of every earlier layout open, keep their runs, and end with the tables of a new store."""
+"""A store of an earlier layout is refused and left alone; one command counts its looks, spend and budgets in a new one."""
 
 from __future__ import annotations
 
-import os
+import json
+import math
 import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import inspect
 
-from dpcl_core.errors import StoreTrouble
-from dpcl_core.runs import database, tables
+from dpcl_core import cli
+from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
+from dpcl_core.runs import administration, charges, database, tables
+from dpcl_core.runs.administration import carry_over
 from dpcl_core.runs.store import Store
-from tests.support import replay
+from dpcl_core.spec import RunSpec
+from tests.runs.test_budgets import asking, begun, taken_in
 from tests.support.postgres import both
 from tests.support.together import together
 
 # What the program of each layout wrote when it made a store: each made the tables of the one before, and some more.
 STORES = Path(__file__).parent / "layouts"
+LAYOUTS = range(1, 11)
+IDS = {name: f"{name:0>12}" for name in ("a", "b", "c", "d", "e")}
 
 
-# The same tables as those programs made them on PostgreSQL, whose words for their types differ.
-IN_POSTGRESQL = (
-    ("DOUBLE", "DOUBLE PRECISION"),
-    ("BLOB", "BYTEA"),
-    (" WITHOUT ROWID", ""),
-    ("number INTEGER NOT NULL,\n    id", "number SERIAL NOT NULL,\n    id"),  # of runs; those of trials are given
-    ("DROP INDEX", "ALTER TABLE runs ALTER COLUMN device TYPE VARCHAR(60); DROP INDEX"),  # SQLite has no limit there
-)
+@pytest.fixture
+def data(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    return taken_in(home / "visits.csv")
 
 
-def an_old_store(home: Path, number: int) -> str:
-    """Writes a store of layout `number` with one finished run, where the default store is; returns the run's id."""
-    run_id, spec = "0123456789ab", replay.a_spec()
-    engine = _opened(home)
-    on_server = engine.dialect.name == "postgresql"
-    with engine.begin() as connection:
-        if on_server:
-            connection.exec_driver_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+def an_old_store(home: Path, number: int, spec: RunSpec) -> Path:
+    """A store of this layout: a run of the spec that is over, one under way, one that never started, and what else it had.
+
+    A tuning on the private data with two trials, an audit, and of data deleted since three looks and a budget.
+    """
+    path = home / "old.sqlite"
+    with sqlite3.connect(path) as connection:
         for earlier in range(1, number + 1):
-            script = (STORES / f"{earlier}.sql").read_text(encoding="utf-8")
-            for ours, theirs in IN_POSTGRESQL if on_server else ():
-                script = script.replace(ours, theirs)
-            for statement in filter(str.strip, script.split(";")):
-                connection.exec_driver_sql(statement)
+            connection.executescript((STORES / f"{earlier}.sql").read_text(encoding="utf-8"))
         if number <= 4:
-            connection.execute(text("INSERT INTO dpcl_layout (version) VALUES (:number)"), {"number": number})
-        connection.execute(
-            text(
-                "INSERT INTO runs (id, name, spec, digest, workload, n_cells, device, status, created, started, finished)"
-                " VALUES (:id, 'Old', :spec, :digest, 'w', 1, 'cpu', 'finished', 1.0, 2.0, 5.0)"
-            ),
-            {"id": run_id, "spec": spec.model_dump_json(), "digest": spec.digest()},
+            connection.execute("INSERT INTO dpcl_layout (version) VALUES (?)", (number,))
+        one_run = (
+            "INSERT INTO runs (id, name, spec, digest, workload, n_cells, device, status, created, started)"
+            " VALUES (?, 'Old', ?, ?, 'w', 1, 'cpu', ?, 1.0, ?)"
         )
-        if number >= 8:
-            connection.execute(text("UPDATE runs SET seconds = 3.0"))
-    engine.dispose()
-    return run_id
+        states = {"a": ("finished", 2.0), "b": ("running", 3.0), "c": ("queued", None)}
+        if number >= 2:
+            states["d"] = ("finished", 2.0)
+        if number >= 3:
+            states["e"] = ("finished", 2.0)
+        for name, (status, started) in states.items():
+            connection.execute(one_run, (IDS[name], spec.model_dump_json(), spec.digest(), status, started))
+        if number >= 2:
+            settings = {"on": "private", "base": json.loads(spec.model_dump_json())}
+            connection.execute("INSERT INTO studies VALUES (?, ?, NULL)", (IDS["d"], json.dumps(settings)))
+            connection.execute("INSERT INTO turns VALUES (?, ?)", (IDS["d"], IDS["d"]))
+            connection.executemany("INSERT INTO trials VALUES (?, ?, '{}')", [(IDS["d"], 0), (IDS["d"], 1)])
+        if number >= 3:
+            connection.execute("INSERT INTO audits VALUES (?, ?, '[]')", (IDS["e"], IDS["a"]))
+        if number >= 6:
+            columns = "marks, runs, models, tuned, audits, epsilon, delta"
+            looks = f"INSERT INTO kept_looks ({columns}) VALUES (?, 3, 3, 0, 0, 2.5, 0.0)"
+            connection.execute(looks, (json.dumps(["gone"]),))
+        if number >= 10:
+            kept = "INSERT INTO budgets (dataset, marks, unit, epsilon, delta) VALUES (NULL, ?, '', 4.0, 1e-5)"
+            connection.execute(kept, (json.dumps(["gone"]),))
+    return path
+
+
+@pytest.mark.parametrize("number", LAYOUTS)
+def test_an_earlier_layout_is_refused_and_left_alone_with_the_command_that_counts_its_looks(home, number):
+    path = an_old_store(home, number, asking("own:mine"))
+    before = contents(path)
+    with pytest.raises(StoreUnusable, match=f"layout {number}, .* layout {database.LAYOUT}: .*dpcl data carry-over"):
+        Store(f"sqlite:///{path}")
+    assert contents(path) == before
 
 
 @both
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
-def test_an_earlier_layout_is_migrated_and_its_runs_are_kept(home, number):
-    run_id = an_old_store(home, number)
-    store = Store()
-    assert [(run.id, run.name, run.seconds) for run in store.list_runs()] == [(run_id, "Old", 3.0)]
-    assert store.create(replay.a_spec()) in {run.id for run in Store().list_runs()}
-    assert _differences(home) == []
+@pytest.mark.parametrize("number", LAYOUTS)
+def test_looks_spend_and_budgets_of_every_earlier_layout_count_in_a_new_store(home, data, number):
+    """Of the run that was over and the one that was under way; the one that never started was none."""
+    old, store = an_old_store(home, number, asking(data, (1.0, 2.0))), Store()
+    before = contents(old)
+    assert carry_over(store, str(old)) == (3 if number == 1 else 4 if number == 2 else 5)
+    looks = administration.of(store, data)
+    assert (looks.runs, looks.models, looks.tuned, looks.audits) == (2, 4, 2 * (number >= 2), number >= 3)
+    assert looks.epsilon == (6.0 if number == 1 else math.inf), "of a tuning no bound is known"
+    assert administration.marks_kept(store) == ({"gone"} if number >= 6 else set())
+    assert (store.list_runs(), store.trash(), store.unfinished()) == ([], [], []), "they are there to be counted alone"
+    charges.declare(store, data, 100.0)
+    (budget,) = charges.budgets_of(store, data)
+    assert budget.spent[0] == (6.0 if number == 1 else math.inf)
+    assert contents(old) == before
+    with pytest.raises(BadInput, match="counts already"):
+        carry_over(store, str(old))
+    with store.reading() as connection:
+        declared = connection.execute(tables.budgets.select().order_by(tables.budgets.c.number))
+        kept = [(one.epsilon, one.unit) for one in declared]
+        of_deleted = charges.charges(connection, charges.Budget(0, "x", ["gone"], "", 9.0, 0.1))
+    assert kept == [(4.0, "")] * (number >= 10) + [(100.0, "")]
+    assert [one.bound[0] for one in of_deleted] == [math.inf] * (number >= 6), "nobody knows whom they protected"
+
+
+def test_a_run_that_had_entered_its_plan_is_charged_by_it(home, data):
+    """Which is less than it had asked for."""
+    store, other = Store(), Store(f"sqlite:///{home}/other.sqlite")
+    begun(other, asking(data), noise=2.0)
+    charges.declare(other, data, 1.0)
+    carry_over(store, f"{home}/other.sqlite")
+    ((there,), (here,)) = charges.budgets_of(other, data), charges.budgets_of(store, data)
+    assert here.spent == there.spent
+    assert 0.0 < here.spent[0] < 0.6
+    assert here.epsilon == there.epsilon
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE runs SET spec = 'x'",
+        "UPDATE runs SET spec = '{}'",
+        """UPDATE runs SET spec = '{"data": {"dataset": 3}}'""",
+        "UPDATE kept_looks SET marks = 'x'",
+        "DROP TABLE kept_looks",
+        "DROP TABLE audits",
+        "ALTER TABLE runs DROP COLUMN started",
+    ],
+)
+def test_looks_that_cannot_be_read_are_refused_and_never_counted_as_none(home, data, damage):
+    store, old = Store(), an_old_store(home, 9, asking(data))
+    with sqlite3.connect(old) as connection:
+        connection.execute(damage)
+    with pytest.raises(StoreTrouble):
+        carry_over(store, str(old))
+    looks = administration.of(store, data)
+    assert (looks.runs, looks.audits, looks.tuned) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("version", ["0", str(int(database.LAYOUT) + 1), "4a"])
+def test_a_store_of_a_later_version_is_not_carried_over(home, data, version):
+    store, old = Store(), an_old_store(home, 9, asking(data))
+    with sqlite3.connect(old) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (version,))
+    with pytest.raises(BadInput, match="OLD_STORE"):
+        carry_over(store, str(old))
+
+
+@pytest.mark.parametrize("number", [4, 9])
+def test_the_command_says_how_many_runs_count(home, data, number, capsys):
+    old = an_old_store(home, number, asking(data))
+    assert cli.main(["data", "carry-over", str(old), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"runs": 5}
+    assert administration.of(Store(), data).runs == 2
+    assert cli.main(["data", "carry-over", str(home / "none.sqlite")]) != 0
 
 
 @both
-def test_a_new_store_has_the_tables_that_the_migrations_make(home):
-    Store()
-    assert _differences(home) == []
-
-
-@both
-def test_several_that_open_an_old_store_at_once_migrate_it_once(home):
-    run_id = an_old_store(home, 4)
+def test_several_that_open_a_new_store_at_once_make_its_tables_once(home):
     seen: list[list[str]] = []
     together(lambda _: seen.append([run.id for run in Store().list_runs()]), 4)
-    assert seen == [[run_id]] * 4
-    assert _differences(home) == []
+    assert seen == [[]] * 4
+    with Store().reading() as connection:
+        assert set(inspect(connection).get_table_names()) == {*tables.metadata.tables, database.version.name}
 
 
 def test_a_store_that_another_program_writes_just_now_is_waited_for_when_it_is_first_opened(home):
-    run_id = an_old_store(home, 4)
     writer = sqlite3.connect(home / "store.sqlite", isolation_level=None, check_same_thread=False)
     assert writer.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     writer.execute("BEGIN IMMEDIATE")
     release = threading.Timer(0.5, writer.execute, ("ROLLBACK",))
     release.start()
-    assert [run.id for run in Store().list_runs()] == [run_id]
+    assert Store().list_runs() == []
     release.join()
     writer.close()
 
 
-def test_a_migration_that_fails_leaves_the_old_store_as_it_was(home):
-    an_old_store(home, 4)
-    with sqlite3.connect(home / "store.sqlite") as connection:
-        connection.execute("CREATE TABLE visitors (x)")  # in the way of the last revision
-        before = sorted(connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))
-    with pytest.raises(StoreTrouble, match="visitors"):
-        Store()
-    with sqlite3.connect(home / "store.sqlite") as connection:
-        assert sorted(connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")) == before
-
-
-def _opened(home: Path) -> Engine:
-    return create_engine(os.environ.get("DPCL_STORE") or f"sqlite:///{home / 'store.sqlite'}")
-
-
-def _differences(home: Path) -> list[object]:
-    """What Alembic would still change, the newest revision being recorded."""
-    engine = _opened(home)
-    with engine.connect() as connection:
-        assert connection.scalar(database.version.select()) == database.NEWEST
-        context = MigrationContext.configure(connection, opts={"compare_server_default": True})
-        return list(compare_metadata(context, tables.metadata))
+def contents(path: Path) -> list[str]:
+    with sqlite3.connect(path) as connection:
+        return list(connection.iterdump())

@@ -8,10 +8,11 @@ import pytest
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import Event, TaskLearned, to_json
-from dpcl_core.runs import database, executor, journal, process, recorder, worker
+from dpcl_core.runs import database, executor, process, recorder, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store
+from tests.runs.test_outages import heard_of_failures
 from tests.runs.test_resumption import said_by, seeded
 from tests.support import replay, stand_in
 from tests.support.waiting import NEVER_SECONDS, until
@@ -25,11 +26,11 @@ QUICK = Patience(0.01, 0.05)
 def test_a_run_whose_server_crashes_and_stays_away_ends_like_an_unbroken_one(store, server, monkeypatch):
     """A crash with a restart at once after its first task, one with a pause after the third."""
     monkeypatch.setattr(recorder, "GRACE_SECONDS", NEVER_SECONDS)
-    monkeypatch.setattr(recorder, "JOURNAL_SECONDS", 0.0)
     spec = seeded()
     run_id = store.create(spec)
     assert store.claim(run_id, process.me())
-    back = threading.Thread(target=lambda: (until(lambda: journal.needed_since(run_id)), server.start()))
+    failed = heard_of_failures(store)
+    back = threading.Thread(target=lambda: (until(lambda: failed), server.start()))
     heard: list[int] = []
 
     def crash(event: Event) -> None:
@@ -41,6 +42,7 @@ def test_a_run_whose_server_crashes_and_stays_away_ends_like_an_unbroken_one(sto
         if event.task == 0:
             server.restart()
         elif event.task == 2:
+            failed.clear()
             server.stop()
             back.start()
 
@@ -53,7 +55,6 @@ def test_a_run_whose_server_crashes_and_stays_away_ends_like_an_unbroken_one(sto
     assert list(map(to_json, store.classifiers(run_id))) == of_seed
     assert [number for number, _ in store.events_after(run_id)] == list(range(1, len(store.events(run_id)) + 1))
     assert len(store.results([run_id])[run_id]) == 2
-    assert journal.last_beat(run_id) is None
 
 
 def test_a_queue_goes_on_after_the_server_was_away(store, server):

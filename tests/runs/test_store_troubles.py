@@ -105,13 +105,13 @@ def test_a_database_without_an_encoding_keeps_every_letter(server, home):
         server.drop("no_encoding")
 
 
-@pytest.mark.parametrize("version", ["0", str(int(database.NEWEST) + 1), "4a"])
+@pytest.mark.parametrize("version", ["0", str(int(database.LAYOUT) + 1), "4a"])
 def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
     run_id = store.create(replay.a_spec())
     _set_version(home, version)
-    with pytest.raises(StoreTrouble, match=f"layout {version}, but this program reads layout {database.NEWEST}"):
+    with pytest.raises(StoreTrouble, match=f"layout {version}, but this program reads layout {database.LAYOUT}"):
         Store()
-    _set_version(home, database.NEWEST)
+    _set_version(home, database.LAYOUT)
     assert Store().status(run_id) == "queued"
 
 

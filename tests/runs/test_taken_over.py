@@ -15,8 +15,7 @@ import pytest
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Note
-from dpcl_core.runs import journal, process, recorder, resumption, worker
-from dpcl_core.runs.journal import Journal
+from dpcl_core.runs import process, recorder, resumption, worker
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
@@ -92,23 +91,6 @@ def test_two_workers_on_one_run_leave_each_event_once_and_the_late_one_says_why_
     assert store.end(run_id, "finished", by=OTHER)
     assert list(store.events(run_id)) == said
     assert store.get(run_id).error is None
-
-
-def test_a_late_worker_leaves_the_journal_of_the_next_one_alone(store, monkeypatch):
-    run_id, said = claimed(store), replay.recorded(replay.a_spec())
-    mine = Journal(run_id)
-    mine.begin()
-    assert mine.keep(1, said[:5])
-    with monkeypatch.context() as patch:
-        patch.setattr(process, "me", lambda: OTHER)
-        later = Journal(run_id)
-    later.begin()
-    assert later.keep(1, said[5:7])
-    written, beat = later.path.read_bytes(), journal.last_beat(run_id)
-    assert not mine.keep(6, said[5:])
-    for act in (mine.beat, mine.clear, mine.remove):
-        act()
-    assert (later.path.read_bytes(), journal.last_beat(run_id)) == (written, beat)
 
 
 def test_an_unknown_run_is_held_by_nobody(store):
