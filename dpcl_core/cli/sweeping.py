@@ -11,8 +11,9 @@ from contextlib import suppress
 from functools import partial
 
 from dpcl_core import checks, presets
-from dpcl_core.cli import output, training
-from dpcl_core.cli.output import one_line, print_json, results_alone, say, spec_of
+from dpcl_core.cli import inputs, training
+from dpcl_core.cli.inputs import spec_of
+from dpcl_core.cli.output import one_line, print_json, results_alone, say
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.run import Split
 from dpcl_core.spec import RunSpec
@@ -33,7 +34,7 @@ def sweep(options: argparse.Namespace) -> int:
     wanted = training.split_of(options) or Split(1, "local", options.device or default_device("local"))
     # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
     split = Split(options.shards, "local", wanted.device) if options.shards else None
-    store, patience = output.opened(options.store), Patience()
+    store, patience = inputs.opened(options.store), Patience()
     sets, ids = Sets(store), set[str]()
     # What it starts here ends with it; on other machines, with a stop.
     executor = opened(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
@@ -41,7 +42,7 @@ def sweep(options: argparse.Namespace) -> int:
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"
-    set_id = output.unlocked(lambda: sets.create(name, cheap, device=wanted.device, split=split, titles=titles))
+    set_id = inputs.unlocked(lambda: sets.create(name, cheap, device=wanted.device, split=split, titles=titles))
     say(f"set {set_id}: {len(specs)} runs")
     ids |= {run.id for run in sets.get(set_id).runs.values()}
     if wanted.executor == "local":
@@ -91,12 +92,11 @@ def _values(text: str) -> tuple[str, list[object]]:
 
 def work(options: argparse.Namespace) -> int:
     """Carries out the queued runs of a store until stopped; with `--once`, until none is left."""
-    from dpcl_core.cli import output
     from dpcl_core.runs import executor
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.run import Run
 
-    store = output.opened(options.store)
+    store = inputs.opened(options.store)
     over, open_runs, ended = threading.Event(), dict[str, Run](), dict[str, str]()
 
     def look() -> None:

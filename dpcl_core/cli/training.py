@@ -11,18 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, machine
-from dpcl_core.cli import stopping
-from dpcl_core.cli.output import (
-    asked_of,
-    print_json,
-    print_looks,
-    print_study,
-    put,
-    results_alone,
-    say,
-    spec_of,
-    spec_of_stored,
-)
+from dpcl_core.cli import inputs, stopping
+from dpcl_core.cli.inputs import asked_of, print_looks, spec_of, spec_of_stored
+from dpcl_core.cli.output import print_json, print_study, put, results_alone, say
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
 from dpcl_core.spec import RunSpec
@@ -39,14 +30,13 @@ MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 
 def run(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import output
     from dpcl_core.papers import measured
 
     if options.all:
         return run_all(options)
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
-    store = output.opened(options.store)
+    store = inputs.opened(options.store)
     if options.ceiling and not measured.is_tried(spec, store):
         wanted = measured.settings(spec)
         checks.check(wanted)
@@ -74,16 +64,14 @@ def split_of(options: argparse.Namespace) -> Split | None:
 
 def resume(options: argparse.Namespace) -> int:
     """Goes on with a run; follows one that is under way already, and prints one that is finished."""
-    from dpcl_core.cli import output
-    from dpcl_core.cli.reading import checked_store
     from dpcl_core.runs import resumption
 
     # One that has just been killed is lost, and can be resumed at once.
-    store = output.unlocked(lambda: checked_store(options.store))
+    store = inputs.unlocked(lambda: inputs.checked_store(options.store))
     run = store.get_with_results(options.run_id)
     if run.is_over and run.status != "finished":
         try:
-            output.unlocked(lambda: resumption.resume(store, run.id))
+            inputs.unlocked(lambda: resumption.resume(store, run.id))
         except BadInput:
             run = store.get(run.id)  # somebody else may have resumed it since
             if run.is_over and run.status != "finished":
@@ -111,7 +99,6 @@ def print_run(store: Store, run: Run, options: argparse.Namespace) -> int:
 def own_spec(options: argparse.Namespace) -> RunSpec:
     """The spec of a run on a file of the user's own, which is taken in first; prints what it assumes."""
     from dpcl_core import presets
-    from dpcl_core.cli import output
     from dpcl_core.data import intake
     from dpcl_core.data.schema import Columns
     from dpcl_core.runs import administration
@@ -119,7 +106,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    seen = administration.marks_kept(output.opened(options.store))
+    seen = administration.marks_kept(inputs.opened(options.store))
     with intake.named(options.data, asked_of(options), seen) as name:
         raw = presets.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
@@ -139,7 +126,6 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
 def run_all(options: argparse.Namespace) -> int:
     """Carries out every run of a preset as one entry of the queue, cheapest first; a stop of one ends all that are left."""
     from dpcl_core import presets
-    from dpcl_core.cli import output
     from dpcl_core.papers import questions
     from dpcl_core.runs import process
     from dpcl_core.runs.shards import Sets
@@ -153,12 +139,12 @@ def run_all(options: argparse.Namespace) -> int:
     specs = presets.startable_variants(options.preset, options.set)
     for spec in specs.values():
         checks.check(spec)
-    store, device = output.opened(options.store), on_device(found_here(options.device))
+    store, device = inputs.opened(options.store), on_device(found_here(options.device))
     sets = Sets(store)
     cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
     me = process.me()
     refuse_if_taken(store, device, options.no_wait)
-    set_id = output.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles, attended_by=me))
+    set_id = inputs.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles, attended_by=me))
     say(f"set {set_id}: {len(specs)} runs")
     try:
         for label, run in sets.get(set_id).runs.items():
@@ -195,13 +181,12 @@ def trained(
 
     The own process of such a run stays on this computer, whatever its parts ask for.
     """
-    from dpcl_core.cli import output
     from dpcl_core.runs import process
 
     here = on_device(found_here(device)) if split is None else process.here(on_device(None))
     refuse_if_taken(store, here, no_wait)
     by = process.me() if process.fits(here, process.here(here)) else None  # another machine's run is carried out there
-    run_id = output.unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
+    run_id = inputs.unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
     say(f"run {run_id}")
     if split is None or split.executor == "local":
         say_if_nobody_has(store, here if split is None else split.device)
@@ -311,7 +296,6 @@ class Reporter:
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import output
     from dpcl_core.papers import catalog, measured, report
     from dpcl_core.papers.paper import Size
 
@@ -323,7 +307,7 @@ def reproduce(options: argparse.Namespace) -> int:
     for runs in planned.values():
         for spec in runs.values():
             checks.check(spec)
-    store, status = output.opened(options.store), 0
+    store, status = inputs.opened(options.store), 0
     done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
     for experiment, runs in planned.items():
         for label, spec in runs.items():
@@ -345,7 +329,6 @@ def reproduce(options: argparse.Namespace) -> int:
 
 
 def tune(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import output
     from dpcl_core.runs import worker
     from dpcl_core.runs.audits import Studies
     from dpcl_core.tuning import settings
@@ -357,14 +340,14 @@ def tune(options: argparse.Namespace) -> int:
         settings.check(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
         raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = output.opened(options.store)
+    store = inputs.opened(options.store)
     studies = Studies(store)
     if tune is not None:
         refuse_if_taken(store, device := on_device(found_here(options.device)), options.no_wait)
-        study_id = run_id = output.unlocked(lambda: studies.create(tune, device=device))
+        study_id = run_id = inputs.unlocked(lambda: studies.create(tune, device=device))
     else:
         asked = found_here(options.device)
-        study_id, run_id = options.resume, output.unlocked(lambda: studies.resume(options.resume, device=asked))
+        study_id, run_id = options.resume, inputs.unlocked(lambda: studies.resume(options.resume, device=asked))
     say(f"tuning {study_id}")
     reporter = Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
@@ -392,7 +375,6 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
 def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog as attacks
     from dpcl_core.attacks import inversion_audit
-    from dpcl_core.cli import output
     from dpcl_core.runs import audits as runs_audits
     from dpcl_core.runs import budgets
 
@@ -405,7 +387,7 @@ def audit(options: argparse.Namespace) -> int:
         if run.status != "finished":
             return exit_status(run)
     elif options.attack == runs_audits.NAME:
-        budgets.check(output.opened(options.store), spec, "numbers")
+        budgets.check(inputs.opened(options.store), spec, "numbers")
         results = runs_audits.audited(spec)
     elif options.attack == inversion_audit.NAME:
         results = inversion_audit.audited(spec, options.trials or attacks.TRIALS)
@@ -433,12 +415,11 @@ def audit(options: argparse.Namespace) -> int:
 
 def audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
     """Audits a stored run in this process, through the store's queue; returns the audit's run and its results."""
-    from dpcl_core.cli import output
     from dpcl_core.runs.audits import Audits
 
-    audits = Audits(output.opened(options.store))
+    audits = Audits(inputs.opened(options.store))
     refuse_if_taken(audits.store, "cpu", options.no_wait)
-    audit_id = output.unlocked(lambda: audits.create(options.run))
+    audit_id = inputs.unlocked(lambda: audits.create(options.run))
     carried_out(audits.store, audit_id, no_wait=options.no_wait)
     audit = audits.get(audit_id)
     return audit.turn, audit.results
