@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpcl_core import __version__
 from dpcl_core.errors import BadInput
+from dpcl_core.version import __version__
 
 Parser = argparse.ArgumentParser
 Make = Callable[..., Parser]
@@ -79,15 +79,24 @@ def build() -> Parser:
         ):
             sub.add_argument(f"--{role}", metavar="COLUMN", help=f"the column of {what}" if role != "time" else what)
         sub.add_argument(
-            "--no-header", action="store_const", const="data", dest="first_line",
+            "--no-header",
+            action="store_const",
+            const="data",
+            dest="first_line",
             help="the first line of a CSV or TSV file is data: columns are called column1, column2, ...",
         )
         sub.add_argument(
-            "--header", action="store_const", const="names", dest="first_line",
+            "--header",
+            action="store_const",
+            const="names",
+            dest="first_line",
             help="the first line of a CSV or TSV file names its columns, and is public",
         )
         sub.add_argument(
-            "--private", action="append", default=[], metavar="PART",
+            "--private",
+            action="append",
+            default=[],
+            metavar="PART",
             help="a part beside train, such as val, that is private as well: its rows join the training part",
         )
         sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")

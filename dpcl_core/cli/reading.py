@@ -262,8 +262,7 @@ def split(options: argparse.Namespace) -> int:
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
     budgets.check(opened(None), spec, "numbers")  # what real clients release is in no store
-    checks.check(spec)
-    opening = engine.opened(spec)
+    opening = engine.open_run(checks.check(spec))
     while True:
         try:
             said.append(next(opening))

@@ -126,7 +126,7 @@ def refuse(spec: RunSpec) -> None:
 
 def parts(spec: RunSpec, of: Opened, events: Sequence[Event]) -> list[Participant]:
     """The server's part of an opened run, and each client's, in this order."""
-    streams, context = of.of_cells(list(of.spec.cells()))
+    streams, context = of.of_cells(list(spec.cells()))
     (stream,) = streams.values()
     n_clients = context.n_users or 0
     keys = [secrets.token_hex(16) for _ in range(n_clients)]
