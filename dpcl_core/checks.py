@@ -11,14 +11,12 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import ValidationError
-
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.machine import lacking
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import dpsgd
@@ -27,7 +25,7 @@ from dpcl_core.methods.common.dpsgd import PublicSizes, of_run
 from dpcl_core.privacy import ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ScenarioCard
-from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec
+from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec, validated
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
@@ -55,10 +53,7 @@ def parse(raw: Raw) -> RunSpec:
     fields["params"] = _table(fields.get("params", {}), "params")
     scenario = _table(fields.get("scenario", {}), "scenario")
     fields["scenario"] = {**scenario, "kind": _text(scenario.get("kind", DEFAULT_SCENARIO), "scenario.kind")}
-    try:
-        return RunSpec.model_validate(fields)
-    except ValidationError as error:
-        raise first_of(error, known=_SETTINGS) from error
+    return validated(RunSpec, fields, known=_SETTINGS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -229,6 +229,65 @@ def test_the_app_process_imports_no_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
+# What no module that a run without torch reaches should name when it is imported, and the rooms that still do. In a browser
+# there is nothing of it, and in memory nothing needs it. Fewer is better: take out what is gone.
+NOT_EVERYWHERE = {"pydantic", "pyarrow", "ssl", "threading", "multiprocessing", "concurrent", "subprocess"}
+STILL_NAMED = {
+    "spec": {"pydantic"},
+    "backbones": {"pydantic", "subprocess"},
+    "data": {"pydantic", "pyarrow", "threading"},
+    "methods.features": {"pydantic", "threading", "multiprocessing", "concurrent"},
+    "methods.federated": {"pydantic"},
+    "methods.language": {"pydantic"},
+    "methods.lifelong": {"pydantic"},
+    "privacy": {"ssl"},
+    "scenarios": {"pydantic"},
+}
+IN_MEMORY = """
+import sys, threading
+started = []
+real = threading.Thread.start
+threading.Thread.start = lambda thread: (started.append(thread), real(thread))
+from dpcl_core import checks, engine
+data = {"dataset": "digits", "train_per_class": 20, "test_per_class": 5}
+raw = {"method": "cosine", "data": data, "privacy": {"epsilons": [1.0], "noise": "seeded"}, "seeds": [0]}
+events = list(engine.run(checks.parse(raw)))
+assert type(events[-1]).__name__ == "CellFinished"
+assert not started and "torch" not in sys.modules, started
+print(*[name for name in sys.modules if name.startswith("dpcl_core")])
+"""
+
+
+def test_a_run_in_memory_starts_no_thread_and_names_no_process() -> None:
+    command = [sys.executable, "-c", IN_MEMORY]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    reached = [path for path in MODULES if _module(path) in done.stdout.split()]
+    assert len(reached) > 50
+    for path in reached:
+        left = at_import(path) & NOT_EVERYWHERE - STILL_NAMED.get(room(_module(path)) or "", set())
+        assert not left, f"{path} imports {left} at its top"
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def at_import(path: Path) -> set[str]:
+    """The packages that a module imports when it is imported itself: not those inside of functions, nor for types alone."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(tree_of(path).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+        elif not isinstance(node, ast.FunctionDef) and not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
 def test_every_method_is_one_file_and_one_card() -> None:
     """The card names the module that makes its learner, and stands in a file of its family's cards of that module's name."""
     for name, card in methods.CARDS.items():
