@@ -478,14 +478,14 @@ def to_json(event: Event) -> dict[str, JsonValue]:
 def from_json(document: Mapping[str, JsonValue]) -> Event:
     """The event of a document by `to_json`. Raises KeyError for an unknown kind."""
     fields = dict(document)
-    return _reader(_KINDS[str(fields.pop("event"))]).validate_python(fields)
+    return _reader(str(fields.pop("event"))).validate_python(fields)
 
 
 @cache
-def _reader(kind: type[Event]) -> TypeAdapter[Event]:
+def _reader(kind: str) -> TypeAdapter[Event]:
     from pydantic import TypeAdapter  # for those who read events: a run only writes them
 
-    return TypeAdapter(kind)
+    return TypeAdapter(_KINDS[kind])
 
 
 def plain_number(value: float) -> float | str:

@@ -283,7 +283,7 @@ def at_import(path: Path) -> set[str]:
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
-        elif not isinstance(node, ast.FunctionDef) and not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
+        elif not isinstance(node, ast.FunctionDef) and "TYPE_CHECKING" not in ast.dump(getattr(node, "test", node)):
             waiting += ast.iter_child_nodes(node)
     return found
 

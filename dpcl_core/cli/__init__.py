@@ -50,7 +50,7 @@ def _carried_out(arguments: Sequence[str] | None) -> int:
         if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in argument):
             raise BadInput("command line", argument.replace("\0", "\\0"), "must be text in UTF-8, without NUL")
     try:
-        options = parser.build().parse_args(arguments)
+        options = parser.read(sys.argv[1:] if arguments is None else arguments)
         module, _, name = options.command.partition(".")  # loaded only now: the version and the help need none of it
         with _ended_by_signals():
             return int(getattr(import_module(f"{__name__}.{module}"), name)(options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from dpcl_core import checks, paths, presets
 from dpcl_core.cli.output import one_line, put, say
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
-from dpcl_core.errors import BadInput, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
+from dpcl_core.errors import BadInput, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable, unknown
 from dpcl_core.runs import administration, database
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import Patience
@@ -25,18 +26,39 @@ T = TypeVar("T")
 _OF_A_FILE = ("target", "text", "source", "person", "time", "per_person", "first_line", "private")  # options beside --data
 
 
+def resolve_target(options: argparse.Namespace) -> None:
+    """Takes a command's first argument for what it names: a preset, own data, a stored run; else a file of settings.
+
+    Raises BadInput for a name that is none of these.
+    """
+    target = options.spec
+    if target is None or options.preset is not None:
+        return
+    path = Path(target)
+    if target in presets.names():
+        options.preset, options.spec = target, None
+    elif hasattr(options, "data") and options.data is None and path.suffix not in ("", ".toml") and path.exists():
+        options.data, options.spec = target, None
+    elif hasattr(options, "run") and re.fullmatch("[0-9a-f]{12}", target) and not path.exists():
+        options.run, options.spec = target, None
+    elif re.fullmatch(r"[\w-]+", target) and not path.exists():
+        raise unknown("TARGET", target, presets.names(), ", a paper (tobaben, lifelong, pecl, cslr) or a file")
+
+
 def spec_of(options: argparse.Namespace) -> RunSpec:
+    """The settings that a command line describes. Raises BadInput."""
+    resolve_target(options)
     if named := [role for role in _OF_A_FILE if getattr(options, role, None) not in (None, [])]:
         option = "header" if named[0] == "first_line" else named[0].replace("_", "-")
         raise BadInput("command line", f"--{option}", "is said of a file: give --data PATH, too")
     if options.spec is not None and options.preset is not None:
-        raise BadInput("command line", options.spec, "give either a SPEC.toml or --preset NAME, not both")
+        raise BadInput("command line", options.spec, "give either a file of settings or a preset, not both")
     raw: Mapping[str, object] = {}
     if options.preset is not None:
         raw = presets.raw_startable(options.preset)
     elif options.spec is None:  # settings alone are enough: the command printed with every result has only these
         if not options.set:
-            raise BadInput("command line", "", "give a SPEC.toml, --preset NAME, or settings as --set KEY=VALUE")
+            raise BadInput("command line", "", "give a preset, a SPEC.toml, your data, or settings as --set KEY=VALUE")
     else:
         try:
             raw = checks.read_toml(paths.read_file(Path(options.spec), "SPEC.toml").decode("utf-8"))

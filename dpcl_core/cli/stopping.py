@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dpcl_core.cli import reading
 from dpcl_core.cli.inputs import checked_store
 from dpcl_core.cli.output import print_json, put, say
 from dpcl_core.errors import BadInput
@@ -80,6 +81,17 @@ def delete(options: argparse.Namespace) -> int:
     if options.json:
         print_json([{"run_id": one, "status": "deleted"} for one in options.run_id])
     return 0
+
+
+def runs(options: argparse.Namespace) -> int:
+    """Lists all runs, shows one, or deletes those named."""
+    if options.delete:
+        if not options.run_id:
+            raise BadInput("--delete", "", "needs the runs that are to go: RUN_ID ...")
+        return delete(options)
+    if len(options.run_id) > 1:
+        raise BadInput("RUN_ID", " ".join(options.run_id), "must be one run: its result is one document")
+    return reading.show(options.run_id[0], options) if options.run_id else list_runs(options)
 
 
 def list_runs(options: argparse.Namespace) -> int:

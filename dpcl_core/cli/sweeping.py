@@ -28,6 +28,8 @@ def sweep(options: argparse.Namespace) -> int:
     from dpcl_core.runs.process import Patience
     from dpcl_core.runs.shards import Sets
 
+    if options.ceiling or options.data is not None:
+        raise BadInput("--all" if options.all else "--over", "", "cannot be combined with your data or --ceiling")
     specs = specs_of(options)
     for spec in specs.values():
         checks.check(spec)
@@ -68,7 +70,7 @@ def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
     grid = dict(_values(text) for text in options.over)
     if not grid:
         if options.preset is None or options.spec is not None:
-            raise BadInput("--over", "", "give settings that vary, --over 'KEY=[VALUE, ...]', or --preset NAME alone")
+            raise BadInput("--all", "", "needs a preset, or settings that vary: --over 'KEY=[VALUE, ...]'")
         return presets.startable_variants(options.preset, options.set)
     raw: Mapping[str, object] = spec_of(options).model_dump()
     found = {}

@@ -32,8 +32,18 @@ MOST_TRIALS = 10_000_000  # of an audit, on each side
 def run(options: argparse.Namespace) -> int:
     from dpcl_core.papers import measured
 
-    if options.all:
-        return run_all(options)
+    if options.spec in ("tobaben", "lifelong", "pecl", "cslr"):
+        for option in ("all", "over", "ceiling", "executor", "shards", "data", "preset"):
+            if getattr(options, option) not in (None, False, []):
+                raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, whose experiments say what runs")
+        return reproduce(options)
+    inputs.resolve_target(options)
+    if beside := [name for name in ("experiment", "size", "record") if getattr(options, name) is not None]:
+        raise BadInput(f"--{beside[0]}", getattr(options, beside[0]), "goes with a paper, such as tobaben")
+    if options.all or options.over:
+        from dpcl_core.cli import sweeping
+
+        return sweeping.sweep(options)
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
     store = inputs.opened(options.store)
@@ -118,44 +128,9 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     said = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
     said += [f"--per-person {options.per_person}"] if options.per_person is not None else []
     said += ["--no-header" if options.first_line == "data" else "--header"] if options.first_line else []
-    check = " ".join(["python -m dpcl_core data check", shlex.quote(options.data), *said, "--write-schema"])
+    check = " ".join(["python -m dpcl_core data", shlex.quote(options.data), *said, "--write-schema"])
     tell(f"A schema makes the result better: {check} writes one to edit.")
     return spec
-
-
-def run_all(options: argparse.Namespace) -> int:
-    """Carries out every run of a preset as one entry of the queue, cheapest first; a stop of one ends all that are left."""
-    from dpcl_core import presets
-    from dpcl_core.papers import questions
-    from dpcl_core.runs import process
-    from dpcl_core.runs.shards import Sets
-
-    if options.preset is None:
-        raise BadInput("--all", "", "needs --preset NAME: it carries out every run of that preset")
-    if options.spec is not None or options.ceiling or options.data is not None:
-        raise BadInput("--all", "", "cannot be combined with a SPEC.toml, --data or --ceiling")
-    if options.executor is not None or options.shards is not None:
-        raise BadInput("--all", "", "carries out its runs on this computer: dpcl sweep takes --executor and --shards")
-    specs = presets.startable_variants(options.preset, options.set)
-    for spec in specs.values():
-        checks.check(spec)
-    store, device = inputs.opened(options.store), on_device(found_here(options.device))
-    sets = Sets(store)
-    cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
-    me = process.me()
-    refuse_if_taken(store, device, options.no_wait)
-    set_id = inputs.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles, attended_by=me))
-    say(f"set {set_id}: {len(specs)} runs")
-    try:
-        for label, run in sets.get(set_id).runs.items():
-            if store.status(run.id) != "cancelled":
-                say(f"run {run.id} ({label})")
-                if carried_out(store, run.id).status == "cancelled":
-                    sets.request_stop(set_id)
-    except KeyboardInterrupt:
-        sets.request_stop(set_id)
-        raise
-    return print_set(sets.get(set_id), store, options)
 
 
 def print_set(ended: Set, store: Store, options: argparse.Namespace) -> int:
@@ -299,7 +274,7 @@ def reproduce(options: argparse.Namespace) -> int:
     from dpcl_core.papers import catalog, measured, report
     from dpcl_core.papers.paper import Size
 
-    paper, size = catalog.paper(options.paper), cast(Size, options.size or "small")
+    paper, size = catalog.paper(options.spec), cast(Size, options.size or "small")
     chosen = [catalog.experiment(paper, options.experiment)] if options.experiment else list(paper.experiments)
     if options.record and options.set:
         raise BadInput("--record", options.record, "cannot be combined with --set: a changed run is not the preset's")
@@ -366,9 +341,12 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
     from dpcl_core.tuning import settings
 
     if options.on is None and options.proxy is None:
-        allowed = "give the data to tune on: --proxy DATASET for a public set, or --on private, which no epsilon covers"
+        allowed = "give the data to tune on: --on DATASET for a public set, or --on private, which no epsilon covers"
         raise BadInput("--on", "", allowed)
-    raw = {"on": options.on or "public", "proxy": options.proxy, "base": spec_of(options)}
+    on, proxy = options.on or "public", options.proxy
+    if on not in ("public", "private"):
+        on, proxy = "public", on
+    raw = {"on": on, "proxy": proxy, "base": spec_of(options)}
     return settings.parse(raw if options.trials is None else {**raw, "n_trials": options.trials})
 
 
@@ -379,6 +357,7 @@ def audit(options: argparse.Namespace) -> int:
     from dpcl_core.runs import budgets
 
     on_device("cpu")
+    inputs.resolve_target(options)
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
     if options.trials is not None and not 100 <= options.trials <= MOST_TRIALS:
         raise BadInput("--trials", options.trials, f"must be from 100 to {MOST_TRIALS:,}")

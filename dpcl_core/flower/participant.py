@@ -183,7 +183,7 @@ def read(folder: Path) -> Participant:
         tasks = tuple(_task(index, task, arrays, own.number) for index, task in enumerate(own.facts.tasks))
         events = tuple(from_json(json.loads(event)) for event in own.events)
     except (OSError, ValueError, KeyError, AssertionError, SafetensorError) as error:
-        allowed = "must be a folder that `dpcl flower split` wrote, with all its files as they were"
+        allowed = "must be a folder that `dpcl flower SPEC.toml --to DIR` wrote, with all its files as they were"
         raise BadInput("folder", str(folder), allowed) from error
     refuse(spec)
     if own.facts.recurrence == "once" and own.number is not None and sum(len(task.train) > 0 for task in tasks) > 1:

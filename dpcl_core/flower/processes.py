@@ -369,8 +369,8 @@ class Roll:
             )
         if any(self.n_answered.values()):
             raise NobodyThere(
-                "clients: some have answered an earlier run, which spent their budget; `dpcl flower split` makes parts for "
-                "a new run, with a budget of its own"
+                "clients: some have answered an earlier run, which spent their budget; `dpcl flower SPEC.toml --to DIR` "
+                "makes parts for a new run, with a budget of its own"
             )
 
     def connected(self) -> dict[int, int]:

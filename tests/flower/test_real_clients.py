@@ -451,8 +451,8 @@ def test_loopback_and_encrypted_addresses_are_taken(tmp_path: Path) -> None:
 def test_commands_refuse_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = parts(asked("label-means"), tmp_path)
     for arguments, what in [
-        (["server", str(folders[1])], "flower"),  # where Flower is missing, that comes first
-        (["client", str(folders[0])], "flower"),
+        ([str(folders[0].parent)], "flower"),  # where Flower is missing, that comes first
+        ([], "TARGET"),
         (["split", "--preset", "digits-cosine", "--to", str(tmp_path / "x")], "method = cosine: must be one whose clients"),
     ]:
         assert cli.main(["flower", *arguments]) == 2
