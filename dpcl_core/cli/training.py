@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     if options.spec in ("tobaben", "lifelong", "pecl", "cslr"):
         for option in ("all", "over", "ceiling", "executor", "shards", "data", "preset"):
             if getattr(options, option) not in (None, False, []):
-                raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, whose experiments say what runs")
+                raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, which says what runs")
         return reproduce(options)
     inputs.resolve_target(options)
     if beside := [name for name in ("experiment", "size", "record") if getattr(options, name) is not None]:
