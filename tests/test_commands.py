@@ -113,16 +113,16 @@ def test_a_documents_command_runs(
     stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv", "own:NAME": "own:FOLDER", example: str(ROOT / example)}
     words = [stands_for.get(word, word) for word in shlex.split(command.removeprefix(PROGRAM))]
     options = parser.read(words)
-    if options.command == "training.run" and options.spec in papers.PAPERS:
+    if options.command == "sweeping.run" and options.spec in papers.PAPERS:
         for experiment, runs in planned(options.spec, options.experiment, options.size or "small").items():
             assert runs, experiment
-    elif options.command in ("training.run", "training.audit"):
+    elif options.command in ("sweeping.run", "training.audit"):
         inputs.resolve_target(options)
         if options.command == "training.audit" and options.run is not None:
             check(inputs.spec_of_stored(options))
-        elif options.command == "training.run" and options.data is not None:
+        elif options.command == "sweeping.run" and options.data is not None:
             check(training.own_spec(options))
-        elif options.command == "training.run" and (options.all or options.over):
+        elif options.command == "sweeping.run" and (options.all or options.over):
             for spec in sweeping.specs_of(options).values():
                 check(spec)
         else:
@@ -160,7 +160,7 @@ def test_the_commands_of_the_page_published_are_understood(paper: str) -> None:
     for experiment in papers.paper(paper).experiments:
         for size in experiment.sizes:
             words = ["reproduce", paper, "--experiment", experiment.name, f"--{size}"]
-            assert (parser.read(words).command, parser.read(words).spec) == ("training.run", paper)
+            assert (parser.read(words).command, parser.read(words).spec) == ("sweeping.run", paper)
             assert planned(paper, experiment.name, size)
 
 

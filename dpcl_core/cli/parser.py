@@ -136,7 +136,7 @@ def _add_columns(sub: Parser) -> None:
 
 
 def _add_training(add: Add) -> None:
-    run = add("run", "training.run", "carry out runs and store them")
+    run = add("run", "sweeping.run", "carry out runs and store them")
     _add_target(run, "a preset, settings as TOML, a file or folder of your own data, or a paper such as tobaben")
     _add_where(run)
     run.add_argument("--data", help=argparse.SUPPRESS)

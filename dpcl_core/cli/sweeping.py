@@ -21,6 +21,21 @@ from dpcl_core.spec import RunSpec
 _PAUSE_SECONDS = 0.5
 
 
+def run(options: argparse.Namespace) -> int:
+    """Carries out the experiments of a paper, a grid or every run of a preset, or one run."""
+    from dpcl_core.papers import catalog
+
+    if options.spec in catalog.PAPERS:
+        for option in ("all", "over", "ceiling", "executor", "shards", "data", "preset"):
+            if getattr(options, option) not in (None, False, []):
+                raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, which says what runs")
+        return training.reproduce(options)
+    inputs.resolve_target(options)
+    if beside := [name for name in ("experiment", "size", "record") if getattr(options, name) is not None]:
+        raise BadInput(f"--{beside[0]}", getattr(options, beside[0]), "goes with a paper, such as tobaben")
+    return sweep(options) if options.all or options.over else training.run(options)
+
+
 def sweep(options: argparse.Namespace) -> int:
     """Carries out a grid of settings, or every run of a preset, as one entry of the queue; a stop ends all of them."""
     from dpcl_core.papers import questions

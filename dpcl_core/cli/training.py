@@ -30,20 +30,9 @@ MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 
 def run(options: argparse.Namespace) -> int:
+    """Carries out one run."""
     from dpcl_core.papers import measured
 
-    if options.spec in ("tobaben", "lifelong", "pecl", "cslr"):
-        for option in ("all", "over", "ceiling", "executor", "shards", "data", "preset"):
-            if getattr(options, option) not in (None, False, []):
-                raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, which says what runs")
-        return reproduce(options)
-    inputs.resolve_target(options)
-    if beside := [name for name in ("experiment", "size", "record") if getattr(options, name) is not None]:
-        raise BadInput(f"--{beside[0]}", getattr(options, beside[0]), "goes with a paper, such as tobaben")
-    if options.all or options.over:
-        from dpcl_core.cli import sweeping
-
-        return sweeping.sweep(options)
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
     store = inputs.opened(options.store)
