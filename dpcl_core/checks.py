@@ -8,23 +8,24 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Literal
-
-from pydantic import ValidationError
 
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
+from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.machine import lacking
-from dpcl_core.methods import catalog
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import dpsgd
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd import of_run
+from dpcl_core.methods.common.dpsgd import PublicSizes, of_run
 from dpcl_core.privacy import ledger
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec
+from dpcl_core.scenarios.catalog import ScenarioCard
+from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec, validated
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
@@ -52,20 +53,67 @@ def parse(raw: Raw) -> RunSpec:
     fields["params"] = _table(fields.get("params", {}), "params")
     scenario = _table(fields.get("scenario", {}), "scenario")
     fields["scenario"] = {**scenario, "kind": _text(scenario.get("kind", DEFAULT_SCENARIO), "scenario.kind")}
-    try:
-        return RunSpec.model_validate(fields)
-    except ValidationError as error:
-        raise first_of(error, known=_SETTINGS) from error
+    return validated(RunSpec, fields, known=_SETTINGS)
 
 
-def check(spec: RunSpec) -> None:
-    """Checks that the run can be carried out on this computer, as far as cards and file headers show.
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolvedRun:
+    """A run with the cards of all that its settings name, looked up once. `facts`: public sizes, before data are read."""
+
+    spec: RunSpec
+    method: MethodCard
+    dataset: DatasetCard
+    backbone: BackboneCard
+    scenario: ScenarioCard
+    facts: PublicSizes
+
+    @classmethod
+    def of(cls, spec: RunSpec, facts: PublicSizes) -> ResolvedRun:
+        """The run with its cards; checks nothing. Raises BadInput for an unknown name."""
+        cards = methods.card(spec.method), datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
+        return cls(spec, *cards, scenarios.card(spec.scenario.kind), facts)
+
+
+def check(spec: RunSpec) -> ResolvedRun:
+    """Checks that the run can be carried out on this computer, as far as cards and file headers show; looks up its names.
 
     Raises BadInput for an impossible combination, DataMissing for missing packages, data or weights.
     """
     dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
-    catalog.check(spec)
+    _check_method(spec, method, scenario, dataset)
+    _check_network(spec, backbone, method, scenario, dataset)
+    if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
+        allowed = (
+            "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
+            f"{dataset.files_of}, or privacy.epsilons = [inf]"
+        )
+        raise BadInput("data.dataset", dataset.name, allowed, {"data.dataset": dataset.files_of})
+    _check_accounted(spec.privacy, dataset.rows_per_unit)
+    check_here(spec)
+    facts = datasets.facts_of(spec.data)
+    sizes = of_run(spec, facts, scenarios.check(spec.scenario, facts.n_classes, facts.sources))
+    if sizes.n_users is not None or method.batch_size(spec.params):
+        _check_streams(spec, int(sizes.task_size))
+    method.refuses(spec, sizes)
+    n_units = sizes.n_users or sizes.n_people
+    if spec.privacy.delta >= 1 / n_units:
+        raise BadInput(
+            "privacy.delta",
+            spec.privacy.delta,
+            f"must be below 1/{n_units} = {1 / n_units:.2g}, one over the number of "
+            f"{'training examples' if sizes.n_users is None else 'clients'}: "
+            "with a larger δ, publishing one of them in full would be allowed",
+            {"privacy.delta": default_delta(n_units)},
+        )
+    if facts.classes is not None:
+        public_classes(spec, spec.scenario.label_names(facts.classes))
+    return ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
+
+
+def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard) -> None:
+    """Raises BadInput where the method does not take these data, tasks or labels."""
+    methods.check(spec)
     if scenario.name not in method.scenarios:
         allowed = f"{method.title} takes {', '.join(method.scenarios)}"
         raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": method.scenarios[0]}})
@@ -82,6 +130,12 @@ def check(spec: RunSpec) -> None:
     if spec.labels in ("data", "dp-learned") and spec.public_labels is not None:
         allowed = "needs labels = prior or prior-const"
         raise BadInput("public_labels", ", ".join(spec.public_labels), allowed, {"labels": "prior-const"})
+
+
+def _check_network(
+    spec: RunSpec, backbone: BackboneCard, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard
+) -> None:
+    """Raises BadInput where the network does not read these data, or not for this method."""
     if scenario.needs_values and backbone.name != "pixels":
         allowed = f"must be pixels with scenario.kind = {scenario.name}, which rearranges the examples' own values"
         raise BadInput("data.backbone", backbone.name, allowed, _network("pixels"))
@@ -110,33 +164,6 @@ def check(spec: RunSpec) -> None:
         raise BadInput("data.backbone", backbone.name, refusal, fitting)
     backbones.refuse_resolution(backbone, spec.data.resolution)
     bundled.refuse(backbone, dataset.name, spec.data.axes)
-    if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
-        allowed = (
-            "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
-            f"{dataset.files_of}, or privacy.epsilons = [inf]"
-        )
-        raise BadInput("data.dataset", dataset.name, allowed, {"data.dataset": dataset.files_of})
-    _check_accounted(spec.privacy, dataset.rows_per_unit)
-    check_here(spec)
-    facts = datasets.facts_of(spec.data)
-    n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
-    n_people = facts.n_train
-    n_units = spec.scenario.n_users or n_people
-    sizes = of_run(spec, facts, n_tasks)
-    if spec.scenario.n_users is not None or method.batch_size(spec.params):
-        _check_streams(spec, int(sizes.task_size))
-    method.refuses(spec, sizes)
-    if spec.privacy.delta >= 1 / n_units:
-        raise BadInput(
-            "privacy.delta",
-            spec.privacy.delta,
-            f"must be below 1/{n_units} = {1 / n_units:.2g}, one over the number of "
-            f"{'training examples' if spec.scenario.n_users is None else 'clients'}: "
-            "with a larger δ, publishing one of them in full would be allowed",
-            {"privacy.delta": default_delta(n_units)},
-        )
-    if facts.classes is not None:
-        public_classes(spec, spec.scenario.label_names(facts.classes))
 
 
 def check_here(spec: RunSpec) -> None:
@@ -228,12 +255,10 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
 
     Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
     """
-    from dpcl_core.scenarios import catalog  # reads label columns, which only federated runs and fixed batches need
-
     named = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "one-vs-rest"
     has_batches = methods.card(spec.method).batch_size(spec.params) > 0
     for seed in spec.seeds:
-        stream = catalog.preview(spec.data, spec.scenario, seed)
+        stream = scenarios.preview(spec.data, spec.scenario, seed)
         if stream is None:
             continue
         public = public_classes(spec, stream.classes)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
-from typing import Literal, TypeVar, cast, get_args
-
-from pydantic import TypeAdapter
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args
 
 from dpcl_core.layers import Layer
 from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -460,7 +462,7 @@ Event = (
     | Note
 )
 Kind = TypeVar("Kind", bound=Event)
-_READERS: Mapping[str, TypeAdapter[Event]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(Event)}
+_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def of_kind(events: Iterable[Event], kind: type[Kind]) -> Iterator[Kind]:
@@ -476,7 +478,14 @@ def to_json(event: Event) -> dict[str, JsonValue]:
 def from_json(document: Mapping[str, JsonValue]) -> Event:
     """The event of a document by `to_json`. Raises KeyError for an unknown kind."""
     fields = dict(document)
-    return _READERS[str(fields.pop("event"))].validate_python(fields)
+    return _reader(str(fields.pop("event"))).validate_python(fields)
+
+
+@cache
+def _reader(kind: str) -> TypeAdapter[Event]:
+    from pydantic import TypeAdapter  # for those who read events: a run only writes them
+
+    return TypeAdapter(_KINDS[kind])
 
 
 def plain_number(value: float) -> float | str:

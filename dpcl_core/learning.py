@@ -5,32 +5,31 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from typing import ClassVar, Protocol
 
 import dp_accounting as dp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
-from dpcl_core import __version__, metrics
-from dpcl_core.attacks import catalog as attacks
+from dpcl_core import metrics
 from dpcl_core.backbones import bundled as public_axes
-from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
+from dpcl_core.checks import ResolvedRun
 from dpcl_core.data import catalog
-from dpcl_core.data import catalog as datasets
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
-from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
 from dpcl_core.methods.common.card import MakeLearner
 from dpcl_core.methods.common.classifier import evaluated, untrained
-from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
+from dpcl_core.methods.common.learner import Learner, LearnerEvent, Observation, Prefetching, PublicContext, Surveying
 from dpcl_core.privacy import ledger
 from dpcl_core.privacy.labels import spend_on_read_list
 from dpcl_core.privacy.ledger import Ledger, written
@@ -38,10 +37,31 @@ from dpcl_core.privacy.recount import exceeds
 from dpcl_core.privacy.statement import guarantee
 from dpcl_core.scenarios.stream import Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.version import __version__
 
-_AUDIT_TRIALS = 1000  # releases per side at the end of a run: can prove epsilon up to 5.6, in well under a second
 _LARGEST = 1 << 29  # bytes of a checkpoint's arrays; a value of SQLite has at most 10^9
 _NO_WAY_BACK = "cannot be resumed: {why}; Retry starts it from the beginning, as a new run with a budget of its own"
+
+
+class Observer(Protocol):
+    """Turns observations of a simulation into events for its visualisations, and passes the learner's events on."""
+
+    KEPT: ClassVar[tuple[str, ...]]
+
+    def events(self, learner_events: Iterable[LearnerEvent]) -> Iterator[Event]: ...
+
+
+Observe = Callable[[RunSpec, Sequence[Cell], PublicContext], Observer]
+ClosingAudit = Callable[[RunSpec], Mapping[float, AuditNote]]  # lower bounds on epsilon by requested epsilon
+
+
+class _NoObserver:
+    """Drops what only visualisations need."""
+
+    KEPT: ClassVar[tuple[str, ...]] = ()
+
+    def events(self, learner_events: Iterable[LearnerEvent]) -> Iterator[Event]:
+        return (event for event in learner_events if not isinstance(event, Observation))
 
 
 @dataclass(slots=True)
@@ -57,13 +77,14 @@ class _Standing:
 class Group:
     """The cells of one learner.
 
-    `asked`: the run as it was asked for; `place`: of the group among the run's; `keep`: for its checkpoints, if any; `make`:
-    makes the learner, where that is not as usual; `written`: when own data were (`own.written`), asked before reading them;
-    `planned`: the plan of the whole run, None for a learner alone: its models' joint epsilon is then not stated.
+    `requested`: the run's settings; `run`: with the budget of one row where a person has several; `place`: of the group
+    among the run's; `keep`: for its checkpoints, if any; `make`: makes the learner, where that is not as usual; `written`:
+    when own data were (`own.written`), asked before reading them; `planned`: the plan of the whole run, None for a learner
+    alone: its models' joint epsilon is then not stated; `observe`, `audit`: as `engine.run` takes them.
     """
 
-    asked: RunSpec
-    spec: RunSpec
+    requested: RunSpec
+    run: ResolvedRun
     cells: Sequence[Cell]
     streams: Mapping[int, TaskStream]
     context: PublicContext
@@ -72,11 +93,14 @@ class Group:
     make: MakeLearner | None = None
     written: Mapping[str, int] = field(default_factory=dict)
     planned: Planned | None = None
+    observe: Observe | None = None
+    audit: ClosingAudit | None = None
 
     def __post_init__(self) -> None:
+        self.spec = self.run.spec
         self._started = time.perf_counter()
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in self.cells))
-        self._names = dict(zip(self.spec.cells(), self.asked.cells(), strict=True))
+        self._names = dict(zip(self.spec.cells(), self.requested.cells(), strict=True))
         self._rounds: list[Mapping[int, Task]] = [
             {seed: self.streams[seed].tasks[step] for seed in self._seeds} for step in range(self.context.n_tasks)
         ]
@@ -97,10 +121,10 @@ class Group:
         cells, rounds = self.cells, self._rounds
         standing = _Standing(self._ledgers(), {cell: [] for cell in cells})
         learner = (self.make or methods.maker(self.spec.method))(self.spec, cells, self.context)
-        observer = Observer(self.spec, cells, self.context)
+        observer = _NoObserver() if self.observe is None else self.observe(self.spec, cells, self.context)
         baselines = self._baselines(learner)
         if kept:
-            self._go_on(kept[-1], learner, observer, standing)
+            self._restore(kept[-1], learner, observer, standing)
         elif isinstance(learner, Surveying):
             learner.survey({seed: self.streams[seed].tasks for seed in self._seeds}, standing.ledgers)
         for step in range(len(kept), len(rounds)):
@@ -124,7 +148,7 @@ class Group:
             yield from held
 
     def _ledgers(self) -> dict[Cell, Ledger]:
-        privacy, rows = self.asked.privacy, datasets.card(self.spec.data.dataset).rows_per_unit
+        privacy, rows = self.requested.privacy, self.run.dataset.rows_per_unit
         return {
             cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
             for cell in self.cells
@@ -147,7 +171,7 @@ class Group:
     def _spent(self, cell: Cell, ledger: Ledger) -> float:
         """Epsilon so far. Raises BadInput where noise was made for a budget and the accountant has no bound for it."""
         spent = ledger.epsilon()
-        is_meant = methods.card(self.spec.method).guarantee == "proved" and not self.spec.params.is_noise_given
+        is_meant = self.run.method.guarantee == "proved" and not self.spec.params.is_noise_given
         is_noisy = not any(isinstance(entry.event, dp.NonPrivateDpEvent) for entry in ledger.entries)
         if math.isinf(spent) and math.isfinite(cell.epsilon) and is_meant and is_noisy:
             no_bound = f"at delta = {ledger.delta:g} its noise has no bound"
@@ -162,10 +186,10 @@ class Group:
             raise BadInput("method", self.spec.method, allowed)
 
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
-        spec, asked, cells, context, ledgers = self.spec, self.asked, self.cells, self.context, standing.ledgers
-        rows = datasets.card(spec.data.dataset).rows_per_unit
+        spec, cells, context, ledgers, card = self.spec, self.cells, self.context, standing.ledgers, self.run.method
+        rows = self.run.dataset.rows_per_unit
         seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
-        audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
+        audits = self.audit(spec) if self.audit is not None and card.guarantee == "nominal" else {}
         for cell in cells:
             stream = self.streams[cell.seed]
             yield CellFinished(
@@ -173,17 +197,17 @@ class Group:
                 metrics.summary(standing.matrices[cell], baselines.get(cell)),
                 guarantee(
                     ledgers[cell],
-                    asked,
+                    self.requested,
                     self._names[cell],
-                    unit=_unit(spec, stream),
+                    unit=_unit(self.run.dataset, stream),
                     n_people=context.n_people // rows if context.n_users is None else context.n_users,
                     n_tasks=context.n_tasks,
-                    assumed=(*stream.assumed, *methods.card(spec.method).assumes(spec.params)),
-                    limits=_limits(spec, stream),
+                    assumed=(*stream.assumed, *card.assumes(spec.params)),
+                    limits=_limits(self.run.dataset, stream),
                     planned=self.planned,
                     audit=audits.get(cell.epsilon),
-                    notes=methods.card(spec.method).notes(spec.params),
-                    layer=methods.layer(asked),
+                    notes=card.notes(spec.params),
+                    layer=card.printed.layer(self.requested),
                 ),
                 seconds,
                 written(ledgers[cell]),
@@ -203,7 +227,7 @@ class Group:
     @cached_property
     def _reads(self) -> dict[str, Fact]:
         """How an example becomes the learner's input: public facts that a kept classifier is used with."""
-        spec, form, network = self.spec, self.context.form, backbones.card(self.spec.data.backbone)
+        spec, form, network = self.spec, self.context.form, self.run.backbone
         # An adapter has its axes among its arrays.
         is_along = bool(self.context.n_axes) and spec.params.inputs == "features"
         public = public_axes.public_part(network, spec.data.dataset) if is_along else None
@@ -217,7 +241,7 @@ class Group:
             **({} if public is None else {"axes": public}),
             **({} if form is None else {"shape": form.shape, "low": form.low, "high": form.high}),
             **({} if form is None or form.encoding is None else {"rows": form.encoding}),
-            **{f"{role}_column": column for role, column in datasets.card(spec.data.dataset).roles if role == "text"},
+            **{f"{role}_column": column for role, column in self.run.dataset.roles if role == "text"},
         }
 
     # Checkpoints
@@ -239,7 +263,7 @@ class Group:
         }
         return json.dumps(document), safetensors.save(dict(arrays))
 
-    def _go_on(self, checkpoint: Checkpoint, learner: Learner, observer: Observer, standing: _Standing) -> None:
+    def _restore(self, checkpoint: Checkpoint, learner: Learner, observer: Observer, standing: _Standing) -> None:
         """Gives fresh parts the state after the checkpoint's task."""
         if checkpoint.document is None or checkpoint.arrays is None or not isinstance(learner, state.Durable):
             raise self._refusal("the state of its method was not kept, and its noise must not be drawn twice")
@@ -272,7 +296,7 @@ class Group:
         processor rounds otherwise), and of when they were written: own data that were written again are other data even
         where no row has changed, so that a refusal says what somebody has done, and nothing about a row.
         """
-        is_own = datasets.card(self.spec.data.dataset).is_own
+        is_own = self.run.dataset.is_own
         digest = sha256(json.dumps(self.written).encode() if is_own else b"")
         for tasks in self._rounds:
             for task in tasks.values():
@@ -289,22 +313,14 @@ def coarse(seconds: float) -> float:
     return next(step * power for step in (1, 2, 5, 10, 20) if seconds <= step * power)
 
 
-def _unit(spec: RunSpec, stream: TaskStream) -> str:
+def _unit(card: DatasetCard, stream: TaskStream) -> str:
     """The privacy unit, as one of `privacy.protected.PROTECTED`."""
-    if stream.unit == "example" and datasets.card(spec.data.dataset).has_people:
+    if stream.unit == "example" and card.has_people:
         return "person"
-    return "text" if stream.unit == "example" and datasets.card(spec.data.dataset).kind == "text" else stream.unit
+    return "text" if stream.unit == "example" and card.kind == "text" else stream.unit
 
 
-def _limits(spec: RunSpec, stream: TaskStream) -> tuple[str, ...]:
+def _limits(card: DatasetCard, stream: TaskStream) -> tuple[str, ...]:
     """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
-    card = datasets.card(spec.data.dataset)
     of_clients = catalog.public_by_form(card) if card.is_own else ()
     return of_clients if stream.unit == "user" else card.limits
-
-
-def _audits(spec: RunSpec) -> dict[float, AuditNote]:
-    """Lower bounds by attacks on the method's mechanism, by budget; for methods whose epsilon is nominal."""
-    results = attacks.auditor(spec.method)(spec, _AUDIT_TRIALS)
-    notes = [AuditNote(one.lower_bound, one.confidence, one.trials, one.attack, one.adversary) for one in results]
-    return dict(zip(spec.privacy.epsilons, notes, strict=True))

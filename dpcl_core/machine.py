@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +50,8 @@ def commit_words(commit: str) -> str:
 
 
 def _git(*arguments: str) -> str:
+    import subprocess  # not everywhere is there a process to start
+
     try:
         done = subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)
     except OSError:  # no git on this computer

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -260,13 +260,21 @@ def settings_model(field: Literal["params", "scenario"], name: str) -> type[Spec
     return cast(type[Spec], card.params if field == "params" else card.settings)
 
 
+S = TypeVar("S", bound=Spec)
+
+
+def validated(model: type[S], given: object, prefix: str = "", known: Sequence[str] = ()) -> S:
+    """The settings as their model. Raises BadInput for the first wrong one; arguments as `errors.first_of` takes them."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise first_of(error, prefix, known) from error
+
+
 def _read(field: Literal["params", "scenario"], name: str, given: object) -> Spec:
     model = settings_model(field, name)
     if isinstance(given, Mapping):
-        try:
-            return model.model_validate(given)
-        except ValidationError as error:
-            raise first_of(error, field, [f"{field}.{known}" for known in model.model_fields]) from error
+        return validated(model, given, field, [f"{field}.{known}" for known in model.model_fields])
     if type(given) is not model:
         raise BadInput(field, type(given).__name__, f"must be settings of {name}: {model.__name__} or a table of its fields")
     return given

@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 import streamlit as st
 
-from dpcl_core import __version__
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.lessons import in_browser
@@ -16,6 +15,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.runs import process, queue
 from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.version import __version__
 from pages.parts import figure_card, layout, text
 from pages.parts.layout import header
 from pages.parts.text import plain

@@ -46,11 +46,11 @@ def _ask() -> None:
     from dpcl_core.runs import administration
 
     with layout.card("administration-key"), st.form("administration", border=False):
-        typed = st.text_input("Key", type="password", help="`dpcl administrator` prints it on the server.")
+        typed = st.text_input("Key", type="password", help="`dpcl app --key` prints it on the server.")
         if not st.form_submit_button("Open", type="primary"):
             return
     if not administration.is_key(typed):
-        st.error("key: is not this server's; on the server, `dpcl administrator` prints it.")
+        st.error("key: is not this server's; on the server, `dpcl app --key` prints it.")
         return
     st.session_state[_OPEN] = True
     st.rerun()

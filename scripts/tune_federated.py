@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core import checks, engine, machine, presets
+from dpcl_core import checks, machine, presets
 from dpcl_core.backbones import extractor as features
 from dpcl_core.data import anchors, load
 from dpcl_core.data.texts import Sentences
@@ -37,6 +37,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.classifier import evaluated
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, generator
 from dpcl_core.spec import Cell, DataSpec, RunSpec
 
@@ -117,7 +118,7 @@ def accuracies(spec: RunSpec, seeds: Sequence[int]) -> list[float]:
     table, public = _table(spec.data), _anchors(spec.data) if methods.card(spec.method).needs_anchors else None
     scores: list[float] = []
     for seed in seeds:
-        stream = engine.open_stream(spec, table, seed)
+        stream = scenarios.open_stream(spec.scenario, table, seed)
         context = PublicContext(
             n_people=table.n_people,
             n_tasks=len(stream.tasks),

@@ -370,3 +370,15 @@ def test_the_administrators_key_is_a_document_where_one_is_asked_for(capsys: pyt
     _, key, _ = called("administrator", capsys=capsys)
     _, document, _ = called("administrator", "--json", capsys=capsys)
     assert json.loads(document) == {"key": key.strip()}
+
+
+def test_the_version_and_the_help_load_no_command() -> None:
+    """They are asked for often, and loading all that commands need takes a second."""
+    code = (
+        "import sys\nfrom dpcl_core.cli import main\n"
+        "try: main([sys.argv[1]])\nexcept SystemExit: pass\n"
+        "print([name for name in ('dpcl_core.checks', 'dpcl_core.methods', 'pydantic', 'numpy') if name in sys.modules])"
+    )
+    for option in ("--version", "--help"):
+        done = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        assert done.stdout.splitlines()[-1] == "[]", done.stderr

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
-from dpcl_core.cli import output, parser, reading, sweeping, training
+from dpcl_core.cli import inputs, parser, sweeping, training
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -35,7 +36,7 @@ def in_documents() -> list[str]:
     found: list[str] = []
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]:
         text = path.read_text(encoding="utf-8")
-        lines = re.findall(r"^(?:    |\t|\$ )?((?:python -m dpcl_core|dpcl) .*)$", text, re.MULTILINE)
+        lines = re.findall(r"^(?:    |\t|\$ |\| `)?((?:python -m dpcl_core|dpcl) [^`\n]*)", text, re.MULTILINE)
         found += [part.strip() for line in lines for part in shlex_without_comment(line).split(";")]
     return list(dict.fromkeys(re.sub(r"^dpcl ", PROGRAM, command) for command in found))
 
@@ -78,7 +79,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
 def spec_of(command: str) -> RunSpec:
     """What a printed `run` would carry out, read as the terminal reads it."""
     assert command.startswith(PROGRAM)
-    return output.spec_of(parser.build().parse_args(shlex.split(command.removeprefix(PROGRAM))))
+    return inputs.spec_of(parser.read(shlex.split(command.removeprefix(PROGRAM))))
 
 
 def check(spec: RunSpec) -> None:
@@ -111,29 +112,32 @@ def test_a_documents_command_runs(
     example = "examples/real_clients.toml"
     stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv", "own:NAME": "own:FOLDER", example: str(ROOT / example)}
     words = [stands_for.get(word, word) for word in shlex.split(command.removeprefix(PROGRAM))]
-    options = parser.build().parse_args(words)
-    if options.command is training.reproduce:
-        for experiment, runs in planned(options.paper, options.experiment, options.size or "small").items():
+    options = parser.read(words)
+    if options.command == "sweeping.run" and options.spec in papers.PAPERS:
+        for experiment, runs in planned(options.spec, options.experiment, options.size or "small").items():
             assert runs, experiment
-    elif options.command is reading.app:
+    elif options.command in ("sweeping.run", "training.audit"):
+        inputs.resolve_target(options)
+        if options.command == "training.audit" and options.run is not None:
+            check(inputs.spec_of_stored(options))
+        elif options.command == "sweeping.run" and options.data is not None:
+            check(training.own_spec(options))
+        elif options.command == "sweeping.run" and (options.all or options.over):
+            for spec in sweeping.specs_of(options).values():
+                check(spec)
+        else:
+            check(inputs.spec_of(options))
+    elif options.command == "reading.app" and not options.key:
         assert paths.app_file().exists()
-    elif options.command is training.tune:
+    elif options.command == "training.tune":
         training.tuning(options)
-    elif options.command is training.audit and options.run is not None:
-        check(output.spec_of_stored(options))
-    elif options.command is training.run and options.data is not None:
-        check(training.own_spec(options))
-    elif options.command in (training.run, training.audit):
-        check(output.spec_of(options))
-    elif options.command in (reading.server, reading.client):  # each waits for the others
-        assert Path(options.folder).parent.name == "parts"
-    elif options.command is sweeping.sweep:
-        for spec in sweeping.specs_of(options).values():
-            check(spec)
-    elif options.command is sweeping.work:
+    elif options.command == "reading.flower" and options.to is None:  # each waits for the others
+        assert Path(options.spec).parent.name == "parts"
+    elif options.command == "sweeping.work":
         assert cli.main([*words, "--once"]) == 0  # else it ends only when it is stopped
     else:
-        assert cli.main(words) == 0
+        is_over = options.command == "stopping.stop" and run_id in words  # it says so by its status
+        assert cli.main(words) == int(is_over)
 
 
 def planned(paper: str, experiment: str | None, size: Size) -> dict[str, dict[str, RunSpec]]:
@@ -156,7 +160,7 @@ def test_the_commands_of_the_page_published_are_understood(paper: str) -> None:
     for experiment in papers.paper(paper).experiments:
         for size in experiment.sizes:
             words = ["reproduce", paper, "--experiment", experiment.name, f"--{size}"]
-            assert parser.build().parse_args(words).command is training.reproduce
+            assert (parser.read(words).command, parser.read(words).spec) == ("sweeping.run", paper)
             assert planned(paper, experiment.name, size)
 
 
@@ -168,3 +172,44 @@ def test_what_show_and_an_export_print_runs_again(
     shown = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(PROGRAM))
     assert (folder / "DIR" / "command.txt").read_text(encoding="utf-8").strip() == shown
     assert cli.main([*shlex.split(shown.removeprefix(PROGRAM)), "--store", store]) == 0
+
+
+def test_every_command_is_there() -> None:
+    """The parser names functions in words, so that it need not load them."""
+    source = (ROOT / "dpcl_core/cli/parser.py").read_text(encoding="utf-8")
+    for name in re.findall(r'"((?:reading|stopping|sweeping|training)\.\w+)"', source):
+        module, _, function = name.partition(".")
+        assert callable(getattr(import_module(f"dpcl_core.cli.{module}"), function)), name
+
+
+def test_there_are_sixteen_commands_and_old_names_mean_the_same() -> None:
+    """Scripts may have the older names; each is one line of a table."""
+    (commands,) = [action for action in parser.build()._actions if isinstance(action.choices, dict)]
+    assert len(commands.choices or ()) == 16
+    needs = {"sweep": ["digits-cosine"], "site": ["--to", "DIR"], "reproduce": ["tobaben"], "show": ["ID"], "delete": ["ID"]}
+    for old, new in parser.OLD_NAMES.items():
+        rest = needs.get(old[0], ["NAME"] if old[0] in ("data", "flower") else [])
+        if old != ("completion",):
+            assert parser.read([*old, *rest]) == parser.read([*new, *rest])
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("run --preset digits-cosine", "run digits-cosine"),
+        ("sweep --preset digits-cosine --over seeds=[[0],[1]]", "run digits-cosine --all --over seeds=[[0],[1]]"),
+        ("run --data FILE.csv --target COLUMN", "run FILE.csv --target COLUMN"),
+        ("audit --preset digits-cosine", "audit digits-cosine"),
+        ("audit --run 0123456789ab", "audit 0123456789ab"),
+        ("reproduce tobaben --full", "run tobaben --size full"),
+        ("flower client FOLDER --server 127.0.0.1:9", "flower FOLDER --address 127.0.0.1:9"),
+    ],
+)
+def test_an_older_option_is_the_first_argument(older: str, newer: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    (home / "FILE.csv").touch()
+    read = [parser.read(words.split()) for words in (older, newer)]
+    for options in read:
+        if options.spec not in (*papers.PAPERS, "FOLDER"):
+            inputs.resolve_target(options)
+    assert read[0] == read[1]

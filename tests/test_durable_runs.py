@@ -21,12 +21,13 @@ import numpy as np
 import pytest
 from safetensors import numpy as safetensors
 
-from dpcl_core import checks, engine, machine
+from dpcl_core import checks, machine
 from dpcl_core.checkpoints import Checkpoint, Memory, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, TaskLearned, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.lifelong import nets
+from dpcl_core.runs import worker
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from tests.classifiers.test_every_method import ALSO as EVERY
@@ -67,9 +68,7 @@ class Doomed(Memory):
             raise Died
 
 
-def asked_of(
-    name: str, root: Path, patch: pytest.MonkeyPatch, n_tasks: Sequence[int] = (3, 2), **more: object
-) -> RunSpec:
+def asked_of(name: str, root: Path, patch: pytest.MonkeyPatch, n_tasks: Sequence[int] = (3, 2), **more: object) -> RunSpec:
     """A cheap run of the method or of one of `ALSO`, of the first of these numbers of tasks that its data allow."""
     method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])
     door = SMALLER.get(name, METHODS[method][0])
@@ -125,7 +124,7 @@ def spelled_out(document: object, arrays: Mapping[str, np.ndarray]) -> object:
 def life(asked: RunSpec, keep: Memory, n_events: int | None = None) -> list[Event]:
     """The events that leave before the process dies: after so many, or where `keep` ends it."""
     left: list[Event] = []
-    stream = engine.run(asked, keep=keep)
+    stream = worker.real_engine(asked, "cpu", keep)
     try:
         for event in stream if n_events is None else islice(stream, n_events):
             left.append(event)
@@ -149,7 +148,7 @@ def test_every_method_goes_on_as_if_nothing_had_happened(
     """Dies when the first task's first event has left, then while it saves the last task; the third life finishes."""
     asked = asked_of(method, tmp_path, monkeypatch)
     unbroken = Memory()
-    events = list(engine.run(asked, keep=unbroken))
+    events = list(worker.real_engine(asked, "cpu", unbroken))
     expected = results(events)
     (of_group,) = unbroken.saved.values()
     last = of_group[-1].task
@@ -180,7 +179,7 @@ def kills(asked: RunSpec) -> tuple[int, int, int]:
     An end is the same if every result, ledger and array is; nothing may have left before it was saved.
     """
     unbroken = Memory()
-    events = list(engine.run(asked, keep=unbroken))
+    events = list(worker.real_engine(asked, "cpu", unbroken))
     expected, expected_states = results(events), states(unbroken)
     n_lost = n_differences = 0
     for n_events in range(1, len(events)):
@@ -200,7 +199,7 @@ def test_in_a_release_noise_is_drawn_once_for_what_leaves(
 ) -> None:
     """Noise is the system's. What leaves a task that was broken off is the same in two runs; what was saved stays."""
     asked = asked_of("cosine", tmp_path, monkeypatch, privacy={"epsilons": [40.0], "noise": "release"})
-    unbroken = results(list(engine.run(asked)))
+    unbroken = results(list(worker.real_engine(asked, "cpu")))
     lives = []
     for _ in range(2):
         keep = Memory()
@@ -209,7 +208,7 @@ def test_in_a_release_noise_is_drawn_once_for_what_leaves(
     assert not any(isinstance(event, TaskLearned) for event in lives[0])
     saved = [event for one in keep.saved.get(0, []) for event in results(one.events)]
     assert bool(saved) == is_durable
-    after = list(engine.run(asked, keep=keep))
+    after = list(worker.real_engine(asked, "cpu", keep))
     of_first = [event for event in results(after) if event.get("task") == 0]
     assert saved in ([], of_first)
     ledgers = [event["ledger"] for event in (*unbroken, *results(after)) if event["event"] == "CellFinished"]
@@ -234,11 +233,11 @@ def test_a_method_that_cannot_be_kept_is_not_tried_again_once_something_has_left
     asked = asked_of("cosine", tmp_path, monkeypatch)
     keep = Memory()
     life(asked, Doomed(keep.saved, 0, is_durable=False))
-    assert any(isinstance(event, CellFinished) for event in engine.run(asked, keep=keep))
+    assert any(isinstance(event, CellFinished) for event in worker.real_engine(asked, "cpu", keep))
     keep = Memory()
     life(asked, Doomed(keep.saved, 0, is_durable=True))
     with pytest.raises(BadInput, match="resume = cosine: cannot be resumed: the state of its method was not kept"):
-        list(engine.run(asked, keep=keep))
+        list(worker.real_engine(asked, "cpu", keep))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +252,7 @@ def test_a_checkpoint_of_other_data_or_another_program_is_refused(
     (checkpoint,) = keep.saved[0]
     changed = json.dumps({**json.loads(checkpoint.document or ""), name: value})
     with pytest.raises(BadInput, match=why):
-        list(engine.run(asked, keep=Memory({0: [replace(checkpoint, document=changed)]})))
+        list(worker.real_engine(asked, "cpu", Memory({0: [replace(checkpoint, document=changed)]})))
 
 
 @pytest.mark.parametrize("is_hidden", [False, True])
@@ -278,13 +277,13 @@ def test_a_run_on_own_data_that_were_written_again_is_not_resumed(
     )  # fmt: skip
     keep = Memory()
     life(asked, Doomed(keep.saved, 0, is_durable=True))
-    assert any(isinstance(event, CellFinished) for event in engine.run(asked, keep=Memory({0: [*keep.saved[0]]})))
+    assert any(isinstance(event, CellFinished) for event in worker.real_engine(asked, "cpu", Memory({0: [*keep.saved[0]]})))
     at = path.stat().st_mtime_ns
     if is_hidden:
         path.write_text("\n".join(["a,b,label", *(row.replace(".5", ".25") for row in rows)]), encoding="utf-8")
     os.utime(path, ns=(at, at + (0 if is_hidden else 1)))
     with pytest.raises(BadInput, match="its data have changed, or were written again, since it began"):
-        list(engine.run(asked, keep=keep))
+        list(worker.real_engine(asked, "cpu", keep))
 
 
 def test_no_checkpoint_has_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpcl_core import api, checks, cli, engine, export
+from dpcl_core import api, checks, cli, export
 from dpcl_core import events as said
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
+from dpcl_core.runs import worker
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
@@ -169,7 +170,7 @@ def test_a_real_run_of_the_method_carries_its_rules_terms_and_audit_into_every_f
         "privacy": {"epsilons": [0.5]}, "seeds": [0],
     }  # fmt: skip
     spec, store = checks.parse(raw), Store()
-    files = export.bundle(store, replay.fill(store, spec, list(engine.run(spec))))
+    files = export.bundle(store, replay.fill(store, spec, list(worker.real_engine(spec, "cpu"))))
     (document,) = json.loads(files["privacy.json"])
     assert document["guarantee"] == "nominal"
     assert (document["delta_r_rule"], document["theta_norm_rule"]) == ("witness", "rows")

@@ -172,7 +172,9 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
     of, public = clients.stream(per_class=40)
     asked = clients.spec("dp-fedavg", params={"rounds": 3, "local_steps": 5, "learning_rate": 0.1, "participation": 1.0})
     (cell,) = asked.cells()
-    said = list(Group(asked, asked, [cell], {0: replace(of, looks_ahead=True)}, clients.known(of, public)).events())
+    known = clients.known(of, public)
+    run = checks.ResolvedRun.of(asked, known)
+    said = list(Group(asked, run, [cell], {0: replace(of, looks_ahead=True)}, known).events())
     (told,) = json.loads(json.dumps(export.document("r1", "done", asked, said)["cells"]))
     gains = [late - early for late, early in zip(told["ahead"][:-1], told["untrained"][1:], strict=True)]
     assert len(told["untrained"]) == len(of.tasks)

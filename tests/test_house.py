@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
 FLOORS = [
     "cli", "flower", "site", "api", "export", "apart", "classifiers", "elements", "results", "papers",
-    "figures", "lessons", "runs", "tuning", "engine", "learning", "checkpoints", "presets", "checks",
-    "explorers", "attacks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
+    "figures", "lessons", "runs", "tuning", "presets", "explorers", "attacks", "engine", "learning", "checkpoints",
+    "checks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
     "methods.common", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec",
-    "published", "machine", "unforeseen", "paths", "errors",
+    "published", "machine", "unforeseen", "paths", "errors", "version",
 ]  # fmt: skip
 FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "methods.common"]
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))
@@ -54,6 +54,18 @@ def imported(path: Path) -> set[str]:
             assert node.level == 0, f"{path}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
     return found
+
+
+def needed(path: Path, modules: set[str]) -> set[str]:
+    """The modules that a file names: of a package from which it imports modules alone, these, and not the package."""
+    found: set[str] = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            every = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= every & modules | ({node.module} if every - modules else set())
+    return found & modules
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -165,8 +177,8 @@ def test_no_room_compares_a_methods_name() -> None:
 
 def test_no_circle_of_imports() -> None:
     """Late imports count too: a module that needs another to be there first cannot be read on its own."""
-    named = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in MODULES}
-    needs = {name: {other for other in imported(path) if other in named and other != name} for name, path in named.items()}
+    named = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES}
+    needs = {name: {module for module in needed(path, set(named)) if module != name} for name, path in named.items()}
     TopologicalSorter(needs).prepare()  # raises CycleError, which names the circle
 
 
@@ -215,6 +227,65 @@ def test_the_app_process_imports_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
+
+
+# What no module that a run without torch reaches should name when it is imported, and the rooms that still do. In a browser
+# there is nothing of it, and in memory nothing needs it. Fewer is better: take out what is gone.
+NOT_EVERYWHERE = {"pydantic", "pyarrow", "ssl", "threading", "multiprocessing", "concurrent", "subprocess"}
+STILL_NAMED = {
+    "spec": {"pydantic"},
+    "backbones": {"pydantic", "subprocess"},
+    "data": {"pydantic", "pyarrow", "threading"},
+    "methods.features": {"pydantic", "threading", "multiprocessing", "concurrent"},
+    "methods.federated": {"pydantic"},
+    "methods.language": {"pydantic"},
+    "methods.lifelong": {"pydantic"},
+    "privacy": {"ssl"},
+    "scenarios": {"pydantic"},
+}
+IN_MEMORY = """
+import sys, threading
+started = []
+real = threading.Thread.start
+threading.Thread.start = lambda thread: (started.append(thread), real(thread))
+from dpcl_core import checks, engine
+data = {"dataset": "digits", "train_per_class": 20, "test_per_class": 5}
+raw = {"method": "cosine", "data": data, "privacy": {"epsilons": [1.0], "noise": "seeded"}, "seeds": [0]}
+events = list(engine.run(checks.parse(raw)))
+assert type(events[-1]).__name__ == "CellFinished"
+assert not started and "torch" not in sys.modules, started
+print(*[name for name in sys.modules if name.startswith("dpcl_core")])
+"""
+
+
+def test_a_run_in_memory_starts_no_thread_and_names_no_process() -> None:
+    command = [sys.executable, "-c", IN_MEMORY]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    reached = [path for path in MODULES if _module(path) in done.stdout.split()]
+    assert len(reached) > 50
+    for path in reached:
+        left = at_import(path) & NOT_EVERYWHERE - STILL_NAMED.get(room(_module(path)) or "", set())
+        assert not left, f"{path} imports {left} at its top"
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def at_import(path: Path) -> set[str]:
+    """The packages that a module imports when it is imported itself: not those inside of functions, nor for types alone."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(tree_of(path).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+        elif not isinstance(node, ast.FunctionDef) and "TYPE_CHECKING" not in ast.dump(getattr(node, "test", node)):
+            waiting += ast.iter_child_nodes(node)
+    return found
 
 
 def test_every_method_is_one_file() -> None:

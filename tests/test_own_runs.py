@@ -53,7 +53,7 @@ def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pyt
     for said in (
         "method cosine", "labels = dp-learned", "class-incremental tasks",
         "one fixed public squashing", "words are hashed", "public test part", "A schema makes the result better",
-        "dpcl_core data check cells.csv --target kind --write-schema",
+        "dpcl_core data cells.csv --target kind --write-schema",
     ):  # fmt: skip
         assert said in out, said
     (run,) = Store().list_runs()
@@ -255,7 +255,7 @@ def test_visits_over_months_become_tasks_and_patients_the_unit(capsys: pytest.Ca
     assert "source-incremental tasks" in out
     assert "The privacy unit is a person, of whom at most 2 rows count." in out
     assert "The line that names the columns is public." in out
-    assert "data check visits.csv --target outcome --person patient --time date --per-person 2 --write-schema" in out
+    assert "dpcl_core data visits.csv --target outcome --person patient --time date --per-person 2 --write-schema" in out
     (run,) = Store().list_runs()
     assert run.spec.scenario.model_dump()["order"] == ("2024-01", "2024-02", "2024-03", "2024-04")
 

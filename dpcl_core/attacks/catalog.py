@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
+from dpcl_core.events import AuditNote
 from dpcl_core.methods import catalog as methods
 from dpcl_core.spec import RunSpec
 
@@ -86,3 +87,13 @@ def auditor(method: str, attack: str | None = None) -> Attacker:
         allowed = f"must be one of {named}" if named else f"must be left out: {method} has one only"
         raise BadInput("--attack", attack, allowed)
     return attacks[attack]
+
+
+def closing_notes(spec: RunSpec) -> dict[float, AuditNote]:
+    """Lower bounds on a method's epsilon by requested epsilon, for the end of a run whose epsilon is nominal.
+
+    A thousand releases on each side can prove an epsilon of up to 5.6, in well under a second.
+    """
+    results = auditor(spec.method)(spec, 1000)
+    notes = [AuditNote(one.lower_bound, one.confidence, one.trials, one.attack, one.adversary) for one in results]
+    return dict(zip(spec.privacy.epsilons, notes, strict=True))

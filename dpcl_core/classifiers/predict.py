@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers.folder import Loaded
@@ -278,7 +279,7 @@ def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generi
         is_embedding = encoding is not None and encoding.is_embedding
         return _along(found, table_features.units(given.features) if is_embedding else given.features), ()
     assert given.content is not None
-    steps = engine.inputs(spec, given.content, device)
+    steps = engine.inputs(spec, backbones.card(spec.data.backbone), given.content, device)
     while True:
         try:
             next(steps)

@@ -7,20 +7,20 @@ error, no traceback: that of an error that nobody foresaw is in the log of error
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from types import FrameType
 
+from dpcl_core.cli import output, parser
 from dpcl_core.errors import INPUT, BadInput, StoreTrouble
-
-if TYPE_CHECKING:
-    from dpcl_core.cli.parser import Command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
-    from dpcl_core.cli import output
-
     output.printable_anywhere()
     try:
         return _carried_out(arguments)
@@ -50,12 +50,10 @@ def _carried_out(arguments: Sequence[str] | None) -> int:
         if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in argument):
             raise BadInput("command line", argument.replace("\0", "\\0"), "must be text in UTF-8, without NUL")
     try:
-        from dpcl_core.cli import parser, stopping  # loads the catalogs, which refuse a wrong DPCL_METHODS
-
-        options = parser.build().parse_args(arguments)
-        command: Command = options.command
-        with stopping.ended_by_signals():
-            return command(options)
+        options = parser.read(sys.argv[1:] if arguments is None else arguments)
+        module, _, name = options.command.partition(".")  # loaded only now: the version and the help need none of it
+        with _ended_by_signals():
+            return int(getattr(import_module(f"{__name__}.{module}"), name)(options))
     finally:
         print(end="", flush=True)  # here, where it is seen if it fails
 
@@ -67,3 +65,29 @@ def _fix(error: BadInput | StoreTrouble) -> str:
     from dpcl_core.checks import as_sets
 
     return f"; add {as_sets(error.fix)}"
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Takes SIGTERM, as of `timeout` or a cancelled job, and SIGHUP, of a closed terminal, for Ctrl-C.
+
+    Only the first one counts: `timeout` sends two, and the second would break off what ends the run. One that is ignored, as
+    under `nohup`, stays so.
+    """
+    heard: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        heard.append(number)
+        if len(heard) == 1:
+            raise KeyboardInterrupt
+
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    is_main = threading.current_thread() is threading.main_thread()  # no other thread may ask for signals
+    taken = [one for one in known if is_main and signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)

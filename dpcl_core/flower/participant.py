@@ -120,7 +120,7 @@ def refuse(spec: RunSpec) -> None:
 
 def parts(spec: RunSpec, of: Opened, events: Sequence[Event]) -> list[Participant]:
     """The server's part of an opened run, and each client's, in this order."""
-    streams, context = of.of_cells(list(of.spec.cells()))
+    streams, context = of.of_cells(list(spec.cells()))
     (stream,) = streams.values()
     n_clients = context.n_users or 0
     keys = [secrets.token_hex(16) for _ in range(n_clients)]
@@ -177,7 +177,7 @@ def read(folder: Path) -> Participant:
         tasks = tuple(_task(index, task, arrays, own.number) for index, task in enumerate(own.facts.tasks))
         events = tuple(from_json(json.loads(event)) for event in own.events)
     except (OSError, ValueError, KeyError, AssertionError, SafetensorError) as error:
-        allowed = "must be a folder that `dpcl flower split` wrote, with all its files as they were"
+        allowed = "must be a folder that `dpcl flower SPEC.toml --to DIR` wrote, with all its files as they were"
         raise BadInput("folder", str(folder), allowed) from error
     refuse(spec)
     if own.facts.recurrence == "once" and own.number is not None and sum(len(task.train) > 0 for task in tasks) > 1:

@@ -24,7 +24,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from dpcl_core import __version__, paths
+from dpcl_core import paths
+from dpcl_core.checks import ResolvedRun
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Planned, of_kind
 from dpcl_core.flower import participant
@@ -33,6 +34,7 @@ from dpcl_core.learning import Group
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MakeLearner
 from dpcl_core.methods.federated.client_release import OfClients, Question
+from dpcl_core.version import __version__
 
 # A client's side: answers the server's questions from its own rows, each at most once.
 
@@ -362,8 +364,8 @@ class Roll:
             )
         if any(self.n_answered.values()):
             raise NobodyThere(
-                "clients: some have answered an earlier run, which spent their budget; `dpcl flower split` makes parts for "
-                "a new run, with a budget of its own"
+                "clients: some have answered an earlier run, which spent their budget; `dpcl flower SPEC.toml --to DIR` "
+                "makes parts for a new run, with a budget of its own"
             )
 
     def connected(self) -> dict[int, int]:
@@ -417,7 +419,15 @@ def events(part: Participant, transport: Transport, wait_seconds: float, log: Ca
     spec, card = part.spec, methods.card(part.spec.method)
     (seed,), plan = spec.seeds, next(of_kind(part.events, Planned), None)
     make = cast(MakeLearner, partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=Collector(roll)))
-    group = Group(spec, spec, list(spec.cells()), {seed: part.stream}, part.context, make=make, planned=plan)
+    group = Group(
+        spec,
+        ResolvedRun.of(spec, part.context),
+        list(spec.cells()),
+        {seed: part.stream},
+        part.context,
+        make=make,
+        planned=plan,
+    )
     for event in group.events():
         if isinstance(event, CellFinished):
             simulated = card.assumes(spec.params)

@@ -86,7 +86,7 @@ def open_database(url: str) -> Engine:
         elif found != LAYOUT:
             mend = "use the version of the program that wrote it, or name another store"
             if found in LAYOUTS:
-                mend = "move it away; dpcl data carry-over, with its new place, counts its looks and budgets in a new store"
+                mend = "move it away; dpcl data --carry-over, with its new place, counts its looks and budgets anew"
             written = f"was written in layout {found}, but this program reads layout {LAYOUT}"
             raise StoreUnusable(f"store {name}: {written}: {mend}")
     return engine

@@ -21,7 +21,6 @@ from typing import IO, TypeVar
 
 import psutil
 
-import dpcl_core
 from dpcl_core import paths
 from dpcl_core.errors import BadInput, StoreGone, StoreRefused, StoreTrouble, StoreUnknown
 from dpcl_core.runs import cuda_driver
@@ -153,7 +152,7 @@ def _torch_uses_cuda() -> bool:
 
 def worker_environment(url: str, device: str) -> Mapping[str, str]:
     """Environment variables of a worker of the store at this address, for a run on this device."""
-    root = str(Path(dpcl_core.__file__).resolve().parent.parent)
+    root = str(Path(paths.__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     # The address is not on the command line, which every user can list.
     return {**environment(device), "DPCL_STORE": url, "PYTHONPATH": path}

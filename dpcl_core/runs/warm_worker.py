@@ -21,14 +21,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Literal
 
-import dpcl_core
+from dpcl_core import paths
 from dpcl_core.runs.process import log_file, spawn, worker_environment
 
 FLAG = "--warm"  # in place of the id of a run
 TIED = "--tied"  # before the id of a run whose worker ends when its standard input is closed
 Tie = Literal["stop", "wait"]  # what the run then does
-ENGINE = "dpcl_core.engine"
-PROGRAM = Path(dpcl_core.__file__).resolve().parent
+ENGINE = ("dpcl_core.engine", "dpcl_core.explorers.matching_log", "dpcl_core.attacks.catalog")
+PROGRAM = Path(paths.__file__).resolve().parent
 WANTED_SECONDS = 900.0  # after so long without `expect` the process is ended, to free its memory
 ANSWER_SECONDS = 1.0  # it answers at once, even while it loads; a run waits no longer for it
 _AFTER_A_DEATH_SECONDS = 60.0  # a process that ended by itself may do so again
@@ -109,7 +109,7 @@ class WarmWorker:
 
     def expect(self, url: str, *modules: str, device: str = "cpu") -> None:
         """Expects a run that needs these modules in the store at this address soon. Starts nothing yet."""
-        self._wanted = _Wanted(url, device, (ENGINE, *modules), time.monotonic() + WANTED_SECONDS)
+        self._wanted = _Wanted(url, device, (*ENGINE, *modules), time.monotonic() + WANTED_SECONDS)
 
     def keep(self, url: str, *, is_idle: bool) -> None:
         """Starts a process if a run is expected and the store at this address is idle, and lets it load; ends one that is no

@@ -50,8 +50,10 @@ def real_engine(
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
+    from dpcl_core.attacks.catalog import closing_notes
+    from dpcl_core.explorers.matching_log import Observer
 
-    return engine.run(spec, device=device, keep=keep, division=division)
+    return engine.run(spec, device=device, keep=keep, division=division, observe=Observer, audit=closing_notes)
 
 
 def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Supervisor) -> Engine:

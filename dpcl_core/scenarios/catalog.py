@@ -290,7 +290,7 @@ def plan(data: DataSpec) -> Plan | None:
 
 def planned(of: Plan, scenario: ScenarioSpec, seed: int) -> Preview:
     """The stream that a `plan` has, from public facts alone. Raises BadInput for a scenario that does not fit."""
-    stream = _opened(scenario, _table(of), seed)
+    stream = open_stream(scenario, _table(of), seed)
     homes = tuple(tuple(np.unique(task.test.labels).tolist()) for task in stream.tasks)
     return Preview(stream.classes, tuple(task.name for task in stream.tasks), homes, None)
 
@@ -309,7 +309,7 @@ def tested(data: DataSpec, scenario: ScenarioSpec, seed: int, inputs: NDArray[np
     table = _table(_plan(columns))
     if test.sentences is not None:  # words of sentences, whose score is the F1 of entities
         table = replace(table, train=replace(table.train, sentences=np.empty(0, dtype=test.sentences.dtype)))
-    return _opened(scenario, replace(table, test=test, test_sources=columns.test.sources), seed)
+    return open_stream(scenario, replace(table, test=test, test_sources=columns.test.sources), seed)
 
 
 def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float | None:
@@ -330,7 +330,7 @@ def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview
     )
     sources = columns.train.sources, columns.test.sources, columns.sources
     table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
-    tasks = _opened(scenario, table, seed).tasks
+    tasks = open_stream(scenario, table, seed).tasks
     counts = np.array([np.bincount(task.train.labels, minlength=len(shown.classes)) for task in tasks])
     held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
     return replace(shown, counts=counts, held=held)
@@ -363,7 +363,8 @@ def _table(of: Plan) -> Table:
     return Table(train, test, classes, train_sources, test_sources, sources, n_people=of.n_people)
 
 
-def _opened(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+    """The tasks of one seed, as the scenario splits the table. Raises BadInput as the scenario does."""
     return cast(OpenStream, import_module(card(scenario.kind).module).open_stream)(scenario, table, seed)
 
 

@@ -27,6 +27,7 @@ from dpcl_core.methods.common.dpsgd import of_spec
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy import ledger
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import Cell, Params, RunSpec
 from dpcl_core.tuning import settings
@@ -66,7 +67,7 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     sizes = Sizes(len(examples.train), len(examples.held_out), settings.final_size(tune.base))
     settings.batch_bounds(sizes.n_tune)
     places = np.concatenate([examples.train, examples.held_out])
-    inputs = yield from engine.inputs(spec, dataset.train.images.take(places), device)
+    inputs = yield from engine.inputs(spec, backbones.card(spec.data.backbone), dataset.train.images.take(places), device)
     if n_axes and spec.params.inputs == "features":
         inputs = inputs[:, : n_axes[privacy.epsilons[0]]]
     everything = Examples(inputs, dataset.train.labels[places])
@@ -212,7 +213,7 @@ def chosen(tune: TuneSpec, dataset: Dataset) -> Chosen:
     tenth of a task; for a public dataset, at most as many examples as a task of the private one has.
     """
     spec = settings.searched(tune)
-    task = engine.open_stream(spec, _places(dataset), tune.seed).tasks[0]
+    task = scenarios.open_stream(spec.scenario, _places(dataset), tune.seed).tasks[0]
     order = generator(tune.seed, "tuning examples").permutation(len(task.train))
     wanted, task_size = len(order), of_spec(tune.base).task_size  # nominal and public: tasks count as equal
     if datasets.card(tune.base.data.dataset).members:

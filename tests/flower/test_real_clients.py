@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import cli
+from dpcl_core.checks import ResolvedRun
 from dpcl_core.engine import Opened
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, TaskLearned, to_json
@@ -39,7 +40,8 @@ def asked(method: str, noise: str = "seeded", **changes: object) -> RunSpec:
 def opened(spec: RunSpec, of: TaskStream = OF) -> Opened:
     """What the engine would give of the small stream."""
     table = Table(OF.tasks[0].train, OF.tasks[0].test, OF.classes)
-    return Opened(spec, table, {0: of}, clients.known(of, PUBLIC, N), None)  # type: ignore[arg-type]
+    known = clients.known(of, PUBLIC, N)
+    return Opened(ResolvedRun.of(spec, known), table, {0: of}, known, None)  # type: ignore[arg-type]
 
 
 def parts(spec: RunSpec, folder: Path, of: TaskStream = OF) -> list[Path]:
@@ -106,7 +108,7 @@ def compared(events: Iterable[Event]) -> list[Mapping[str, JsonValue]]:
 
 def simulated(spec: RunSpec, of: TaskStream = OF) -> list[Event]:
     given = opened(spec, of)
-    return list(Group(spec, spec, list(spec.cells()), given.streams, given.context).events())
+    return list(Group(spec, given.run, list(spec.cells()), given.streams, given.context).events())
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -449,8 +451,8 @@ def test_loopback_and_encrypted_addresses_are_taken(tmp_path: Path) -> None:
 def test_commands_refuse_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = parts(asked("label-means"), tmp_path)
     for arguments, what in [
-        (["server", str(folders[1])], "flower"),  # where Flower is missing, that comes first
-        (["client", str(folders[0])], "flower"),
+        ([str(folders[0].parent)], "flower"),  # where Flower is missing, that comes first
+        ([], "TARGET"),
         (["split", "--preset", "digits-cosine", "--to", str(tmp_path / "x")], "method = cosine: must be one whose clients"),
     ]:
         assert cli.main(["flower", *arguments]) == 2

@@ -83,7 +83,7 @@ def asked(method: str, *sets: str) -> RunSpec:
 
 
 def opened(spec: RunSpec) -> tuple[engine.Opened, list[Event]]:
-    opening, events = engine.opened(spec), []
+    opening, events = engine.open_run(checks.check(spec)), []
     while True:
         try:
             events.append(next(opening))
@@ -141,7 +141,7 @@ def simulated(spec: RunSpec, *, dead: int | None = None) -> list[Event]:
     """The simulation's events; `dead`: a client without rows in the second task."""
     of, _ = opened(spec)
     streams = {seed: stream if dead is None else without(stream, dead, [1]) for seed, stream in of.streams.items()}
-    return list(Group(spec, spec, list(spec.cells()), streams, of.context).events())
+    return list(Group(spec, of.run, list(spec.cells()), streams, of.context).events())
 
 
 def honest(method: str, folder: Path) -> tuple[str, float, int]:

@@ -63,7 +63,7 @@ def test_text_names_published_and_ours(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["reproduce", "nobody"], ["paper = nobody", "tobaben"]),
+        (["reproduce", "nobody"], ["TARGET = nobody", "tobaben"]),
         (["reproduce", "tobaben", "--experiment", "paper-x"], ["--experiment = paper-x", "paper-imagenet-r"]),
         ([*LABELS, "--bundled"], ["paper-label-spaces", "has no bundled form", "small, full"]),
         ([*LABELS, "--small", "--full"], ["not allowed with"]),

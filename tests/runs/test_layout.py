@@ -76,7 +76,7 @@ def an_old_store(home: Path, number: int, spec: RunSpec) -> Path:
 def test_an_earlier_layout_is_refused_and_left_alone_with_the_command_that_counts_its_looks(home, number):
     path = an_old_store(home, number, asking("own:mine"))
     before = contents(path)
-    with pytest.raises(StoreUnusable, match=f"layout {number}, .* layout {database.LAYOUT}: .*dpcl data carry-over"):
+    with pytest.raises(StoreUnusable, match=f"layout {number}, .* layout {database.LAYOUT}: .*dpcl data --carry-over"):
         Store(f"sqlite:///{path}")
     assert contents(path) == before
 

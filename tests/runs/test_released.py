@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Row, delete, insert, select, update
 
-from dpcl_core import engine, paths
+from dpcl_core import paths
 from dpcl_core.data.held import held
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import Event, TaskLearned
@@ -111,7 +111,7 @@ def test_nothing_leaves_before_it_is_written_down(store):
     spec = seeded()
     run_id = store.create(spec)
     assert store.claim(run_id, process.me())
-    for event in engine.run(spec, keep=resumption.Stored(store, run_id)):
+    for event in worker.real_engine(spec, "cpu", resumption.Stored(store, run_id)):
         if isinstance(event, TaskLearned):
             assert recorder.n_tasks(run_id) == {0: event.task + 1}
 
@@ -128,11 +128,11 @@ def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(st
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(StoreTrouble, match=r"what has left a run cannot be written .*: No space left"):
-            left.extend(engine.run(spec, keep=resumption.Stored(store, run_id, Patience(give_up=0.0))))
+            left.extend(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id, Patience(give_up=0.0))))
     assert n_saved(store, run_id) == 1
     assert learned(left) == 0
     said, classifiers = said_by(spec)
-    again = results(list(engine.run(spec, keep=resumption.Stored(store, run_id))))
+    again = results(list(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id))))
     assert [event for event in again if event["event"] != "Classifier"] == said
     assert [event for event in again if event["event"] == "Classifier"] == classifiers
     assert recorder.n_tasks(run_id) == {0: spec.scenario.tasks}, "also what had been saved before"

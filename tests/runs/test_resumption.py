@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy as safetensors
 from sqlalchemy import func, select, update
 
-from dpcl_core import engine, export
+from dpcl_core import export
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput, StoreTrouble
@@ -44,7 +44,7 @@ def lost_after(store: Store, spec: RunSpec, n_tasks: int) -> str:
     run_id = store.create(spec)
     assert store.claim(run_id, process.me())
     left, stored = list[Event](), 0
-    stream = engine.run(spec, keep=resumption.Stored(store, run_id))
+    stream = worker.real_engine(spec, "cpu", resumption.Stored(store, run_id))
     while n_saved(store, run_id) < n_tasks:
         stored = len(left)
         left.append(next(stream))
@@ -57,7 +57,7 @@ def lost_after(store: Store, spec: RunSpec, n_tasks: int) -> str:
 
 def said_by(spec: RunSpec) -> tuple[list[Mapping[str, object]], list[Mapping[str, object]]]:
     """What the unbroken run says, and its classifiers, which the store keeps aside."""
-    said = results(list(engine.run(spec)))
+    said = results(list(worker.real_engine(spec, "cpu")))
     kept = [event for event in said if event["event"] == Classifier.__name__]
     return [event for event in said if event not in kept], kept
 
@@ -102,7 +102,7 @@ def test_a_process_from_which_a_run_was_taken_cannot_save(store):
     spec = seeded()
     run_id = lost_after(store, spec, 1)
     with pytest.raises(BadInput, match="no longer carried out by this process"):
-        list(engine.run(spec, keep=resumption.Stored(store, run_id)))
+        list(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id)))
     assert n_saved(store, run_id) == 1
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 
-from dpcl_core import engine, export
+from dpcl_core import export
 from dpcl_core.checkpoints import Checkpoint, Memory
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import Event, to_json
@@ -138,7 +138,7 @@ def test_a_part_that_dies_goes_on_after_its_last_checkpoint_on_any_machine(store
         if number > 2:
             return False
         part = shards.part_of(store, shard_id, Patience())
-        stream = engine.run(spec, keep=part, division=part)
+        stream = worker.real_engine(spec, "cpu", part, part)
         before = len(n_learned)
         while number == 2 and len(n_learned) == before:  # the first one dies before it has saved anything
             next(stream)
@@ -217,9 +217,9 @@ def test_a_run_whose_own_process_dies_at_any_event_finds_its_parts_again(store, 
         n_events += 1
         run_id = begun(store, spec, 3)
         runner = InProcess(store)
-        stream = engine.run(
-            spec, keep=resumption.Stored(store, run_id),
-            division=shards.division_of(store, run_id, lambda name, runner=runner: runner, Patience()),
+        stream = worker.real_engine(
+            spec, "cpu", resumption.Stored(store, run_id),
+            shards.division_of(store, run_id, lambda name, runner=runner: runner, Patience()),
         )  # fmt: skip
         left = list(islice(stream, n_events))
         if len(left) < n_events:
@@ -243,7 +243,7 @@ def test_a_part_cannot_save_once_the_run_is_over(store, spec):
         store.end(run_id, "cancelled")
         part = shards.part_of(store, shard_id, Patience())
         with pytest.raises(BadInput, match="is over"):
-            list(engine.run(spec, keep=part, division=part))
+            list(worker.real_engine(spec, "cpu", part, part))
         return True
 
     assert worker.carry_out(store, run_id, executor=InProcess(store, ends)) == "cancelled"
@@ -252,7 +252,7 @@ def test_a_part_cannot_save_once_the_run_is_over(store, spec):
 def lost_with_a_part(store: Store, spec: RunSpec, n_tasks: int) -> tuple[str, shards.Part, Sequence[Checkpoint]]:
     """A run whose own process died while its first part, of one group, goes on: it has saved so many of these."""
     memory = Memory()
-    list(engine.run(spec, keep=memory))
+    list(worker.real_engine(spec, "cpu", memory))
     run_id = begun(store, spec, 3)
     shards.Waiting(store, run_id, Split(3, "local"), InProcess(store), Patience()).begin(3, spec.scenario.tasks)
     assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
@@ -283,7 +283,7 @@ def test_a_run_is_not_resumed_after_a_checkpoint_that_is_missing(store, spec):
     why = "some of its checkpoints are missing, and noise must not be drawn twice; Retry starts a new run"
     assert resumption.why_not(store, run_id) == why
     with pytest.raises(BadInput, match="some of its checkpoints are missing"):
-        list(engine.run(spec, keep=Memory({0: [learned[1]]})))
+        list(worker.real_engine(spec, "cpu", Memory({0: [learned[1]]})))
 
 
 def test_a_run_is_not_resumed_whose_part_has_finished_and_was_deleted(store, spec):

@@ -85,7 +85,7 @@ def test_what_is_recorded_of_texts_is_what_a_run_begins_with(protocol: str) -> N
             "seeds": [0, 1],
         }
     )
-    begun = next(event for event in engine.opened(spec) if isinstance(event, References))
+    begun = next(event for event in engine.open_run(checks.check(spec)) if isinstance(event, References))
     assert record_references.known(spec) == begun
     assert begun.untrained is not None
 

@@ -25,6 +25,7 @@ from dpcl_core.methods.lifelong import agem, nets
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.nets import Batch
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -300,7 +301,7 @@ def test_it_forgets_less_than_fine_tuning_on_permuted_mnist(monkeypatch: pytest.
         for seed in (0, 1, 2):
             settings = {"batch_size": 20, "epochs": 2, "ref_batches": 5, "projection": when}
             run = spec(settings, seeds=[seed], scenario={"kind": "permuted", "tasks": 5}, data={"dataset": "mnist"})
-            stream = engine.open_stream(run, table, seed)
+            stream = scenarios.open_stream(run.scenario, table, seed)
             cell = Cell(math.inf, seed)
             learner = Agem(
                 run,
