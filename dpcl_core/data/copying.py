@@ -138,7 +138,8 @@ def _unzip(path: Path, folder: Path, most: int) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             members = {place: one for one in archive.infolist() if (place := _place(one, PICTURES)) is not None}
-            if not members and (tables := {at: one for one in archive.infolist() if (at := _place(one, SUFFIXES[:-1]))}):
+            endings = (*SUFFIXES[:-1], ".arrow")
+            if not members and (tables := {at: one for one in archive.infolist() if (at := _place(one, endings))}):
                 _refuse_more(path, sum(one.file_size for one in tables.values()), len(tables), most)
                 return _tables(archive, tables, folder, most)
             _refuse_more(path, sum(max(_BLOCK, one.file_size) for one in members.values()), len(members), most)
@@ -176,10 +177,12 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | None
 
 
 def _tables(archive: zipfile.ZipFile, members: Mapping[PurePosixPath, zipfile.ZipInfo], folder: Path, most: int) -> None:
-    """Unpacks tables as they would lie in a folder. Raises BadInput for two of one name."""
+    """Unpacks tables as they would lie in one folder, or in those of `save_to_disk`. Raises BadInput for two of one name."""
+    is_of_hub = any(place.name in _HUB for place in members)
     with tempfile.TemporaryDirectory(dir=folder.parent) as root:
         for place, one in members.items():
-            to = Path(root) / place.name
+            to = Path(root) / (place if is_of_hub else place.name)
+            to.parent.mkdir(parents=True, exist_ok=True)
             if to.exists():
                 raise BadInput(FIELD, place.name, "must lie in the zip once: one folder of tables is a dataset")
             with archive.open(one) as packed, to.open("xb") as file:

@@ -350,16 +350,18 @@ def test_arrays_of_pictures_by_part(tmp_path: Path) -> None:
     assert (classes, n) == (("0", "1"), 40)
 
 
-@pytest.mark.parametrize("is_nested", [False, True])
-def test_what_save_to_disk_has_left_is_read(is_nested: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("is_nested", "is_zipped"), [(False, False), (True, False), (True, True)])
+def test_what_save_to_disk_has_left_is_read(is_nested: bool, is_zipped: bool, tmp_path: Path) -> None:
     root = tmp_path / "outer" / "saved" if is_nested else tmp_path / "outer"
     for split, rows in (("train", ROWS[:150]), ("test", ROWS[150:])):
         (root / split).mkdir(parents=True)
         table = pa.table(dict(zip(("f0", "f1", "y"), map(list, zip(*rows, strict=True)), strict=True)))
         with pa.ipc.new_stream(root / split / "data-00000-of-00001.arrow", table.schema) as file:
             file.write_table(table)
+        (root / split / "state.json").write_text("{}", encoding="utf-8")
     (root / "dataset_dict.json").write_text("{}", encoding="utf-8")
-    classes, _, said, n = seen(tmp_path / "outer")
+    path = Path(shutil.make_archive(str(tmp_path / "saved"), "zip", tmp_path / "outer")) if is_zipped else tmp_path / "outer"
+    classes, _, said, n = seen(path)
     assert (classes, n) == (("a", "b", "c", "d"), N)
     assert any(one.startswith("50 rows in test.parquet are not protected") for one in said)
 
