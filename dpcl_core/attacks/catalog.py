@@ -15,21 +15,8 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     from dpcl_core.attacks.play import Attacker, Game
 
-# A module contains `AUDITS`: the audits of its methods by the method's name.
-MODULES: Mapping[str, str] = {
-    **dict.fromkeys(("cosine", "peft-ensemble", "naive", "non-cl"), "dpcl_core.attacks.feature_games"),
-    **dict.fromkeys(("dp-agem", "dp-coeff-memory", "independent-laplace"), "dpcl_core.attacks.lifelong_games"),
-    "l2dp-ml": "dpcl_core.attacks.l2dp_games",
-    "pecl-published": "dpcl_core.attacks.token_noise_games",
-    **dict.fromkeys(
-        ("pecl", "lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), "dpcl_core.attacks.language_games"
-    ),
-    "cslr-published": "dpcl_core.attacks.cslr_games",
-    **dict.fromkeys(
-        ("cslr-server-head", "cslr-central", "dp-stat-share", "label-means", "local-list", "dp-fedavg", "fedcil-dp"),
-        "dpcl_core.attacks.federated_games",
-    ),
-}
+# By method: the module that its card names, which contains `AUDITS`, the audits of its methods by the method's name.
+MODULES: Mapping[str, str] = {name: card.audit for name, card in methods.CARDS.items() if card.audit}
 TRIALS = 2000  # default number of releases on each side
 
 

@@ -150,11 +150,10 @@ def test_features_in_the_cache_need_no_weights() -> None:
     made = extractor.features("minilm", TEXTS)
     code = (
         "import sys\n"
-        "from dpcl_core.backbones import cache\n"
-        "from dpcl_core.backbones.encoders import files\n"
+        "from dpcl_core.backbones import catalog, extractor\n"
         "from dpcl_core.data.texts import Texts\n"
-        "files.minilm = None\n"
-        f"found = cache.features('minilm', Texts({list(TEXTS.strings)!r}))\n"
+        "catalog.minilm = None\n"
+        f"found = extractor.features('minilm', Texts({list(TEXTS.strings)!r}))\n"
         "assert found.shape == (3, 384) and not {'torch', 'tokenizers'} & set(sys.modules), 'loaded'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS)

@@ -42,9 +42,9 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_tokens_and_scores_need_no_torch() -> None:
     code = (
         "import sys; from dpcl_core.backbones import catalog\n"
-        "from dpcl_core.backbones.language import plain, reader\n"
+        "from dpcl_core.backbones import plain_language\n"
         "from dpcl_core.data.texts import Texts\n"
-        "plain.load().log_probabilities(reader.read(Texts(['some text']), 'lm-tiny', 8)[:, :, 0])\n"
+        "plain_language.load().log_probabilities(plain_language.read(Texts(['some text']), 'lm-tiny', 8)[:, :, 0])\n"
         "for card in catalog.CARDS.values(): catalog.available(card)\n"
         "print(sorted({'torch', 'transformers', 'peft', 'huggingface_hub'} & set(sys.modules) - {'huggingface_hub'}))"
     )
@@ -119,9 +119,9 @@ def test_a_fresh_process_reads_texts_before_it_opens_the_model(tmp_path: Path, f
     """In the order of a run, and with nothing imported before: some families' settings ask for torchvision by themselves."""
     language_models.put(tmp_path / f"somebody--{family}", family)
     code = (
-        "from dpcl_core.backbones.language import tokenizer\n"
-        f"tokenizer.load('hf:somebody/{family}')\n"
-        "from dpcl_core.backbones.language import causal\n"
+        "from dpcl_core.backbones import plain_language\n"
+        f"plain_language.load_tokenizer('hf:somebody/{family}')\n"
+        "from dpcl_core.backbones import causal\n"
         f"causal.load('hf:somebody/{family}', 'cpu')\n"
     )
     environment = {**os.environ, "DPCL_WEIGHTS": str(tmp_path), "HF_HUB_OFFLINE": "1"}

@@ -103,7 +103,7 @@ card = partial(
 )
 trained_card = partial(
     card, params=PeftParams, refuses=check, derived=derived, notes=notes, training_steps=training_steps,
-    audit="dpcl_core.attacks.heads",
+    audit="dpcl_core.attacks.feature_games",
 )
 
 

@@ -75,7 +75,7 @@ CARD = federated.card(
     params=FedCilDpParams,
     matters=("rounds", "participation", "clip_norm"),
     module=__name__,
-    audit="dpcl_core.attacks.rounds",
+    audit="dpcl_core.attacks.federated_games",
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed(
         federated.ROUNDS,

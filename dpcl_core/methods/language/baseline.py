@@ -156,7 +156,7 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, book: Ledger) -> 
 card = partial(
     language.card,
     planned=f"{__name__}:planned",
-    audit="dpcl_core.attacks.texts",
+    audit="dpcl_core.attacks.language_games",
     refuses=check,
     derived=derived,
     totals=totals,

@@ -426,6 +426,6 @@ CARD = settings.network_card(
     "replay, and the ledger adds that up.",
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
     params=DpAgemParams, matters=("epochs", "clip_norm", "memory_size"),
-    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.networks", shares="all", refuses=check,
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", shares="all", refuses=check,
     derived=derived, notes=notes, printed=PRINTED, table_names=names, differences=differences,
 )
