@@ -25,8 +25,8 @@ from dpcl_core.elements.calculator import STOPS, TASKS
 from dpcl_core.events import JsonValue
 from dpcl_core.explorers.cosine_replay import ReplayData, is_used, promised
 from dpcl_core.figures.statistics import interval_factor
-from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.privacy.noise import Noise, SeededNoise
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Table

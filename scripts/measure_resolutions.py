@@ -20,7 +20,7 @@ from dpcl_core.backbones import bundled, catalog, extractor
 from dpcl_core.backbones.networks import TimmExtractor
 from dpcl_core.data import load
 from dpcl_core.machine import machine
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import DataSpec
 
 PER_CLASS, N_TIMED, N_PASSES = 60, 256, 3

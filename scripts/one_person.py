@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import JsonValue
 from dpcl_core.privacy.gaussian import sigma
-from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import unit_rows
 from scripts.make_playground import text_of
 
 _LEVELS = 16  # grey levels of a bundled digit

@@ -20,7 +20,7 @@ from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.labels import people_to_be_named
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import RunSpec
 

@@ -24,8 +24,8 @@ from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams, check, randomiser
 from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Task, generator

@@ -19,7 +19,7 @@ from dpcl_core.backbones.extractor import pictures, precision
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.privacy.mechanisms import RowProducts, row_blocks
+from dpcl_core.privacy.sums import RowProducts, row_blocks
 
 if TYPE_CHECKING:
     from dpcl_core.backbones.adaptable import Network

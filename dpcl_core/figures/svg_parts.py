@@ -38,7 +38,7 @@ _DASHES = {
 # Regular marks: the number of corners, by how much the first is turned from the top clockwise, and their distances from the
 # middle, one after the other.
 _REGULAR = {
-    "square": (4, 1 / 8, 1.41), "diamond": (4, 0, 1.3), "diamond-tall": (4, 0, 1.4, 0.7), "diamond-wide": (4, 0, 0.7, 1.4),
+    "square": (4, 1 / 8, 1.41), "diamond": (4, 0, 1.29), "diamond-tall": (4, 0, 1.4, 0.7), "diamond-wide": (4, 0, 0.7, 1.4),
     "triangle-up": (3, 0, 1.2), "triangle-right": (3, 1 / 4, 1.2), "triangle-down": (3, 1 / 2, 1.2), "hexagon": (6, 0, 1),
     "triangle-left": (3, 3 / 4, 1.2), "pentagon": (5, 0, 1), "star": (10, 0, 1.4, 0.54), "hexagram": (12, 1 / 12, 1.3, 0.76),
     "star-square": (8, 1 / 8, 1.56, 0.8), "star-diamond": (8, 0, 1.4, 0.7), "star-triangle-up": (6, 0, 1.6, 0.55),

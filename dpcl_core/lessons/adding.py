@@ -17,9 +17,9 @@ from dpcl_core.lessons import noise
 from dpcl_core.lessons.noise import Duel
 from dpcl_core.privacy import accounting, calculator, gaussian
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import gaussian_odds_bound
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import Recurrence
 
 DELTA = 1e-5

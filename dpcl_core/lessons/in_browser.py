@@ -28,7 +28,7 @@ from dpcl_core.lessons.exercises import Exercise
 from dpcl_core.lessons.label import Listing
 from dpcl_core.lessons.text import Lesson
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import LABELS, Spec
 
 # A part of the course on paper: notes and a plan for the teacher, a sheet to fill in, and the answers apart.

@@ -23,9 +23,10 @@ from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.privacy.statement import gaussian_odds_bound
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.privacy.text_mechanisms import Randomiser
 from dpcl_core.spec import Adjacency, DataSpec
 

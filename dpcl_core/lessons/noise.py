@@ -28,8 +28,8 @@ from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplacePar
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
-from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import frames
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted

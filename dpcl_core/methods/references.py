@@ -27,7 +27,7 @@ from dpcl_core.methods.common.learner import Answering, Learner
 from dpcl_core.privacy.calculator import COSTLY, NoiseForecast
 from dpcl_core.privacy.coefficient_release import joint_release
 from dpcl_core.privacy.ledger import Ledger, written
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios import catalog as scenarios_catalog
 from dpcl_core.scenarios.catalog import tested
 from dpcl_core.scenarios.stream import Task, TaskStream

@@ -30,7 +30,7 @@ from dpcl_core.events import (
     plain_number,
 )
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.coefficient_release import PROTECTED
+from dpcl_core.privacy.protected import PROTECTED
 from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec, written_number
 
 if TYPE_CHECKING:

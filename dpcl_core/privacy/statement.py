@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import AuditNote, Guarantee, Planned
 from dpcl_core.layers import Layer
-from dpcl_core.privacy.coefficient_release import PROTECTED, Protected
+from dpcl_core.privacy.protected import PROTECTED, Protected
 from dpcl_core.spec import Cell, Inputs, RunSpec
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import LocalDpEvent, calibrated
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.loss_distributions import check_delta, check_positive
-from dpcl_core.privacy.mechanisms import finite_rows, row_blocks
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import finite_rows, row_blocks
 
 Floats = NDArray[np.floating]
 PAPER = "Zhan et al., Theorem 1"

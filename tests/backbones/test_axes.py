@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import bundled, catalog
 from dpcl_core.errors import DataMissing
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import noisy_class_sums, unit_rows
+from dpcl_core.privacy.mechanisms import noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.sums import unit_rows
 
 LITE0 = catalog.card("lite0")
 

@@ -18,7 +18,7 @@ TEST_VIT = "timm:test_vit.r160_in1k"
 
 def test_catalog_and_cache_import_no_torch() -> None:
     code = (
-        "import sys; from dpcl_core.backbones import cache, catalog, extractor\n"
+        "import sys; from dpcl_core.backbones import catalog, extractor\n"
         "for card in catalog.CARDS.values(): catalog.available(card)\n"
         "e = extractor.load('convnext-cifar100'); e.identity, e.feature_dim; extractor.load('pixels')\n"
         "print(sorted({'torch', 'timm', 'torchvision', 'sklearn'} & set(sys.modules)))"

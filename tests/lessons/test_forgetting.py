@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.lessons import adding
-from dpcl_core.lessons import noise as noise_game
+from tests.lessons import reference
 
 
 def loss(weights: np.ndarray, rows: np.ndarray, labels: np.ndarray, listed: np.ndarray) -> float:
@@ -47,8 +47,8 @@ def test_a_memory_of_nothing_is_plain_training() -> None:
 
 def test_sums_are_the_cosine_classifier_of_a_run() -> None:
     """Runs have the same order of digits as seed 0; both are means over tasks after the last."""
-    accuracy, _ = noise_game.learned("prior", adding.N_TASKS, (math.inf,), (0,))
-    (final,) = noise_game.final_accuracies(accuracy)[math.inf]
+    accuracy, _ = reference.learned("prior", adding.N_TASKS, (math.inf,), (0,))
+    (final,) = reference.final_accuracies(accuracy)[math.inf]
     assert adding.learned("sums")[-1].mean() == pytest.approx(final, abs=1e-9)
     assert adding.of_noise(math.inf)[0] == pytest.approx(final, abs=1e-9)
 

@@ -20,7 +20,7 @@ from dpcl_core.lessons.in_browser import Progress
 from dpcl_core.lessons.label import Neighbours
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.audit_bounds import bound_of_counts
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from tests.lessons import reference
 from tests.support import javascript
 

@@ -14,7 +14,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec

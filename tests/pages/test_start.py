@@ -32,8 +32,8 @@ def test_the_picture_comes_first_and_doors_lead_on(open_page: Open) -> None:
 def test_the_first_picture_waits_for_no_numerics() -> None:
     """What Start imports before it feeds the element: no scipy, no figures, no accountant, no torch."""
     script = (
-        "import sys; import pages.start; from dpcl_core.elements import hero;"
-        "hero.document();"
+        "import sys; import pages.start; from dpcl_core.elements import element;"
+        "element.hero_document();"
         "print([name for name in ('torch', 'scipy', 'dp_accounting', 'dpcl_core.figures.theme') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

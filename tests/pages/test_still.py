@@ -38,7 +38,7 @@ def test_no_part_that_stands_still_asks_or_looks_at_a_visitor() -> None:
     """What a visitor sees must follow from arguments: a session, a theme or a widget would be another visitor's."""
     forbidden = ("session_state", "is_dark", "visitor", "ownership", "state.", "st.context", "st.query_params", "presenter")
     widgets = ("st.button", "download_button", "selectbox", "segmented_control", "text_input", "on_change", "figure_card")
-    paths = (ROOT / "pages" / "parts").glob("*/*.py")
+    paths = (ROOT / "pages" / "parts").glob("*.py")
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     parts = [(path, body.split("\n\n\n")[0]) for path, text in texts.items() for body in text.split("@still\n")[1:]]
     assert len(parts) >= 6

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import chi2, norm
 
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, noisy_client_vectors
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy_client_vectors
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
+from dpcl_core.privacy.sums import clipped_rows
 
 DELTA = 1e-5
 

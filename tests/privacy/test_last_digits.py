@@ -20,17 +20,9 @@ from scipy.stats import binomtest, chi2
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.coefficient_release import noisy_coefficients, sensitivity
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import (
-    ClientVectors,
-    clipped_rows,
-    finite_rows,
-    noisy_class_sums,
-    noisy_client_sums,
-    noisy_client_vectors,
-    noisy_mean,
-    unit_rows,
-)
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_class_sums, noisy_client_sums, noisy_client_vectors, noisy_mean
 from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.sums import clipped_rows, finite_rows, unit_rows
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_records
 
 K, N, STD = 24, 1500, 3.7

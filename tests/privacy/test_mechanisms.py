@@ -11,8 +11,9 @@ from scipy.stats import chi2
 
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, noisy_mean, unit_rows
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, noisy_mean
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import Adjacency, Cell
 
 DELTA = 1e-5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcl_core.privacy.mechanisms import RowProducts
+from dpcl_core.privacy.sums import RowProducts
 
 GENERATOR = np.random.default_rng(3)
 

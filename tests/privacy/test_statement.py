@@ -13,8 +13,8 @@ from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import LabelListDpEvent
-from dpcl_core.privacy.coefficient_release import who
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
+from dpcl_core.privacy.protected import who
 from dpcl_core.privacy.statement import (
     by_channel,
     guarantee,

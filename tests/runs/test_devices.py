@@ -142,6 +142,6 @@ def test_the_command_line_hides_cards_from_what_runs_on_the_processor(monkeypatc
 
 
 def test_finding_devices_loads_no_torch() -> None:
-    script = "import sys; from dpcl_core.runs import devices; devices.found(); print('torch' in sys.modules)"
+    script = "import sys; from dpcl_core.runs import process; process.found(); print('torch' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "False"

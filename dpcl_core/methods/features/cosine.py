@@ -18,8 +18,9 @@ from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, row_blocks, unit_rows
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
+from dpcl_core.privacy.sums import row_blocks, unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec
 

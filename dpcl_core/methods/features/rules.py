@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.methods.common.classifier import PUBLIC, Step
 from dpcl_core.methods.features import params
 from dpcl_core.methods.features.linear_heads import Heads
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 
 if TYPE_CHECKING:
     from dpcl_core.methods.features.adapters import Kind

@@ -23,8 +23,9 @@ from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.methods.federated.slot_assignment import Replay, TaskRows
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, row_blocks, unit_rows
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import clipped_rows, row_blocks, unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 

@@ -25,7 +25,7 @@ from dpcl_core.methods.federated.client_release import SeenLabels, by_label, fea
 from dpcl_core.methods.federated.client_training import participation
 from dpcl_core.methods.federated.slot_assignment import TaskRows
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec, parameter
 

@@ -21,8 +21,9 @@ from dpcl_core.methods.federated.matchers import EntryMatcher, PublicView
 from dpcl_core.methods.federated.pooling import ServerHeadLearner, pooled
 from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows
 from dpcl_core.privacy.ledger import REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_vectors
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_vectors
 from dpcl_core.privacy.noise import Noise, noise_of
+from dpcl_core.privacy.sums import clipped_rows
 from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 

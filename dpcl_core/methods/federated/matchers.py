@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.lists import Element, Lists, Signature
 from dpcl_core.methods.federated.params import ListParams
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import generator
 
 Rule = Literal["random", "nearest", "hungarian", "ot"]

@@ -14,8 +14,9 @@ from dpcl_core.methods.federated.client_release import expected_clients, side_by
 from dpcl_core.methods.federated.lists import Lists, psd, simplex
 from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, noisy_client_vectors
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy_client_vectors
 from dpcl_core.privacy.noise import Batches, Noise
+from dpcl_core.privacy.sums import clipped_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.methods.common.classifier import PUBLIC, Step
 from dpcl_core.methods.federated.client_release import features
 from dpcl_core.methods.federated.client_training import Head
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 
 
 def federated_head(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:

@@ -18,7 +18,7 @@ from dpcl_core.methods.common.learner import Observation
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Element, ListLearner, Lists
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 
 Draws = Callable[[int], np.random.Generator]  # one generator per client: one client's draws must not affect another's
 _MOST_ROWS = 500  # that a list is fitted to

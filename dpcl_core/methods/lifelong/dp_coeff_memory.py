@@ -24,7 +24,7 @@ from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coeffi
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec
 

@@ -25,7 +25,7 @@ from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal_of_copie
 from dpcl_core.privacy.coefficient_release import Coefficients
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import row_blocks
+from dpcl_core.privacy.sums import row_blocks
 from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec

@@ -14,8 +14,8 @@ from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong.params import CoefficientParams, Projection
 from dpcl_core.privacy.coefficient_release import Coefficients
-from dpcl_core.privacy.mechanisms import RowProducts, row_blocks, unit_rows
 from dpcl_core.privacy.noise import noise_of
+from dpcl_core.privacy.sums import RowProducts, row_blocks, unit_rows
 from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 

@@ -14,7 +14,7 @@ from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.lifelong.independent_laplace import centred
 from dpcl_core.methods.lifelong.params import FirstLayer, NetworkName
 from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 
 
 def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:

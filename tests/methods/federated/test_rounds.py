@@ -16,8 +16,8 @@ from dpcl_core.methods.federated.client_training import (
     local_updates,
     moved,
 )
-from dpcl_core.privacy.mechanisms import clipped_rows
 from dpcl_core.privacy.noise import Batches
+from dpcl_core.privacy.sums import clipped_rows
 
 D, C, N = 4, 3, 5
 HEAD = Head(D, C, 3)
