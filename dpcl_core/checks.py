@@ -19,10 +19,10 @@ from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.machine import lacking
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common import dpsgd
+from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd import PublicSizes, of_run
-from dpcl_core.privacy import ledger
+from dpcl_core.methods.common.public_sizes import PublicSizes, of_run
+from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ScenarioCard
 from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec, validated
@@ -179,9 +179,9 @@ def check_here(spec: RunSpec) -> None:
 def _check_accounted(privacy: PrivacySpec, rows: int) -> None:
     """Raises BadInput for a delta below what the accountants resolve, once it is divided among the rows of a person."""
     finite = [epsilon for epsilon in privacy.epsilons if math.isfinite(epsilon)]
-    if not finite or ledger.for_a_row(privacy, rows).delta >= SMALLEST_DELTA:
+    if not finite or group.for_a_row(privacy, rows).delta >= SMALLEST_DELTA:
         return
-    smallest = ledger.smallest_delta(max(finite), rows)
+    smallest = group.smallest_delta(max(finite), rows)
     if smallest < USUAL_DELTA:
         of_row = f", {SMALLEST_DELTA:g} of each of a person's {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
         allowed = f"must be at least {smallest:.3g}{of_row}: the accountants resolve no smaller one"
@@ -263,7 +263,7 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
             continue
         public = public_classes(spec, stream.classes)
         if has_batches or named or spec.labels == "prior":  # with one list for all tasks a client's task may be empty
-            dpsgd.check(spec, zip(stream.tasks, stream.homes, strict=True), public)
+            public_sizes.check(spec, zip(stream.tasks, stream.homes, strict=True), public)
         sizes = [nominal_size] * len(stream.tasks)
         if stream.counts is not None:  # None for the user's own data, where counts would be a release
             spaces = _competing(spec, stream.homes, public)

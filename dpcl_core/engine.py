@@ -29,7 +29,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.references import forecast
-from dpcl_core.privacy import calculator, gaussian, labels, ledger, statement
+from dpcl_core.privacy import gaussian, group, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
@@ -114,7 +114,7 @@ def open_run(requested: ResolvedRun, *, device: str = "cpu") -> Generator[Event,
     """Loads the data of a run, computes features and opens its streams; yields the events until then. Raises as `run`."""
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
     spec, rows = requested.spec, requested.dataset.rows_per_unit
-    run = replace(requested, spec=spec.model_copy(update={"privacy": ledger.for_a_row(spec.privacy, rows)}))
+    run = replace(requested, spec=spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows)}))
     _refuse_unbounded(requested, run.spec)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     written = own.written(spec.data.dataset)
@@ -157,7 +157,8 @@ def open_run(requested: ResolvedRun, *, device: str = "cpu") -> Generator[Event,
         sizes = [int(np.isin(task.train.labels, public).sum()) for task in tasks]
     checks.refuse_small_task(run.spec, zip((task.name for task in tasks), sizes, strict=True))
     n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
-    if warning := calculator.note(forecast(run.spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)):
+    expected = forecast(run.spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)
+    if warning := noise_forecast.note(expected):
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(requested, dataset, device)))
     context = replace(context, n_axes=methods.numbers(run.spec, context))

@@ -21,8 +21,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.privacy import ledger
-from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec, Spec
 
@@ -217,7 +216,9 @@ def streams(name: str, n_tasks: int) -> list[ScenarioSpec]:
 def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> float:
     """The smallest share of epsilon for the list of labels with which a class of half the nominal size is on it more often
     than not; by public numbers alone."""
-    of_row = ledger.for_a_row(privacy, rows_per_unit)
+    from dpcl_core.privacy.labels import people_to_be_named
+
+    of_row = group.for_a_row(privacy, rows_per_unit)
     epsilon = of_row.epsilons[privacy.epsilons.index(privacy.usual_epsilon)]
     for share in _SHARES:
         shared = of_row.model_copy(update={"label_share": share})

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.lessons import in_browser
+from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.runs import process, queue
@@ -46,7 +46,7 @@ def _methods_and_data() -> None:
 
 
 def _words() -> None:
-    st.markdown("\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in in_browser.words()))
+    st.markdown("\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in glossary.words()))
 
 
 def _limits() -> None:

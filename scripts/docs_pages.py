@@ -17,7 +17,7 @@ from dpcl_core import export, layers, machine, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
-from dpcl_core.lessons import in_browser
+from dpcl_core.lessons import glossary
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, comparison, measured, questions, report
@@ -202,7 +202,7 @@ def _edges() -> str:
 
 
 def _glossary() -> str:
-    return "\n".join([_GLOSSARY, *(f"**{word.word}**: {word.meaning}\n" for word in in_browser.words())])
+    return "\n".join([_GLOSSARY, *(f"**{word.word}**: {word.meaning}\n" for word in glossary.words())])
 
 
 def _gpu() -> str:

@@ -96,7 +96,7 @@ def test_commands_print_in_one_place() -> None:
 
 def test_pages_look_into_no_method() -> None:
     """They ask figures, runs, results, explorers and cards, whose types are `common.card` and `common.public_sizes`."""
-    shared = {"dpcl_core.methods.common.card", "dpcl_core.methods.common.dpsgd"}
+    shared = {"dpcl_core.methods.common.card", "dpcl_core.methods.common.public_sizes"}
     for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
         for name in imported(path):
             is_inside = any(name.startswith(f"dpcl_core.{floor}.") for floor in (*FAMILIES, "methods.common"))

@@ -28,7 +28,7 @@ from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Attack, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.common.dpsgd import of_spec
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
 from dpcl_core.privacy.audit_bounds import Audited

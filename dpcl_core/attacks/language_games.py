@@ -20,8 +20,8 @@ from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.dpsgd import PublicSizes, of_spec
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import pecl, public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
 from dpcl_core.methods.language.baseline_costs import BaselineParams

@@ -15,9 +15,10 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, of_spec
+from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.per_example_gradients import Gradients, clip_weights, noisy_means
+from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.lifelong import nets, odometer
 from dpcl_core.methods.lifelong.dp_agem import DpAgemParams
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams

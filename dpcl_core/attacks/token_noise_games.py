@@ -22,7 +22,7 @@ from dpcl_core.attacks.play import CONFIDENCE, Attack, Floats, Guesses
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.dpsgd import PublicSizes, of_spec
+from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.params import LanguageParams
 from dpcl_core.methods.language.pecl_published import PublishedParams

@@ -14,19 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from html import escape
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from dpcl_core import paths
 from dpcl_core.elements.calculator import Source
 from dpcl_core.events import ScoredText
-from dpcl_core.explorers import matching, tokens
-from dpcl_core.explorers.tokens import Dials, Layer
-from dpcl_core.figures import tokens as figures_tokens
-from dpcl_core.lessons import modes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
+
+if TYPE_CHECKING:
+    from dpcl_core.explorers.tokens import Dials, Layer
 
 _EXPORT = re.compile(r"^export (default )?(?=function|const|let|class)", re.MULTILINE)
 _OF_BYTES = (
@@ -173,6 +172,8 @@ def shown(
 
     `budgets`: stops of the largest nominal ε; `reader`: the public model that scored the text, None for another.
     """
+    from dpcl_core.explorers import tokens
+
     of_text = None if text is None else {
         "label": label, "tokens": list(text.tokens), "probability": list(text.probability), "kinds": list(text.kinds),
         "commonness": list(text.commonness), "is_stop": list(text.is_stop), "model_id": reader,
@@ -185,6 +186,9 @@ def shown(
 
 
 def _layer(layer: Layer, dials: Dials) -> dict[str, object]:
+    from dpcl_core.explorers import tokens
+    from dpcl_core.figures import tokens as figures_tokens
+
     edges = tokens.edges(layer, dials)
     origin = tokens.base(dials) if layer in tokens.WEIGHTS else 0.0
     beyond = f" from {origin:g}" if origin else ""
@@ -195,6 +199,9 @@ def _layer(layer: Layer, dials: Dials) -> dict[str, object]:
 @lru_cache(maxsize=1)
 def model() -> dict[str, object]:
     """The model with which the element scores."""
+    from dpcl_core.explorers import tokens
+    from dpcl_core.lessons import modes
+
     return tokens.document(modes.texts().score2)
 
 
@@ -241,6 +248,8 @@ def _digits() -> dict[str, object]:
 
 def _words() -> dict[str, object]:
     """The bundled model, and how a score is shaded."""
+    from dpcl_core.explorers import tokens
+
     words = {"typed": "Your sentence", "start": "Anna flew to Paris.", "score": "score {score}"}
     known = _read_doors()["words"]
     model = tokens.document(np.frombuffer(base64.b64decode(known["commonness"])))
@@ -249,6 +258,8 @@ def _words() -> dict[str, object]:
 
 def _clients() -> dict[str, object]:
     """Twenty clients' lists with one number of anchors, and how one matcher groups their entries at every noise."""
+    from dpcl_core.explorers import matching
+
     every = matching.read(_LENGTH)
     place = every["counts"].index(_N_ANCHORS)
     lists = {"modes": every["modes"], "places": [every["places"][place]], "groups": every["groups"][_MATCHER][place]}
@@ -310,6 +321,8 @@ def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[st
 
     `m`: anchors; `noise`: standard deviation on every coordinate; `matcher`: a key of `MATCHERS`. Raises DataMissing.
     """
+    from dpcl_core.explorers import matching
+
     start = {"m": m, "noise": noise, "matcher": MATCHERS[matcher]}
     return {"lists": matching.read(length), "start": start, "words": ANCHORS_WORDS}
 
@@ -318,8 +331,6 @@ def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[st
 
 
 ROOM_WORDS: Mapping[str, str] = paths.asset_table("room/words.toml")["room"]
-
-
 
 
 def room_document(code: str, *, is_poll_alone: bool = False) -> dict[str, object]:

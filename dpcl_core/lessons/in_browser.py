@@ -8,15 +8,14 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from html import escape
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from scipy.special import stdtrit
 
 from dpcl_core import paths
@@ -25,11 +24,12 @@ from dpcl_core.lessons import exercises, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
 from dpcl_core.lessons.exercises import Exercise
+from dpcl_core.lessons.glossary import Word, first_uses
 from dpcl_core.lessons.label import Listing
 from dpcl_core.lessons.text import Lesson
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.spec import LABELS, Spec
+from dpcl_core.spec import LABELS
 
 # A part of the course on paper: notes and a plan for the teacher, a sheet to fill in, and the answers apart.
 
@@ -156,54 +156,6 @@ def _words(markdown: str) -> str:
     return _BOLD.sub(r"<b>\1</b>", escape(markdown))
 
 
-# The field's words as this project uses them, read from `assets/glossary.toml`.
-
-
-_Words = Annotated[str, Field(min_length=1)]
-
-
-class Word(Spec):
-    """One word and its meaning in one or two sentences. `also`: other forms that it has in texts."""
-
-    word: _Words
-    meaning: _Words
-    also: tuple[_Words, ...] = ()
-
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """The word and all its other forms."""
-        return (self.word, *self.also)
-
-
-@lru_cache(maxsize=1)
-def words() -> tuple[Word, ...]:
-    """The glossary in its own order."""
-    return tuple(map(Word.model_validate, paths.asset_table("glossary.toml")["words"]))
-
-
-@lru_cache(maxsize=512)
-def explained(text: str) -> str:
-    """The glossary's words that occur in a short text, with their meanings, as Markdown; empty where there is none."""
-    occurring = [word for word in words() if _pattern(word).search(text)]
-    return "\n\n".join(f"**{word.word}**: {word.meaning}" for word in occurring)
-
-
-def first_uses(text: str, seen: set[Word]) -> Iterator[tuple[int, int, Word]]:
-    """Start, end and word where a word that is not in `seen` first occurs in a text, in the text's order; grows `seen`."""
-    found = [(match.span(), word) for word in words() if word not in seen and (match := _pattern(word).search(text))]
-    done = 0
-    for (start, end), word in sorted(found, key=lambda use: (use[0][0], -use[0][1])):
-        if start >= done:  # a word within a longer one waits for its next use
-            seen.add(word)
-            done = end
-            yield start, end, word
-
-
-@cache
-def _pattern(word: Word) -> re.Pattern[str]:
-    """A pattern for whole words; abbreviations in capitals, such as AA, match only in capitals."""
-    forms = (re.escape(form) if form.isupper() else f"(?i:{re.escape(form)})" for form in word.forms)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(forms)})(?!\w)")
 
 
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -17,23 +17,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
-from dpcl_core.methods.common.dpsgd import PublicSizes
-from dpcl_core.methods.features import cosine, naive, non_cl, peft_ensemble
-from dpcl_core.methods.federated import (
-    cslr_central,
-    cslr_published,
-    cslr_server_head,
-    dp_fedavg,
-    dp_stat_share,
-    fedcil_dp,
-    fedta_lite,
-    label_means,
-    local_list,
-)
-from dpcl_core.methods.language import er, ewc, gem, mtl, olora, pecl, pecl_published, seqft
-from dpcl_core.methods.lifelong import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.accounting import training_budget
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
@@ -43,23 +27,49 @@ if TYPE_CHECKING:
 
 
 _ELSEWHERE = "DPCL_METHODS"
-_FEATURES = (cosine.CARD, peft_ensemble.CARD, naive.CARD, non_cl.CARD)
-_LIFELONG = (
-    agem.CARD,
-    l2dp_ml.CARD,
-    dp_agem.CARD,
-    dp_coeff_memory.CARD,
-    independent_laplace.CARD,
-    joint_network.CARD,
-)
-_BASELINES = (seqft.CARD, er.CARD, ewc.CARD, gem.CARD, olora.CARD, mtl.CARD)
-_LANGUAGE = (*_BASELINES, pecl_published.CARD, pecl.CARD)
-_CSLR = (cslr_server_head.CARD, cslr_central.CARD, cslr_published.CARD, local_list.CARD)
-_FEDERATED = (*_CSLR, label_means.CARD, dp_stat_share.CARD, dp_fedavg.CARD, fedcil_dp.CARD, fedta_lite.CARD)
-_BUILT_IN: Mapping[str, MethodCard] = {card.name: card for card in (*_FEATURES, *_LIFELONG, *_LANGUAGE, *_FEDERATED)}
+# Read when first asked for: their modules have what learners compute with, which takes a second.
+CARDS: Mapping[str, MethodCard]
 
 
-def _added() -> dict[str, MethodCard]:
+def __getattr__(name: str) -> Mapping[str, MethodCard]:
+    if name != "CARDS":
+        raise AttributeError(name)
+    built_in = _built_in()
+    globals()[name] = found = {**built_in, **_added(built_in)}
+    return found
+
+
+def _cards() -> Mapping[str, MethodCard]:
+    return cast(Mapping[str, MethodCard], globals()["CARDS"] if "CARDS" in globals() else __getattr__("CARDS"))
+
+
+def _built_in() -> Mapping[str, MethodCard]:
+    """The methods of this package, in the order of lists."""
+    from dpcl_core.methods.features import cosine, naive, non_cl, peft_ensemble
+    from dpcl_core.methods.federated import (
+        cslr_central,
+        cslr_published,
+        cslr_server_head,
+        dp_fedavg,
+        dp_stat_share,
+        fedcil_dp,
+        fedta_lite,
+        label_means,
+        local_list,
+    )
+    from dpcl_core.methods.language import er, ewc, gem, mtl, olora, pecl, pecl_published, seqft
+    from dpcl_core.methods.lifelong import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
+
+    features = (cosine, peft_ensemble, naive, non_cl)
+    lifelong = (agem, l2dp_ml, dp_agem, dp_coeff_memory, independent_laplace, joint_network)
+    language = (seqft, er, ewc, gem, olora, mtl, pecl_published, pecl)
+    cslr = (cslr_server_head, cslr_central, cslr_published, local_list)
+    federated = (*cslr, label_means, dp_stat_share, dp_fedavg, fedcil_dp, fedta_lite)
+    modules = (*features, *lifelong, *language, *federated)
+    return {module.CARD.name: module.CARD for module in modules}
+
+
+def _added(built_in: Mapping[str, MethodCard]) -> dict[str, MethodCard]:
     """Cards of the modules named in `DPCL_METHODS`. Raises BadInput for a module without a card, and for a name in use."""
     cards: dict[str, MethodCard] = {}
     for module in filter(None, map(str.strip, os.environ.get(_ELSEWHERE, "").split(","))):
@@ -70,39 +80,36 @@ def _added() -> dict[str, MethodCard]:
             raise BadInput(_ELSEWHERE, module, f"{must} ({type(error).__name__}: {error})") from error
         if not isinstance(card, MethodCard):
             raise BadInput(_ELSEWHERE, module, f"{must}; its CARD is a {type(card).__name__}")
-        if card.name in {**_BUILT_IN, **cards}:
+        if card.name in {**built_in, **cards}:
             raise BadInput(_ELSEWHERE, module, f"its card must have a new name: there is already a method {card.name}")
         cards[card.name] = card
     return cards
 
 
-CARDS: Mapping[str, MethodCard] = {**_BUILT_IN, **_added()}
-
-
 def card(name: str) -> MethodCard:
     """The card of a method. Raises BadInput naming the known ones."""
-    if name not in CARDS:
-        raise unknown("method", name, CARDS)
-    return CARDS[name]
+    if name not in (cards := _cards()):
+        raise unknown("method", name, cards)
+    return cards[name]
 
 
 def is_nominal(name: str) -> bool:
     """Whether a method's epsilon is only claimed by its publication; False for a method that no longer exists."""
-    return name in CARDS and CARDS[name].guarantee == "nominal"
+    return name in (cards := _cards()) and cards[name].guarantee == "nominal"
 
 
 def standing(spec: RunSpec) -> Standing:
     """Whether a run's budgets bound all that is released, the replay alone or nothing, or are a publication's claim."""
     if is_nominal(spec.method):
         return "claimed"
-    if spec.method in CARDS and CARDS[spec.method].is_for_the_replay(spec.params):
+    if spec.method in (cards := _cards()) and cards[spec.method].is_for_the_replay(spec.params):
         return "replay"
     return "none" if spec.reads_labels else "bound"
 
 
 def layer(spec: RunSpec) -> Layer | None:
     """How a run relates to its method's publication; None for a method that no longer exists."""
-    return CARDS[spec.method].printed.layer(spec) if spec.method in CARDS else None
+    return cards[spec.method].printed.layer(spec) if spec.method in (cards := _cards()) else None
 
 
 def maker(name: str) -> MakeLearner:
@@ -191,6 +198,9 @@ def by_rule(spec: RunSpec, epsilon: float, facts: PublicSizes) -> int:
     gets it in every task. Measured with the cosine classifier on CIFAR-10 along CIFAR-100's axes, 20 to 700 examples a
     class, epsilon 0.5 to 8: the rule's number was within a factor of two of the best of nine.
     """
+    from dpcl_core.privacy import gaussian
+    from dpcl_core.privacy.accounting import training_budget
+
     if math.isinf(epsilon):
         return MOST
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)

@@ -23,7 +23,6 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import held
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, References, Started, TaskLearned, plain_number
-from dpcl_core.figures.statistics import interval
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.privacy.statement import ways_out
@@ -377,6 +376,8 @@ def _higher(spec: RunSpec, wanted: RunSpec, best: float) -> float | None:
 
     With noise, the whole interval over seeds must be above `best`.
     """
+    from dpcl_core.figures.statistics import interval
+
     reached: list[float | None] = []
     for run in all_recorded():
         if run.spec.data != wanted.data or tested_on(run.spec) not in (tested_on(spec), tested_on(wanted)):

@@ -17,15 +17,8 @@ from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.loss_distributions import (
-    check_budget,
-    check_counts,
-    check_delta,
-    check_positive,
-    check_rate,
-    of_gaussian,
-    of_mixture,
-)
+from dpcl_core.privacy.allowed import check_budget, check_counts, check_delta, check_positive, check_rate
+from dpcl_core.privacy.loss_distributions import of_gaussian, of_mixture
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.spec import Adjacency, LabelSetting, PrivacySpec
 

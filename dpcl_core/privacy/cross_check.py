@@ -13,7 +13,7 @@ import dp_accounting as dp
 
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.loss_distributions import check_accounted
+from dpcl_core.privacy.allowed import check_accounted
 from dpcl_core.spec import Adjacency
 
 _PRV_ERROR = 2e-3  # of epsilon, relative above 1: the accountant adds it to what it reports

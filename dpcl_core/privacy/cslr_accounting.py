@@ -26,9 +26,9 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import Pld, gaussian_step
+from dpcl_core.privacy.allowed import check_counts, check_delta, check_finite, check_rate
 from dpcl_core.privacy.cross_check import quiet
 from dpcl_core.privacy.gaussian import SENSITIVITY
-from dpcl_core.privacy.loss_distributions import check_counts, check_delta, check_finite, check_rate
 from dpcl_core.spec import Adjacency
 
 # The claims of CSLR's paper: the noise printed for an epsilon, and the sizes of its benchmarks. A label, no bound.

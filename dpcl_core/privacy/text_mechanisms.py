@@ -20,8 +20,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import LocalDpEvent, calibrated
+from dpcl_core.privacy.allowed import check_delta, check_positive
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.loss_distributions import check_delta, check_positive
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import finite_rows, row_blocks
 

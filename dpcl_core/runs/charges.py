@@ -36,7 +36,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.loss_distributions import check_accounted, check_budget
+from dpcl_core.privacy.allowed import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import tables
 from dpcl_core.spec import SMALLEST_DELTA, Cell, RunSpec

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from dpcl_core import metrics as measures
 from dpcl_core.events import CellFinished, Event, Guarantee, Leaks, Retained, Signatures, TaskLearned, TokensScored, of_kind
-from dpcl_core.explorers import matching as agreeing
 from dpcl_core.spec import Cell
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _CELL = {"epsilon": "float64", "seed": "int64"}  # the first columns of every table
 
@@ -182,6 +184,8 @@ def entries(events: Iterable[Event]) -> pd.DataFrame:
     (of the group), margin, regret (NaN: not one to one), mode (-1: unknown), is_right (in the group assigned to its
     mode, one group per mode; False where the mode is unknown): one row per entry.
     """
+    from dpcl_core.explorers import matching as agreeing
+
     rows: list[tuple[object, ...]] = []
     for event in of_kind(events, Signatures):
         of, names = event.entries, event.prototypes.name

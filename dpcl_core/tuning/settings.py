@@ -13,7 +13,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.dpsgd import of_spec
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import RunSpec, Spec

@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dpcl_core.lessons import in_browser
+from dpcl_core.lessons import glossary
 from pages.parts import link, state, visitor
 from pages.parts.link import LARGE
 from pages.parts.state import View
@@ -137,7 +137,7 @@ def markdown(text: str) -> None:
     st.markdown(marked(text, st.session_state.setdefault(_SEEN, set())), unsafe_allow_html=True)
 
 
-def marked(text: str, seen: set[in_browser.Word]) -> str:
+def marked(text: str, seen: set[glossary.Word]) -> str:
     """The Markdown with tags around the first use of every word that is not in `seen`; grows `seen`."""
     parts, done = [], 0
     for kept in _KEPT.finditer(text):
@@ -146,9 +146,9 @@ def marked(text: str, seen: set[in_browser.Word]) -> str:
     return "".join([*parts, _prose(text[done:], seen)])
 
 
-def _prose(text: str, seen: set[in_browser.Word]) -> str:
+def _prose(text: str, seen: set[glossary.Word]) -> str:
     parts, done = [], 0
-    for start, end, word in in_browser.first_uses(text, seen):
+    for start, end, word in glossary.first_uses(text, seen):
         meaning = escape(f"{word.word}: {word.meaning}")
         parts.append(f'{text[done:start]}<span class="term" role="term" tabindex="0" aria-description="{meaning}">')
         parts.append(f"{text[start:end]}</span>")

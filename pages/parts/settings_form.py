@@ -22,10 +22,10 @@ from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.lessons import in_browser
+from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.privacy import ledger
+from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec
 from pages.parts import fields, layout, link, pecl_claim, state, visitor
@@ -132,7 +132,7 @@ def _widgets(view: View, prefix: str, owner: str, settings: Sequence[fields.Sett
 
 def _widget(setting: fields.Setting, start: object, key: str) -> object:
     title = setting.title
-    text = "\n\n".join(filter(None, (setting.help, in_browser.explained(title))))
+    text = "\n\n".join(filter(None, (setting.help, glossary.explained(title))))
     if setting.sort == "whole":
         low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
         whole = cast("int | None", start)
@@ -224,7 +224,7 @@ def rarest(raw: Mapping[str, object]) -> str:
 def _people_needed(privacy: PrivacySpec, epsilon: float, rows: int, n_tasks: int, at_most: int) -> int | None:
     from dpcl_core.privacy.labels import people_to_be_named  # loads the accountant, which takes a second
 
-    of_row = ledger.for_a_row(privacy, rows)
+    of_row = group.for_a_row(privacy, rows)
     return people_to_be_named(of_row, of_row.epsilons[privacy.epsilons.index(epsilon)], n_tasks, at_most)
 
 

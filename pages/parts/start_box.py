@@ -14,10 +14,10 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.dpsgd import of_spec
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.references import forecast
 from dpcl_core.papers import questions
-from dpcl_core.privacy import calculator
+from dpcl_core.privacy import noise_forecast
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import fields, layout, pecl_claim, rooms, state, status_line, text, train_form
@@ -221,8 +221,8 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
         forecasts = forecast(_spec, n_features=n_features, classes_per_task=n_home, facts=facts)
     except BadInput as refused:
         return "ε: one budget is out of reach", f"{refused}."
-    text = calculator.note(forecasts)
-    return (calculator.headline(forecasts), text) if text is not None else None
+    text = noise_forecast.note(forecasts)
+    return (noise_forecast.headline(forecasts), text) if text is not None else None
 
 
 def _n_features(spec: RunSpec) -> int | None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpcl_core.lessons import in_browser
+from dpcl_core.lessons import glossary
 from pages.parts import layout
 from tests.pages.conftest import Open
 
@@ -18,10 +18,10 @@ def explained(text: str) -> list[str]:
 
 
 def test_a_word_is_explained_where_it_first_occurs() -> None:
-    seen: set[in_browser.Word] = set()
+    seen: set[glossary.Word] = set()
     first = layout.marked("A coreset and a coreset.", seen)
     assert SPAN.sub(r"[\2]", first) == "A [coreset] and a coreset."
-    meaning = next(word.meaning for word in in_browser.words() if word.word == "coreset")
+    meaning = next(word.meaning for word in glossary.words() if word.word == "coreset")
     assert SPAN.findall(first)[0][0] == f"coreset: {meaning}"
     assert layout.marked("A coreset again, and replay.", seen).count('class="term"') == 1
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.references import forecast
-from dpcl_core.privacy import accounting, calculator, gaussian
-from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal, note
+from dpcl_core.privacy import accounting, gaussian, noise_forecast
+from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal, note
 
 DIGITS = PublicSizes(n_people=1347, n_tasks=5, n_classes=10)
 
@@ -50,7 +50,7 @@ def test_the_digits_are_warned_of_where_they_were_seen_to_fail() -> None:
     found = told([1.0, 0.1, 0.2, 0.5, math.inf])
     assert [one.epsilon for one in found] == [0.1, 0.2]
     assert found[0].ratio == pytest.approx(gaussian.sigma(0.1, 1e-5) * math.sqrt(5 * 64) / 134.7)
-    assert found[0].ratio > calculator.NEAR_CHANCE > found[1].ratio > calculator.COSTLY
+    assert found[0].ratio > noise_forecast.NEAR_CHANCE > found[1].ratio > noise_forecast.COSTLY
     assert [one.epsilon for one in told([0.1, 0.2, 0.5], labels="prior")] == [0.1]
 
 

@@ -11,7 +11,7 @@ from dpcl_core import checks
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset, Source, Split
 from dpcl_core.data.images import Images
-from dpcl_core.methods.common.dpsgd import of_spec
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.spec import DataSpec, RunSpec
 from dpcl_core.tuning import search, settings
 from dpcl_core.tuning.settings import TuneSpec

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dpcl_core.layers import Print
-from dpcl_core.methods.common.dpsgd import PublicSizes
-from dpcl_core.privacy.calculator import NoiseForecast
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.privacy.noise_forecast import NoiseForecast
 from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.dataset import Form
 from dpcl_core.data.texts import Canary, TextForm
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
-from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy.labels import in_label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task

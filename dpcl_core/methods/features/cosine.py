@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd import PublicSizes, learned_list
+from dpcl_core.methods.common.dpsgd import learned_list
 from dpcl_core.methods.common.learner import PublicContext, labelled
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy.accounting import training_budget
-from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
+from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import row_blocks, unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec

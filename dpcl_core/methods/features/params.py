@@ -13,7 +13,8 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, PublicSizes, Schedule
+from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, Schedule
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Inputs, Params, RunSpec
 
 SOURCE = "Tobaben et al. 2025"

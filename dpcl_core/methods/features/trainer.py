@@ -16,18 +16,19 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.bundled import Axes
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, learned_list, noise_multiplier
+from dpcl_core.methods.common.dpsgd import Schedule, learned_list, noise_multiplier
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.features.process_pool import Job, ProcessPool, Running, estimate, is_wide
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import training_budget
-from dpcl_core.privacy.calculator import COSTLY, NoiseForecast, noise_to_signal
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
+from dpcl_core.privacy.noise_forecast import COSTLY, NoiseForecast, noise_to_signal
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 

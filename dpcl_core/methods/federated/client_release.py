@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Fact
-from dpcl_core.methods.common import dpsgd
+from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.classifier import Arrays, Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.lists import Lists, simplex
@@ -292,7 +292,7 @@ class SeenLabels:
             raise BadInput("scenario.tasks", task.index + 1, allowed)
         space = self._space(task)
         if not space:
-            raise dpsgd.refusal(self._spec, task.name)
+            raise public_sizes.refusal(self._spec, task.name)
         self._labels |= set(space)
         self._n_learned = task.index + 1
         self._by_task += [space] if task.task_id is not None else []

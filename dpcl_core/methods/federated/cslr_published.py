@@ -29,8 +29,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim, Progress
 from dpcl_core.layers import Printed
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import matchers, published_release
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features

@@ -14,7 +14,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Print, Printed, Values, setting
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.spec import Params, RunSpec, parameter

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
+from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.client_release import (
     Collect,

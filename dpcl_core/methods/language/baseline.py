@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed, Values, setting
-from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, noise_std
+from dpcl_core.methods.common.dpsgd import Schedule, noise_std
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline_costs
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of

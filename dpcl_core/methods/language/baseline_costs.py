@@ -37,7 +37,7 @@ from typing import ClassVar, Literal
 
 import dp_accounting as dp
 
-from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length
 from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent

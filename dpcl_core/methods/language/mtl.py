@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline, baseline_costs, lazy_learner
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import joined

@@ -13,7 +13,8 @@ from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Printed, Values, setting
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, PublicSizes
+from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
 
 Loss = Literal["answer", "full"]

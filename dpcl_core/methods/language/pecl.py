@@ -25,8 +25,9 @@ import numpy as np
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure, Print, Printed
-from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, each_task
+from dpcl_core.methods.common.dpsgd import Schedule, each_task
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import lazy_learner, sculpting
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import progress_of

@@ -18,8 +18,9 @@ from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
 from dpcl_core.layers import Print, Printed, Values, setting
-from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule
+from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import lazy_learner, sculpting, sensitivity
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import median_norm, progress_of

@@ -17,8 +17,9 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule, masked
-from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, PublicSizes
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
 from dpcl_core.methods.common.learner import PublicContext, labelled
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy.labels import label_space

@@ -13,17 +13,18 @@ from pydantic import Field
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
+from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext, labelled
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
 from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomRelu
-from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients, sensitivity
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec

@@ -15,16 +15,17 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
+from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
 from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomProjection
-from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal_of_copies
 from dpcl_core.privacy.coefficient_release import Coefficients
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal_of_copies
 from dpcl_core.privacy.sums import row_blocks
 from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.scenarios.stream import Task

@@ -29,8 +29,8 @@ from pydantic import Field
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.methods.lifelong import params as settings

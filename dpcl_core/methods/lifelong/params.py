@@ -11,7 +11,7 @@ from pydantic import Field
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.spec import Params, RunSpec
 

@@ -12,7 +12,7 @@ from dpcl_core import layers
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_training, cslr_published, pooling, published_release
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.matchers import PublicEmbeddings

@@ -8,7 +8,7 @@ import dp_accounting as dp
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline_costs
 from dpcl_core.methods.language.baseline import check
 from dpcl_core.methods.language.baseline_costs import BaselineParams
