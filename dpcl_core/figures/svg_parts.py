@@ -40,8 +40,8 @@ _DASHES = {
 _REGULAR = {
     "square": (4, 1 / 8, 1.41), "diamond": (4, 0, 1.29), "diamond-tall": (4, 0, 1.4, 0.7), "diamond-wide": (4, 0, 0.7, 1.4),
     "triangle-up": (3, 0, 1.2), "triangle-right": (3, 1 / 4, 1.2), "triangle-down": (3, 1 / 2, 1.2), "hexagon": (6, 0, 1),
-    "triangle-left": (3, 3 / 4, 1.2), "pentagon": (5, 0, 1), "star": (10, 0, 1.4, 0.54), "hexagram": (12, 1 / 12, 1.29, 0.76),
-    "star-square": (8, 1 / 8, 1.56, 0.8), "star-diamond": (8, 0, 1.4, 0.7), "star-triangle-up": (6, 0, 1.6, 0.55),
+    "triangle-left": (3, 3 / 4, 1.2), "pentagon": (5, 0, 1), "star": (10, 0, 1.4, 0.54), "hexagram": (12, 1 / 12, 1.3, 0.76),
+    "star-square": (8, 1 / 8, 1.56, 0.8), "star-diamond": (8, 0, 1.4, 0.7), "star-triangle-up": (6, 0, 1.61, 0.55),
 }  # fmt: skip
 _LINES = {"line-ns": (1.4j, -1.4j), "cross-thin": (1.4j, -1.4j, 0j, 1.4 + 0j, -1.4 + 0j)}
 _CROSS = [1j**quarter * corner for quarter in range(4) for corner in (-0.4 - 0.4j, -0.4 - 1.2j, 0.4 - 1.2j)]
