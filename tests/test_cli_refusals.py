@@ -276,4 +276,4 @@ def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(
     monkeypatch.setattr(Path, "iterdir", iterdir)
     status, _, err = called("data", "check", str(tmp_path / "gone"), capsys=capsys)
     assert status == 2
-    assert "must be a table" in err
+    assert err.startswith("--data = gone: could not be copied")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +28,12 @@ from tests.support.waiting import PATIENCE_SECONDS
 pytestmark = pytest.mark.browser
 
 
+def ended(work: Coroutine[None, None, list[str]]) -> list[str]:
+    """What it gives, from a thread without a loop of events: the browsers of other tests leave theirs in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
 def test_fresh_cookies_count_for_their_address_and_a_class_for_itself(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     monkeypatch.setenv(queue.VARIABLE, "places=3,address_places=3,class_places=4")
@@ -34,12 +41,12 @@ def test_fresh_cookies_count_for_their_address_and_a_class_for_itself(tmp_path: 
     strangers, (honest, teacher), pupils = ([secrets.token_hex(16) for _ in range(n)] for n in (5, 2, 5))
     for app in serve(tmp_path):
         with busy(store := app.store()):
-            said = [asyncio.run(started(app.url, one, "10.0.0.1")) for one in strangers]
-            assert asyncio.run(started(app.url, honest, "10.0.0.2")) == []
+            said = [ended(started(app.url, one, "10.0.0.1")) for one in strangers]
+            assert ended(started(app.url, honest, "10.0.0.2")) == []
             of_teacher = queue.Visitor(owner(teacher), queue.Limits(), queue.address_of("10.0.0.1"))
             room = Rooms(store.as_visitor(of_teacher)).open("Privacy, Monday at ten", of_teacher.owner)
             store.as_visitor(of_teacher).check_kept(1)  # as who has opened a room from there
-            said_in_class = [asyncio.run(started(app.url, one, "10.0.0.1", f"room={room}")) for one in pupils]
+            said_in_class = [ended(started(app.url, one, "10.0.0.1", f"room={room}")) for one in pupils]
             queued = {run.owner: run.place_in_queue for run in store.list_runs(states=["queued"])}
     assert [owner(one) in queued for one in strangers] == [True, True, True, False, False]
     assert said[0] == []
