@@ -111,7 +111,7 @@ def test_a_method_a_dataset_a_preset_and_a_page_are_added_as_it_says(copy: Path)
     changed(method, 'module="centred_cosine"', 'module="dpcl_core.methods.features.centred_cosine"')
     catalog = copy / "dpcl_core" / "methods" / "catalog.py"
     changed(catalog, "methods.features import ", "methods.features import centred_cosine, ")
-    changed(catalog, "(cosine.CARD, ", "(cosine.CARD, centred_cosine.CARD, ")
+    changed(catalog, "features = (cosine, ", "features = (cosine, centred_cosine, ")
 
     with (copy / "assets" / "cards" / "datasets.toml").open("a", encoding="utf-8") as cards:
         cards.write(CARD)

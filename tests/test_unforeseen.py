@@ -250,7 +250,7 @@ def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(
         (tmp_path / f"own_{name}.py").write_text(code)
         monkeypatch.setenv("DPCL_METHODS", f"own_{name}")
         with pytest.raises(BadInput, match=said):
-            catalog._added()
+            catalog._added({})
 
 
 def test_a_run_asks_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
