@@ -109,10 +109,16 @@ def recorded(error: BaseException) -> str:
         else:
             _append(f"error {number}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, at {at}\n{indent(trace(error), ' ')}\n")
     except OSError:
-        print(f"error {number}\n{trace(error)}", file=sys.stderr)
+        say(f"error {number}\n{trace(error)}")
         return f"The program itself went wrong; what happened is on the server's standard error as error {number}."
     log = log_file().relative_to(paths.home())
     return f"The program itself went wrong; what happened is in {log} of its home folder as error {number}."
+
+
+def say(text: str) -> None:
+    """Writes to standard error, which may be a log on a disk that is full: that ends no run."""
+    with suppress(OSError):
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 def trace(error: BaseException) -> str:

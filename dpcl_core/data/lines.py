@@ -66,19 +66,29 @@ def refuse_utf16(content: bytes, shown: str) -> None:
         raise BadInput(shown, "UTF-16", "must be saved as UTF-8")
 
 
-def header_place(rows: Sequence[bytes], suffix: str, wanted: Collection[str]) -> tuple[int, Form]:
+def header_place(
+    rows: Sequence[bytes], suffix: str, wanted: Collection[str], *, is_declared: bool = False
+) -> tuple[int, Form]:
     """Which of the first lines names the columns, and the form that it gives; names are checked where they are used.
 
     It is the first one that has a wanted name, below titles and comments; else the first one that is neither a comment nor
-    Excel's instruction `sep=;`.
+    Excel's instruction `sep=;`. `is_declared`: the owner says that a line names the columns, so that it is public. Only then
+    may blanks separate its names: elsewhere a line of words may be somebody's text.
     """
     told = _INSTRUCTION.fullmatch(text(rows[0]).strip()) if rows else None
     separator, start = (told[1], 1) if told else (None, 0)
     places = range(start, min(len(rows), start + _MOST_TITLES))
     forms = [(place, by_header(rows[place], suffix, separator)) for place in places]
+    if is_declared and separator is None:
+        forms += [(place, by_header(rows[place], suffix, " ")) for place in places if _has_blanks_alone(text(rows[place]))]
+        forms.sort(key=lambda one: one[0])  # the line that names the columns precedes every row
     first = next((one for one in forms if any(name in one[1].names for name in wanted)), None)
     plain = next((one for one in forms if not rows[one[0]].startswith(b"#")), None)
     return first or plain or (0, Form((), ","))
+
+
+def _has_blanks_alone(line: str) -> bool:
+    return " " in line.strip() and not any(one in line for one in _SEPARATORS)
 
 
 def by_header(line: bytes, suffix: str, separator: str | None = None) -> Form:
@@ -253,7 +263,12 @@ def fitted(found: list[str] | None, form: Form) -> list[str] | None:
 
 
 def cells(line: str, separator: str) -> list[str] | None:
-    """The values of a line; None where it leaves a quote open or closes one that is not."""
+    """The values of a line; None where it leaves a quote open or closes one that is not.
+
+    Where a blank separates values, several in a row count as one.
+    """
+    if separator == " ":
+        line = " ".join(re.findall(r'(?:[^\s"]|"[^"]*+"?)++', line))
     if '"' not in line:
         return line.split(separator)
     closed, value = _quoting(separator)

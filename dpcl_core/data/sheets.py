@@ -233,7 +233,7 @@ def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -
     """
     shown, rows = shown_name(card, path), lines.of_rows(content)
     wanted = {column for _, column in card.roles} or set(_USUAL)
-    place, form = lines.header_place(rows, ending(path), wanted)
+    place, form = lines.header_place(rows, ending(path), wanted, is_declared=card.is_named)
     names = [name for name in form.names if name]
     if not is_public and rows and not card.has_declared_names(names):
         role, column = next(iter(card.roles), ("--target", "nothing"))

@@ -291,7 +291,7 @@ def move(
                 on_trouble(trouble)
             failures += 1
         except Exception as error:
-            print(unforeseen.trace(error), file=sys.stderr)
+            unforeseen.say(unforeseen.trace(error))
             failures += 1
         over.wait(max(PAUSE_SECONDS, patience.pause(failures)) if failures else PAUSE_SECONDS)
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from dpcl_core import paths
+from dpcl_core import paths, unforeseen
 from dpcl_core.errors import StoreRefused, StoreTrouble
 from dpcl_core.events import Classifier, Event, Progress, Started
 from dpcl_core.runs import process
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import End, Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.unforeseen import printable
 
 TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
 GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a stop takes effect within three seconds
@@ -120,7 +118,7 @@ class Recorder:
                 failures = 0
             except StoreTrouble as trouble:
                 if not failures:
-                    print(printable(f"the run goes on and waits for its store: {trouble}"), file=sys.stderr, flush=True)
+                    unforeseen.say(f"the run goes on and waits for its store: {trouble}")
                 failures += 1
             except Exception as trouble:  # no outage: the run is gone or was taken from here, or the program itself is wrong
                 self._trouble = self._trouble or trouble
@@ -148,7 +146,7 @@ class Recorder:
         """Ends this process in the middle of a step; the other thread has sent the events before it."""
         if self._over.is_set():
             return  # the step has just ended by itself
-        print(printable(str(self._trouble or "stopped in the middle of a step")), file=sys.stderr, flush=True)
+        unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
         end: End = "cancelled" if self._trouble is None else "failed"
         try:
             failure = None if self._trouble is None else self._failed_as(self._trouble)

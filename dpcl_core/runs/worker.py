@@ -35,7 +35,7 @@ from dpcl_core.runs.run import End, Failure, Run, Status
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.spec import RunSpec
-from dpcl_core.unforeseen import masked, printable
+from dpcl_core.unforeseen import masked
 
 _QUEUE_SECONDS = 0.25
 _LEFT_SECONDS = 2.0  # for handing a run back; what takes longer ends as after a crash
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
                 threading.Thread(target=_left, args=(store, run_id, options.tied), name="command", daemon=True).start()
             carry_out(store, run_id, engine=engine, executor=executor)
     except (BadInput, StoreTrouble) as error:
-        print(printable(str(error)), file=sys.stderr)
+        unforeseen.say(str(error))
         return 2
     return 0
 

@@ -181,6 +181,10 @@ FORMS: Mapping[str, Form] = {
     "csv": Form(".csv", csv(",", has_names=True), [cells(row) for row in range(N)], _LINES),
     "csv of people": Form(".csv", csv(",", has_names=True), [cells(row) for row in range(N)], _LINES, _PERSON),
     "csv with semicolons": Form(".csv", csv(";", has_names=True), [cells(row) for row in range(N)], _LINES),
+    "csv with blanks": Form(
+        ".csv", csv(" ", has_names=True), [cells(row) for row in range(N)], [*_LINES, b"1 2 a b", b"a label of 7 words"],
+        'first_line = "names"\n[columns]\ntarget = "label"\n',
+    ),
     "csv without names": Form(
         ".csv", csv(",", has_names=False), [cells(row) for row in range(N)], _LINES,
         'first_line = "data"\n[columns]\ntarget = "column4"\n',

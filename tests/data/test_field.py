@@ -8,6 +8,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,17 @@ def test_tables_as_programs_write_them_are_read_whole(write: Callable[[], str], 
     classes, read_as, _, n = seen(tmp_path / "table.csv")
     assert (classes, n) == (("a", "b", "c", "d"), N)
     assert list(read_as) == ["f0", "f1", "y"]
+
+
+@pytest.mark.parametrize("blanks", [" ", "   "])
+def test_blanks_separate_where_the_first_line_is_said_to_name_columns(blanks: str, tmp_path: Path) -> None:
+    rows = [(f0, f'"{f1} or so"', y) for f0, f1, y in ROWS]
+    (tmp_path / "table.csv").write_text(csv(rows, blanks, head=blanks.join(("f0", "f1", "y"))), encoding="utf-8")
+    classes, read_as, _, n = seen(tmp_path / "table.csv", replace(TARGET, first_line="names"))
+    assert (classes, n) == (("a", "b", "c", "d"), N)
+    assert list(read_as) == ["f0", "f1", "y"]
+    with pytest.raises(BadInput, match="--header"):
+        seen(tmp_path / "table.csv")
 
 
 def test_each_line_has_its_own_encoding(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import math
 import sqlite3
 import time
@@ -117,6 +118,23 @@ def test_a_full_disk_that_is_freed_later_costs_a_run_nothing_and_is_said_meanwhi
     assert told[0].count("the run goes on and waits for its store: store sqlite:///") == 1, "once, after the first failure"
     assert "the disk is full or failing" in told[0]
     assert all("the disk is full" in trouble for trouble in failed)
+    assert without_progress(hasty.events(run_id)) == without_progress(said)
+
+
+def test_a_log_on_a_disk_that_is_full_ends_no_run(hasty, monkeypatch):
+    """Of a run that an app starts, standard error is a file, by default on the disk of the store."""
+    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+    failed = heard_of_failures(hasty)
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from said[:10]
+        until(lambda: said[9] in hasty.events(run_id))
+        with open("/dev/full", "wb", buffering=0) as device, monkeypatch.context() as patch, no_room(100):
+            patch.setattr("sys.stderr", io.TextIOWrapper(device, write_through=True))
+            yield from said[10:]
+            until(lambda: len(failed) >= 3)
+
+    assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
     assert without_progress(hasty.events(run_id)) == without_progress(said)
 
 
