@@ -23,7 +23,7 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog
-from dpcl_core.spec import ScenarioSpec
+from dpcl_core.spec import ScenarioSpec, validated
 
 MEMORY_BYTES = 2 * 2**30
 SECONDS = 300
@@ -49,7 +49,7 @@ class Given:
 
 def _scenario(said: Any) -> ScenarioSpec:
     """Settings of a scenario, as its card reads them."""
-    return said if isinstance(said, ScenarioSpec) else catalog.card(str(said["kind"])).settings.model_validate(said)
+    return said if isinstance(said, ScenarioSpec) else validated(catalog.card(str(said["kind"])).settings, said)
 
 
 _Scenario = Annotated[SerializeAsAny[ScenarioSpec], BeforeValidator(_scenario)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks, presets
@@ -191,7 +192,7 @@ def _spec(
     if isinstance(preset_or_spec, str):
         raw = presets.raw_startable(preset_or_spec)
     elif isinstance(preset_or_spec, RunSpec):
-        raw = preset_or_spec.model_dump()
+        raw = asdict(preset_or_spec)
     elif isinstance(preset_or_spec, Mapping):
         raw = preset_or_spec
     else:

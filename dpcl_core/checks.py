@@ -8,7 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from dpcl_core.backbones import bundled
@@ -25,7 +25,7 @@ from dpcl_core.methods.common.public_sizes import PublicSizes, of_run
 from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ScenarioCard
-from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec, validated
+from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, S, Settings, fields_of, validated
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
@@ -35,9 +35,9 @@ _PROMPT = 40  # tokens reserved for the task's name and the label after a text
 
 # Dotted keys of all settings except those of a method or a scenario.
 _SETTINGS = (
-    *RunSpec.model_fields,
-    *(f"data.{name}" for name in DataSpec.model_fields),
-    *(f"privacy.{name}" for name in PrivacySpec.model_fields),
+    *fields_of(RunSpec),
+    *(f"data.{name}" for name in fields_of(DataSpec)),
+    *(f"privacy.{name}" for name in fields_of(PrivacySpec)),
 )
 
 Raw = Mapping[str, object]
@@ -48,12 +48,16 @@ def parse(raw: Raw) -> RunSpec:
 
     Raises BadInput naming the first wrong setting by its dotted key.
     """
-    fields = dict(raw)
-    fields["method"] = _text(fields.get("method", DEFAULT_METHOD), "method")
-    fields["params"] = _table(fields.get("params", {}), "params")
-    scenario = _table(fields.get("scenario", {}), "scenario")
-    fields["scenario"] = {**scenario, "kind": _text(scenario.get("kind", DEFAULT_SCENARIO), "scenario.kind")}
-    return validated(RunSpec, fields, known=_SETTINGS)
+    method = methods.card(_text(raw.get("method", DEFAULT_METHOD), "method"))
+    said = _table(raw.get("scenario", {}), "scenario")
+    scenario = scenarios.card(_text(said.get("kind", DEFAULT_SCENARIO), "scenario.kind"))
+    params = _settings(method.params, _table(raw.get("params", {}), "params"), "params")
+    stream = _settings(scenario.settings, {**said, "kind": scenario.name}, "scenario")
+    return validated(RunSpec, {**raw, "method": method.name, "params": params, "scenario": stream}, known=_SETTINGS)
+
+
+def _settings(model: type[S], given: Raw, table: str) -> S:
+    return validated(model, given, table, [f"{table}.{name}" for name in fields_of(model)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,15 +235,15 @@ def _default(raw: Raw, key: str) -> dict[str, object]:
     """
     table, _, name = key.partition(".")
     if table == "params":
-        model: type[Spec] = methods.card(str(raw.get("method", DEFAULT_METHOD))).params
+        model: type[Settings] = methods.card(str(raw.get("method", DEFAULT_METHOD))).params
     elif table == "scenario":
         model = scenarios.card(str(_table(raw.get("scenario", {}), table).get("kind", DEFAULT_SCENARIO))).settings
     else:
         return {}
-    field, given = model.model_fields.get(name), _table(raw.get(table, {}), table)
-    if field is None or field.is_required():
+    field, given = fields_of(model).get(name), _table(raw.get(table, {}), table)
+    if field is None:
         return {}
-    default = field.get_default(call_default_factory=True)
+    default = field.default
     return {table: {}} if table == "params" and given.get(name, default) == default else {key: default}
 
 
@@ -345,7 +349,7 @@ def changed(raw: Raw, values: Raw) -> dict[str, object]:
 
 def to_toml(spec: RunSpec) -> str:
     """The spec as TOML; `parse(read_toml(...))` gives it back. Settings that are None are left out."""
-    document = spec.model_dump()
+    document = asdict(spec)
     top = {key: value for key, value in document.items() if not isinstance(value, dict)}
     lines = [f"{key} = {_toml(value)}" for key, value in top.items() if value is not None]
     for name, table in document.items():
@@ -357,7 +361,7 @@ def to_toml(spec: RunSpec) -> str:
 
 def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str:
     """The exact command that runs this spec, or audits its method, independent of defaults."""
-    document = spec.model_dump()
+    document = asdict(spec)
     sets: list[str] = []
     for key, value in document.items():
         pairs = {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}

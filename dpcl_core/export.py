@@ -42,7 +42,7 @@ from dpcl_core.privacy.statement import kind, shown, standing, ways_out
 from dpcl_core.results import FIGURES, Result, method_title, question, references
 from dpcl_core.runs import administration, frames
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, fields_of, json_schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ def rows(catalog: Catalog) -> list[Row]:
                 "printed": cast(JsonValue, card.printed.document()),
                 "labels": list(card.labels),
                 "scenarios": list(card.scenarios),
-                "params": card.params.model_json_schema()["properties"] if card.params.model_fields else {},
+                "params": json_schema(card.params)["properties"] if fields_of(card.params) else {},
             }
             for card in methods.CARDS.values()
         ]
@@ -95,7 +95,7 @@ def rows(catalog: Catalog) -> list[Row]:
         ]
     if catalog == "scenarios":
         return [
-            {**_common(card), "settings": card.settings.model_json_schema()["properties"]}
+            {**_common(card), "settings": json_schema(card.settings)["properties"]}
             for card in scenarios.CARDS.values()
         ]
     return [
@@ -207,7 +207,7 @@ def document(
     return {
         "run_id": run_id,
         "status": status,
-        "spec": json.loads(spec.model_dump_json()),
+        "spec": spec.jsonable(),
         "score": datasets.score(spec.data.dataset),
         "budgets": methods.standing(spec),
         "layer": _layer(methods.layer(spec)),
@@ -281,7 +281,7 @@ def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
     Claim and audit fields are null where there is none; `eps_audit_lower` is a measured lower bound. If private data are
     released in two ways, `eps_replay`, `eps_head` and `eps_total` give each and the total.
     """
-    claim, audit, settings = given.claim, given.audit, spec.params.model_dump(mode="json")
+    claim, audit, settings = given.claim, given.audit, spec.params.jsonable()
     return {
         "guarantee": kind(given),
         **{f"eps_{name}": plain_number(value) for name, value in ways_out(given).items()},

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Literal, cast
@@ -20,15 +21,16 @@ from dpcl_core.checks import USUAL_DELTA, default_delta
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
+from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec, Spec
+from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec, fields_of, validated
 
 Shows = Literal["budgets", "forgetting", "streams", "labels", "adapting", "claims", "words", "matching", "no-privacy"]
 
 
-class Preset(Spec):
+class Preset(Document):
     """The description of a preset. `seconds`: expected duration of `[spec]` on two CPU cores (None: not measured).
 
     `shows`: what its answer is about, by which questions are grouped.
@@ -51,7 +53,7 @@ class Preset(Spec):
         return self.shows == "forgetting" or "forget" in f"{self.title} {self.question}".casefold()
 
 
-class Also(Spec):
+class Also(Document):
     """One more run of a preset: its label, and its changed settings in the form of `--set`."""
 
     label: str
@@ -201,12 +203,12 @@ def streams(name: str, n_tasks: int) -> list[ScenarioSpec]:
             continue
         if scenario.has_clients if card.has_people else card.kind == "tagged" and not scenario.has_clients:
             continue
-        chosen: dict[str, object] = {"tasks": n_tasks} if "tasks" in scenario.settings.model_fields else {}
+        chosen: dict[str, object] = {"tasks": n_tasks} if "tasks" in fields_of(scenario.settings) else {}
         if kind == "source-incremental":
             chosen["order"] = facts.sources or None
         if scenario.has_clients:
             chosen["clients"] = _CLIENTS
-        settings = scenario.settings.model_validate({"kind": kind, **chosen})
+        settings = validated(scenario.settings, {"kind": kind, **chosen})
         with suppress(BadInput):
             scenarios.check(settings, facts.n_classes, facts.sources)
             found.append(settings)
@@ -221,7 +223,7 @@ def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> f
     of_row = group.for_a_row(privacy, rows_per_unit)
     epsilon = of_row.epsilons[privacy.epsilons.index(privacy.usual_epsilon)]
     for share in _SHARES:
-        shared = of_row.model_copy(update={"label_share": share})
+        shared = replace(of_row, label_share=share)
         if people_to_be_named(shared, epsilon, _TASKS, class_size // 2) is not None:
             return share
     return _SHARES[-1]

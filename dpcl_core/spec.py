@@ -1,28 +1,24 @@
-"""The settings of a run: immutable and bounded, with a TOML/JSON round trip and a stable digest."""
+"""The settings of a run: frozen dataclasses, which `validated` makes of tables and checks.
+
+Pydantic is imported where tables are read and JSON is written, and nowhere else: a run in memory does without it.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import cache
 from hashlib import sha256
-from importlib import import_module
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SerializeAsAny,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from annotated_types import Interval, MinLen
 
 from dpcl_core.errors import BadInput, first_of
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 LabelSetting = Literal["data", "prior", "prior-const", "dp-learned"]
 LABELS: dict[str, str] = {  # names for readers
@@ -41,27 +37,86 @@ LARGEST_EPSILON = 1_000_000  # of a budget
 SMALLEST_DELTA = 1e-12  # of one row: below it, the accountants' own rounding (1e-16 a transform) moves epsilon
 
 
-class Spec(BaseModel):
-    """Base of all settings: immutable, without unknown fields; infinity survives a JSON round trip."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A check of a value that `validated` makes after the value's type is right, or before.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", validate_default=True)
+    `check` gives the value to go on with. It raises ValueError with what is allowed.
+    """
+
+    check: Callable[[Any], Any]
+    mode: Literal["after", "before"] = "after"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        if self.mode == "after":
+            return core_schema.no_info_after_validator_function(self.check, handler(source))
+        return core_schema.no_info_before_validator_function(self.check, handler(source))
 
 
-def written_number(value: object) -> object:
-    """A number of JSON, or "inf", as it is. Raises ValueError for what only some readers take for one."""
-    if isinstance(value, bool) or (isinstance(value, str) and value != "inf"):
-        raise ValueError('must be a number, or "inf"')
-    return value
-
-
-def parameter(default: object, title: str, text: str, **bounds: Any) -> Any:
-    """A setting of a method: its default, its title in forms ("": its name), what it means, and the bounds of a number."""
+def parameter(default: object, title: str = "", description: str = "", **bounds: Any) -> Any:
+    """A field of settings: its default, its title in forms ("": its name), what it means, bounds as pydantic names them."""
     if isinstance(default, float):
         bounds["allow_inf_nan"] = False
-    return Field(default, title=title or None, description=text, **bounds)
+    return field(default=default, metadata={"title": title or None, "description": description, **bounds})
 
 
-class Params(Spec):
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of a run's settings. `validated` checks what a user gives; the constructor takes what is already right."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = {"extra": "forbid", "validate_default": True}
+
+    def to_json(self, include: set[str] | None = None) -> str:
+        """The settings as JSON that `validated` reads back; infinity is text. `include`: these fields alone."""
+        from pydantic_core import to_json
+
+        return to_json(self, include=include, inf_nan_mode="strings").decode()
+
+    def jsonable(self) -> dict[str, Any]:
+        """The settings as tables, lists, numbers and text."""
+        return cast("dict[str, Any]", json.loads(self.to_json()))
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def updated(settings: S, **fields: Any) -> S:
+    """The settings with other values in these fields, which every such class has."""
+    return replace(settings, **fields)
+
+
+def fields_of(settings: type[Settings]) -> dict[str, Field[Any]]:
+    """The fields of settings by name; `metadata` has their descriptions."""
+    return {one.name: one for one in fields(settings)}
+
+
+@cache
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(model)
+
+
+def json_schema(model: type[Settings]) -> dict[str, Any]:
+    """The JSON schema of settings."""
+    return _adapter(cast("Any", model)).json_schema()
+
+
+def validated(model: type[S], given: object, prefix: str = "", known: Sequence[str] = ()) -> S:
+    """Settings made of a table. Raises BadInput for the first wrong one; arguments as `errors.first_of` takes them."""
+    from pydantic import ValidationError
+
+    try:
+        made: S = _adapter(cast("Any", model)).validate_python(given)
+    except ValidationError as error:
+        raise first_of(error, prefix, known) from error
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params(Settings):
     """Base of every method's own settings; the method's card names the subclass."""
 
     @property
@@ -95,7 +150,8 @@ class Params(Spec):
         return False
 
 
-class ScenarioSpec(Spec):
+@dataclass(frozen=True, kw_only=True)
+class ScenarioSpec(Settings):
     """Base of every scenario's own settings; the scenario's card names the subclass."""
 
     kind: str
@@ -133,31 +189,32 @@ class ScenarioSpec(Spec):
         return classes
 
 
-class DataSpec(Spec):
+@dataclass(frozen=True, kw_only=True)
+class DataSpec(Settings):
     """The data: which dataset, how much of it, and the public network that turns it into features."""
 
-    dataset: str = Field("digits", description="A dataset of the catalog, or own:NAME for a folder of yours.")
-    train_per_class: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+    dataset: str = parameter("digits", description="A dataset of the catalog, or own:NAME for a folder of yours.")
+    train_per_class: Annotated[int, Interval(ge=1, le=10**9)] | None = parameter(
         None,
         description="Keep about this many training examples of each class (sentences of each source), each by a public coin "
         "of its own bytes; empty: all.",
     )
-    train_per_source: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+    train_per_source: Annotated[int, Interval(ge=1, le=10**9)] | None = parameter(
         None,
         description="Keep about this many training examples of each source instead (a member of a combined dataset, a "
         "style, a rate), each by the same coin; empty: all.",
     )
-    test_per_class: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+    test_per_class: Annotated[int, Interval(ge=1, le=10**9)] | None = parameter(
         None, description="Keep at most this many test examples of each class; empty: all."
     )
-    backbone: str = Field("pixels", description="Frozen public network that turns an example into features.")
-    resolution: int | None = Field(
+    backbone: str = parameter("pixels", description="Frozen public network that turns an example into features.")
+    resolution: int | None = parameter(
         None,
         ge=1,
         description="Side in pixels at which the network reads pictures, where it has a choice; empty: as it was trained. "
         "Fewer pixels are quicker and show less.",
     )
-    axes: int | None = Field(
+    axes: int | None = parameter(
         None,
         ge=0,
         description="Features are taken along this many public axes, where the network has some; empty: by a public rule of "
@@ -169,12 +226,10 @@ class DataSpec(Spec):
         """Whether only a hash-selected part of the training examples is used."""
         return self.train_per_class is not None or self.train_per_source is not None
 
-    @field_validator("train_per_source")
-    @classmethod
-    def _one_cap(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and info.data.get("train_per_class") is not None:
-            raise ValueError("must be empty where data.train_per_class is set; clear one of the two")
-        return value
+    def __post_init__(self) -> None:
+        if self.train_per_source is not None and self.train_per_class is not None:
+            allowed = "must be empty where data.train_per_class is set; clear one of the two"
+            raise BadInput("data.train_per_source", self.train_per_source, allowed)
 
 
 def _budget(value: object) -> float:
@@ -190,7 +245,7 @@ def _budget(value: object) -> float:
     return number
 
 
-Epsilon = Annotated[float, BeforeValidator(_budget)]
+Epsilon = Annotated[float, Checked(_budget, "before")]
 
 
 def _distinct(values: tuple[float, ...]) -> tuple[float, ...]:
@@ -209,26 +264,24 @@ def _bounded(budgets: tuple[float, ...]) -> tuple[float, ...]:
     return budgets
 
 
-class PrivacySpec(Spec):
+@dataclass(frozen=True, kw_only=True)
+class PrivacySpec(Settings):
     """The privacy settings: budgets, adjacency, noise source."""
 
-    epsilons: Annotated[tuple[Epsilon, ...], AfterValidator(_bounded), AfterValidator(_distinct)] = Field(
+    epsilons: Annotated[tuple[Epsilon, ...], Checked(_bounded), Checked(_distinct)] = parameter(
         (1.0, 8.0), min_length=1, max_length=32, description="One model each; inf: no noise."
     )
-    delta: float = Field(
-        1e-5, gt=0, lt=1, allow_inf_nan=False, description="A small slack beside epsilon; keep below 1/people."
-    )
-    adjacency: Adjacency = Field(
+    delta: float = parameter(1e-5, gt=0, lt=1, description="A small slack beside epsilon; keep below 1/people.")
+    adjacency: Adjacency = parameter(
         "add-remove", description="Neighbours differ by one example left out (their number is public), or by one replaced."
     )
-    noise: NoiseSource = Field(
+    noise: NoiseSource = parameter(
         "release", description="release: fresh from the operating system, never recorded. seeded: repeatable, for teaching."
     )
-    label_share: float = Field(
+    label_share: float = parameter(
         0.1,
         ge=0.001,
         le=0.999,
-        allow_inf_nan=False,
         description="Share of epsilon that pays for the list of labels, where labels = dp-learned.",
     )
 
@@ -239,7 +292,14 @@ class PrivacySpec(Spec):
         return 1.0 if 1.0 in finite else max(finite or self.epsilons)
 
 
-Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]  # strict: true is no number
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("must be a whole number")
+    return value
+
+
+Seed = Annotated[int, Checked(_whole, "before"), Interval(ge=0, lt=2**32)]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -250,70 +310,25 @@ class Cell:
     seed: int
 
 
-# The catalogs that map a method or scenario to its settings model; imported late, because they import this module.
-_CATALOGS = {"params": "dpcl_core.methods.catalog", "scenario": "dpcl_core.scenarios.catalog"}
-
-
-def settings_model(field: Literal["params", "scenario"], name: str) -> type[Spec]:
-    """The settings of the method or scenario of this name. Raises BadInput naming the known ones."""
-    card = import_module(_CATALOGS[field]).card(name)
-    return cast(type[Spec], card.params if field == "params" else card.settings)
-
-
-S = TypeVar("S", bound=Spec)
-
-
-def validated(model: type[S], given: object, prefix: str = "", known: Sequence[str] = ()) -> S:
-    """The settings as their model. Raises BadInput for the first wrong one; arguments as `errors.first_of` takes them."""
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise first_of(error, prefix, known) from error
-
-
-def _read(field: Literal["params", "scenario"], name: str, given: object) -> Spec:
-    model = settings_model(field, name)
-    if isinstance(given, Mapping):
-        return validated(model, given, field, [f"{field}.{known}" for known in model.model_fields])
-    if type(given) is not model:
-        raise BadInput(field, type(given).__name__, f"must be settings of {name}: {model.__name__} or a table of its fields")
-    return given
-
-
-class RunSpec(Spec):
-    """The settings of a run; nothing about where, when or on what device.
-
-    `params` and `scenario` are the settings of the named method and scenario kind: as their models, as plain tables
-    (validated by these models), or left out (the models' defaults).
-    """
+@dataclass(frozen=True, kw_only=True)
+class RunSpec(Settings):
+    """The settings of a run; nothing about where, when or on what device. `checks.parse` makes one of tables."""
 
     method: str
-    params: SerializeAsAny[Params] = Params()  # replaced by the method's own defaults
+    params: Params
     data: DataSpec = DataSpec()
-    scenario: SerializeAsAny[ScenarioSpec]
-    labels: LabelSetting = Field("prior-const", description="Where the classifier's list of labels comes from.")
-    public_labels: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_distinct)] | None = Field(
+    scenario: ScenarioSpec
+    labels: LabelSetting = parameter("prior-const", description="Where the classifier's list of labels comes from.")
+    public_labels: Annotated[tuple[str, ...], MinLen(1), Checked(_distinct)] | None = parameter(
         None, description="Class names assumed public; examples of other classes are dropped. Empty: all classes."
     )
     privacy: PrivacySpec = PrivacySpec()
-    tuned: Tuned = Field("no", description="On which data these settings were tuned, by your word; the statement says so.")
-    seeds: Annotated[tuple[Seed, ...], AfterValidator(_distinct)] = Field(
+    tuned: Tuned = parameter(
+        "no", description="On which data these settings were tuned, by your word; the statement says so."
+    )
+    seeds: Annotated[tuple[Seed, ...], Checked(_distinct)] = parameter(
         (0, 1, 2, 3, 4), min_length=1, max_length=100, description="One model each: the order of classes and other draws."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_settings(cls, given: object) -> object:
-        """Validates plain tables as the models of the method and scenario; refuses settings of another one."""
-        if not isinstance(given, Mapping) or not isinstance(given.get("method"), str):
-            return given
-        fields = dict(given)
-        fields["params"] = _read("params", fields["method"], fields.get("params", {}))
-        scenario = fields.get("scenario", {})
-        kind = scenario.get("kind") if isinstance(scenario, Mapping) else getattr(scenario, "kind", None)
-        if isinstance(kind, str):
-            fields["scenario"] = _read("scenario", kind, scenario)
-        return fields
 
     def cells(self) -> Iterator[Cell]:
         """Every model of the run, budgets outermost."""
@@ -331,4 +346,4 @@ class RunSpec(Spec):
 
     def digest(self) -> str:
         """The SHA-256 digest of the settings (16 hexadecimal digits), the same on any machine."""
-        return sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        return sha256(self.to_json().encode()).hexdigest()[:16]

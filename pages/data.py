@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -85,7 +86,7 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
     scenario = own_data_upload.draw(looked)
     if edited is not None and fields is not None and own_data.moves_rows(start, fields):
         st.warning(_MOVES)
-    is_as_before = edited is not None and fields in (start, start.model_copy(update={"first_line": "names"}))
+    is_as_before = edited is not None and fields in (start, replace(start, first_line="names"))
     with st.container(horizontal=True):
         title = "Keep these data for runs" if edited is None else "Keep with this schema"
         if st.button(title, type="primary", key="own-keep", disabled=is_as_before):

@@ -25,7 +25,7 @@ from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, JUDGED, Experiment, Paper, Size, State
 from dpcl_core.privacy.statement import shown
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, fields_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GPU = ROOT / "assets" / "reproduction" / "gpu.json"
@@ -150,8 +150,8 @@ def _methods() -> str:
             f"- streams: {', '.join(card.scenarios)}",
             "",
         ]
-        fields = card.params.model_fields.items()
-        rows = [(f"`params.{name}`", field.default, field.description) for name, field in fields]
+        fields = fields_of(card.params).items()
+        rows = [(f"`params.{name}`", field.default, field.metadata["description"]) for name, field in fields]
         lines += _table(("setting", "default", "meaning"), rows)
     return "\n".join(lines)
 

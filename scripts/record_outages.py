@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -60,7 +60,7 @@ class Starts:
 
 
 def _spec() -> RunSpec:
-    return presets.load(PRESET).model_copy(update={"seeds": tuple(SEEDS)})
+    return replace(presets.load(PRESET), seeds=tuple(SEEDS))
 
 
 def race(races: int) -> Starts:

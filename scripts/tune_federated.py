@@ -16,7 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from itertools import product
@@ -39,7 +39,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, generator
-from dpcl_core.spec import Cell, DataSpec, RunSpec
+from dpcl_core.spec import Cell, DataSpec, RunSpec, fields_of
 
 FILE = Path(__file__).resolve().parent.parent / "assets" / "tuning" / "federated.json"
 N_TRIALS, N_FINALISTS = 12, 3  # settings that a row tries, and those that are tried again with further seeds
@@ -98,12 +98,12 @@ def searched(spec: RunSpec, proxy: Proxy) -> RunSpec:
     """The run on the proxy, at its finite budgets if it has any: the benchmark's data are out of reach from here on."""
     epsilons = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)] or [math.inf]
     changes = {"data.dataset": proxy.dataset, "privacy.epsilons": epsilons, "tuned": "public", **proxy.changes}
-    return checks.parse(checks.changed(spec.model_dump(), changes))
+    return checks.parse(checks.changed(asdict(spec), changes))
 
 
 def settings(spec: RunSpec, label: str) -> list[dict[str, object]]:
     """The settings that a row tries: its card's defaults first, then draws without repetition that depend on its label."""
-    fields = set(type(spec.params).model_fields)
+    fields = set(fields_of(type(spec.params)))
     fields -= set() if "clip_norm" in fields else {"learning_rate"}
     own = {name: values for name, values in SPACE.items() if name in fields}
     usual = type(spec.params)()
@@ -201,7 +201,7 @@ def tuned(experiment: str, label: str, spec: RunSpec) -> dict[str, Any]:
 def _try(trial: dict[str, Any], base: RunSpec, seeds: Sequence[int]) -> None:
     """Adds the scores of these seeds to a trial, or the reason why there are none."""
     try:
-        spec = checks.parse(checks.changed(base.model_dump(), {f"params.{k}": v for k, v in trial["settings"].items()}))
+        spec = checks.parse(checks.changed(asdict(base), {f"params.{k}": v for k, v in trial["settings"].items()}))
         checks.check(spec)
         trial["scores"] += [round(score, 4) for score in accuracies(spec, seeds)]
     except (BadInput, Diverged) as error:

@@ -8,6 +8,7 @@ needs torch imports it late: cosine sums and last layers need none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
@@ -22,7 +23,7 @@ from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, updated
 
 if TYPE_CHECKING:
     from dpcl_core.backbones import adaptable
@@ -227,9 +228,9 @@ _HOW = "how far adapter and last layer moved along the example's gradient"
 
 def _on_bundled_network(spec: RunSpec, **params: float) -> RunSpec:
     """The settings that are played: one pass over the task, on the bundled network."""
-    data = spec.data.model_copy(update={"backbone": BACKBONE})
-    played = spec.params.model_copy(update={"epochs": 1, **params})
-    return spec.model_copy(update={"params": played, "data": data, "labels": "prior"})
+    data = replace(spec.data, backbone=BACKBONE)
+    played = updated(spec.params, epochs=1, **params)
+    return replace(spec, params=played, data=data, labels="prior")
 
 
 def adapter_worst_case_game(spec: RunSpec) -> Game:

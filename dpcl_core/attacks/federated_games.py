@@ -26,7 +26,7 @@ from dpcl_core.methods.federated.params import (
     ServerParams,
 )
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, updated
 
 N_CLIENTS = 1000  # planted clients, each with a label that no other client has
 N_IN_ROUNDS = 200  # planted clients in rounds of training
@@ -58,8 +58,8 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
         update |= {"local_steps": 1, "batch_size": 1, "hidden": 0}
     if isinstance(params, RehearsalParams):
         update |= {"samples": 1}
-    unseen = spec.data.model_copy(update={"dataset": "own:audit"})
-    return spec.model_copy(update={"params": params.model_copy(update=update), "data": unseen})
+    unseen = replace(spec.data, dataset="own:audit")
+    return replace(spec, params=updated(params, **update), data=unseen)
 
 
 def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: int = _N_TARGETS) -> Game:
@@ -174,7 +174,7 @@ def _short(spec: RunSpec) -> RunSpec:
     }
     if isinstance(params, FedCilDpParams):
         update |= {"hidden": min(params.hidden, _MOST_HIDDEN), "noise_size": 2, "consolidation_steps": 1}
-    return spec.model_copy(update={"params": params.model_copy(update=update)})
+    return replace(spec, params=updated(params, **update))
 
 
 def _round_game(spec: RunSpec, values: NDArray[np.floating], labels: NDArray[np.int64], n_targets: int, who: str) -> Game:
@@ -198,7 +198,7 @@ def _round_game(spec: RunSpec, values: NDArray[np.floating], labels: NDArray[np.
         present = takes_part(seed) == side
         return tasks(present, ~present & (spec.privacy.adjacency == "replace"))
 
-    one_round = spec.model_copy(update={"params": spec.params.model_copy(update={"rounds": 1, "participation": 1.0})})
+    one_round = replace(spec, params=updated(spec.params, rounds=1, participation=1.0))
     none = np.zeros(n_targets, np.bool_)
     start = _flat(play.clean(one_round, play.START, known, tasks(none, none))[0])
     models = [play.clean(one_round, play.START, known, tasks(who, none))[0] for who in np.eye(n_targets, dtype=np.bool_)]

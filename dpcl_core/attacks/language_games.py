@@ -39,7 +39,7 @@ from dpcl_core.privacy.mechanisms import noisy_mean
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_labels
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, updated
 
 BACKBONE = "lm-tiny"
 N_TEXTS = 4096  # candidate texts for adapters, of which those are planted that differ most
@@ -70,8 +70,8 @@ def planted_game(spec: RunSpec, epsilon: float) -> Game:
 
 def _played(spec: RunSpec, **params: float) -> RunSpec:
     """The settings that are played, on the bundled model: one step per task, with these parameters."""
-    data = spec.data.model_copy(update={"backbone": BACKBONE})
-    return spec.model_copy(update={"params": spec.params.model_copy(update={"epochs": 1, **params}), "data": data})
+    data = replace(spec.data, backbone=BACKBONE)
+    return replace(spec, params=updated(spec.params, epochs=1, **params), data=data)
 
 
 # Adapters: one-token texts with distinct answers, and a real sentence.

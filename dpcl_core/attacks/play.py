@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
 from typing import Generic, TypeVar
@@ -134,7 +134,7 @@ def released(
     Noise always comes from the operating system, whatever `privacy.noise` is. Seeds have the same role as in a run: a
     trial's number is its seed, unless `seed` sets one for all, for methods whose cells share nothing.
     """
-    of_release = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "release"})})
+    of_release = replace(spec, privacy=replace(spec.privacy, noise="release"))
     is_joint = seed is None and methods.card(spec.method).shares == "all"
     for group in [list(trials)] if is_joint else [[trial] for trial in trials]:
         cells = {trial: Cell(epsilon, trial if seed is None else seed) for trial in group}

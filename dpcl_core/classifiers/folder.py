@@ -20,14 +20,14 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
-from dpcl_core import checks, paths
+from dpcl_core import checks, documents, paths
 from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.events import CellFinished, Classifier, Event, Fact, Guarantee, Started, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.classifier import LARGEST, Step
 from dpcl_core.privacy import statement
-from dpcl_core.spec import Cell, RunSpec, Spec
+from dpcl_core.spec import Cell, RunSpec
 
 NAME = "classifier"
 DOCUMENT = f"{NAME}.json"
@@ -43,7 +43,7 @@ _READ = {
 _PERMUTED = "This run orders an example's values anew in every task: put them into the order of the task asked about."
 
 
-class _Step(Spec):
+class _Step(documents.Document):
     """A classifier after a task, counted from 1: `file` has the arrays that left with it, `files` all that it needs."""
 
     task: int = Field(ge=1, le=100_000)
@@ -57,7 +57,7 @@ class _Step(Spec):
     facts: Mapping[str, Fact]
 
 
-class _Model(Spec):
+class _Model(documents.Document):
     """One model. `epsilon`: what was asked for; `accounted`: what the ledger adds up to."""
 
     epsilon: float = Field(gt=0)
@@ -69,7 +69,7 @@ class _Model(Spec):
     steps: tuple[_Step, ...] = Field(min_length=1)
 
 
-class Document(Spec):
+class Document(documents.Document):
     """The document. `spec`: the run's settings, by which inputs are read; `network_identity`: name, hash of the weights and
     preprocessing. `together`: what all models give away together; `left_out`: what is not here, and why.
     """
@@ -135,7 +135,7 @@ def files(
     of_all = [f"{name}: epsilon {statement.shown(value)}" for name, value in parts if name.startswith(statement.OF_ALL)]
     how = _READ[spec.params.inputs] + (f" {_PERMUTED}" if spec.scenario.kind == "permuted" else "")
     document = Document(
-        run_id=run_id, dataset=started.dataset_title, spec=spec.model_dump(mode="json"), network=spec.data.backbone,
+        run_id=run_id, dataset=started.dataset_title, spec=spec.jsonable(), network=spec.data.backbone,
         network_identity=str(facts.get("network_identity", "")), inputs=how, axes=AXES if AXES in arrays else None,
         models=tuple(models), together=of_all[0] if of_all else "", left_out=tuple(left_out),
     )  # fmt: skip

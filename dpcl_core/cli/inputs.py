@@ -18,7 +18,7 @@ from dpcl_core.runs import administration, database
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, fields_of
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
 
 def asked_of(options: argparse.Namespace) -> Asked:
     """What the command line says of the columns of a file."""
-    columns = Columns(**{role: getattr(options, role) for role in Columns.model_fields})
+    columns = Columns(**{role: getattr(options, role) for role in fields_of(Columns)})
     return Asked(columns, options.per_person, options.first_line, private=tuple(options.private))
 
 

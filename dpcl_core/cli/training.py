@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from dpcl_core.cli.inputs import asked_of, print_looks, spec_of, spec_of_stored
 from dpcl_core.cli.output import print_json, print_study, put, results_alone, say
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, fields_of
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.audit_bounds import Audited
@@ -114,7 +113,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
         checks.check(spec)
         for sentence in presets.assumed(spec):
             tell(sentence)
-    said = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
+    said = [f"--{role} {shlex.quote(named)}" for role in fields_of(Columns) if (named := getattr(options, role))]
     said += [f"--per-person {options.per_person}"] if options.per_person is not None else []
     said += ["--no-header" if options.first_line == "data" else "--header"] if options.first_line else []
     check = " ".join(["python -m dpcl_core data", shlex.quote(options.data), *said, "--write-schema"])
@@ -372,7 +371,7 @@ def audit(options: argparse.Namespace) -> int:
         audits = [attacks.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
         results = [result for results in audits for result in results]
     if options.json:
-        print_json({"spec": json.loads(spec.model_dump_json()), "audits": [result.document() for result in results]})
+        print_json({"spec": spec.jsonable(), "audits": [result.document() for result in results]})
     else:
         for result in results:
             put(result.sentence())

@@ -13,13 +13,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Literal
-
-from pydantic import ValidationError
 
 from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, load, outline, own, schema, sheets, tagged
@@ -29,8 +27,8 @@ from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.held import held
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
-from dpcl_core.errors import BadInput, DataMissing, first_of
-from dpcl_core.spec import DataSpec
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.spec import DataSpec, validated
 
 _ORIGIN = own.ORIGIN
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
@@ -53,19 +51,16 @@ class Asked:
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
-        said = {role: column for role, column in self.columns if column is not None}
+        said = {role: column for role, column in asdict(self.columns).items() if column is not None}
         if twice := [role for role, column in said.items() if role != "target" and column == said.get("target")]:
             raise BadInput(f"--{twice[0]}", said["target"], "is the column of --target already: name another one")
-        changed = {**fields.model_dump(), "columns": {**fields.columns.model_dump(), **said}}
+        changed = {**asdict(fields), "columns": {**asdict(fields.columns), **said}}
         if self.per_person is not None and changed["columns"]["person"] is None:
             raise BadInput("--per-person", self.per_person, "needs --person COLUMN, which says whose a row is")
         for name in ("per_person", "first_line"):
             if (value := getattr(self, name)) is not None:
                 changed[name] = value
-        try:
-            return schema.Schema.model_validate(changed)
-        except ValidationError as error:
-            raise first_of(error, schema.NAME) from error
+        return validated(schema.Schema, changed, schema.NAME)
 
 
 def schema_beside(path: Path) -> Path:
@@ -146,7 +141,7 @@ def _header(tables: Sequence[Path], path: Path, fields: schema.Schema) -> list[s
     """The columns of tables, of which one may be the test part."""
     first = tables[0]
     test = next((one for one in tables if one.stem == "test" and ending(one) == ending(first)), None)
-    without_roles = fields.model_copy(update={"columns": schema.Columns(person=fields.columns.person)})
+    without_roles = replace(fields, columns=schema.Columns(person=fields.columns.person))
     card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, held_out=fields.held_out or HELD_OUT)
     card = replace(schema.with_columns(card, without_roles), is_named=True)  # nothing of it leaves but by a declaration
     card = sheets.by_public_lines(card, DataFiles((first,), (test,) if test is not None and test != first else ()))
@@ -231,13 +226,13 @@ def _staged(
         for name in asked.private:
             copying.join(folder, name)
         fields = _declared(path, folder, asked)
-        _write(folder, fields.model_copy(update={"coins": fields.coins or 2}))
+        _write(folder, replace(fields, coins=fields.coins or 2))
     with files.only_in(staging):
         if fields.coins != 1 and own.knows_by_first_rule(f"own:{folder.name}", apart, seen):
             if fields.coins is not None:
                 allowed = "must be 1, or left out: by that rule rows of these data were shown before"
                 raise BadInput("coins", fields.coins, allowed)
-            _write(folder, fields.model_copy(update={"coins": 1}))
+            _write(folder, replace(fields, coins=1))
         _check(path, f"own:{folder.name}")
     yield folder, written
 
@@ -323,7 +318,7 @@ def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     names = _header(tables, folder, fields)
     usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
     is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)
-    return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
+    return fields if is_other else replace(fields, columns=replace(fields.columns, **usual))
 
 
 def _slug(path: Path) -> str:
@@ -347,7 +342,7 @@ def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> s
     Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which older ones lack.
     """
     fields = schema.parsed(staged / schema.NAME, schema.NAME)
-    said = schema.written(fields.model_copy(update={"coins": None}))
+    said = schema.written(replace(fields, coins=None))
     place = "\n".join((str(path.resolve()), *private))
     return sha256(f"{place}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 

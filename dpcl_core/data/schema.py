@@ -6,16 +6,16 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from annotated_types import Ge, Interval, MaxLen, MinLen
 
 from dpcl_core.data import files
 from dpcl_core.data.card import DatasetCard, Feature
-from dpcl_core.errors import BadInput, first_of
-from dpcl_core.spec import Spec
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import Checked, Settings, parameter, validated
 
 NAME = "schema.toml"
 ORIGIN = ".origin"  # beside data that were taken in: a digest of where they came from
@@ -38,65 +38,68 @@ def _in_one_line(name: str) -> str:
     return name
 
 
-_Name = Annotated[str, AfterValidator(_in_one_line)]
-_Word = Annotated[_Name, Field(min_length=1)]
+_Name = Annotated[str, Checked(_in_one_line)]
+_Word = Annotated[_Name, MinLen(1)]
 
 
-class Columns(Spec):
+@dataclass(frozen=True, kw_only=True)
+class Columns(Settings):
     """Which column of a table has which role; the others are its features."""
 
-    target: _Name | None = Field(None, description="The column to predict; its values are the labels.")
-    text: _Name | None = Field(None, description="The column of texts to learn from; no other column is a feature then.")
-    source: _Name | None = Field(None, description="The column that says where a row comes from, such as a site.")
-    person: _Name | None = Field(None, description="The column that names the person of a row, who is then protected.")
-    time: _Name | None = Field(None, description="The column of dates; rows of one month are one source.")
+    target: _Name | None = parameter(None, description="The column to predict; its values are the labels.")
+    text: _Name | None = parameter(None, description="The column of texts to learn from; no other column is a feature then.")
+    source: _Name | None = parameter(None, description="The column that says where a row comes from, such as a site.")
+    person: _Name | None = parameter(None, description="The column that names the person of a row, who is then protected.")
+    time: _Name | None = parameter(None, description="The column of dates; rows of one month are one source.")
 
 
-class Declared(Spec):
+@dataclass(frozen=True, kw_only=True)
+class Declared(Settings):
     """What is public about a feature: bounds of a number, or the list of categories, or that it is text; else a number."""
 
-    low: float | None = Field(None, allow_inf_nan=False, description="Smallest value; smaller ones count as this one.")
-    high: float | None = Field(None, allow_inf_nan=False, description="Largest value; larger ones count as this one.")
-    categories: Annotated[tuple[_Word, ...], Field(max_length=1000)] = Field(
+    low: float | None = parameter(None, allow_inf_nan=False, description="Smallest value; smaller ones count as this one.")
+    high: float | None = parameter(None, allow_inf_nan=False, description="Largest value; larger ones count as this one.")
+    categories: Annotated[tuple[_Word, ...], MaxLen(1000)] = parameter(
         (), description="The words that may occur; any other counts as one more category."
     )
-    text: bool = Field(False, description="Words of no list, which are hashed.")
+    text: bool = parameter(False, description="Words of no list, which are hashed.")
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):
             raise ValueError("must have both low and high, or neither")
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise ValueError("must have a low below its high")
         if (self.low is not None) + bool(self.categories) + self.text > 1:
             raise ValueError("must have bounds, categories or text = true, and only one of them")
-        return self
 
 
-class Schema(Spec):
+@dataclass(frozen=True, kw_only=True)
+class Schema(Settings):
     """The fields of `schema.toml`, all public; missing ones come from the test part."""
 
-    title: Annotated[_Word, Field(max_length=80)] | None = Field(None, description="What the data are called.")
-    classes: tuple[_Word, ...] = Field((), description="Every label, in order.")
-    n_train: Annotated[int, Field(ge=1)] | None = Field(
+    title: Annotated[_Word, MaxLen(80)] | None = parameter(None, description="What the data are called.")
+    classes: tuple[_Word, ...] = parameter((), description="Every label, in order.")
+    n_train: Annotated[int, Ge(1)] | None = parameter(
         None, description="About how many training examples there are; empty: four for each test example."
     )
-    sources: tuple[_Word, ...] = Field((), description="Every source, in order.")
-    held_out: float | None = Field(
+    sources: tuple[_Word, ...] = parameter((), description="Every source, in order.")
+    held_out: float | None = parameter(
         None, gt=0, lt=1, allow_inf_nan=False, description="Share of a single file that is the public test part."
     )
-    kind: Literal["text", "table", "embedding"] | None = Field(
+    kind: Literal["text", "table", "embedding"] | None = parameter(
         None, description="What a table holds; empty: texts if there is a column of texts, else features."
     )
-    first_line: Literal["names", "data"] | None = Field(
+    first_line: Literal["names", "data"] | None = parameter(
         None, description="What the first line of a CSV or TSV file is. data: columns are called column1, column2, ..."
     )
     columns: Columns = Columns()
-    features: dict[_Name, Declared] = Field({}, description="The features of a table by column; empty: every column.")
-    per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
+    features: dict[_Name, Declared] = field(
+        default_factory=dict, metadata={"description": "The features of a table by column; empty: every column."}
+    )
+    per_person: Annotated[int, Interval(ge=1, le=1000)] = parameter(
         1, description="How many rows of one person count, where a column names the person; others are left out."
     )
-    coins: Literal[1, 2] | None = Field(
+    coins: Literal[1, 2] | None = parameter(
         None, description="Version of the rule by which rows are public; 1: of data that were taken in before it was mended."
     )
 
@@ -122,7 +125,7 @@ def with_columns(card: DatasetCard, schema_fields: Schema) -> DatasetCard:
     features = tuple(
         Feature(name, one.low, one.high, one.categories, one.text) for name, one in schema_fields.features.items()
     )
-    roles = tuple((role, column) for role, column in schema_fields.columns if column is not None)
+    roles = tuple((role, column) for role, column in asdict(schema_fields.columns).items() if column is not None)
     return replace(
         card, roles=roles, features=features, per_person=schema_fields.per_person, coins=schema_fields.coins or card.coins,
         has_names=schema_fields.first_line != "data", is_named=schema_fields.first_line == "names",
@@ -155,11 +158,12 @@ def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
     for name, comment, value in said:
         if value is not None:
             lines += [*filter(None, [comment]), f"{name} = {_toml(value)}"]
-    if roles := [f"{role} = {_toml(column)}" for role, column in fields.columns if column is not None]:
+    if roles := [f"{role} = {_toml(column)}" for role, column in asdict(fields.columns).items() if column is not None]:
         lines += ["", "[columns]", *roles]
     for name, feature in fields.features.items():
         lines += ["", f"[features.{_toml(name)}]"]
-        declared_facts = {key: value for key, value in feature if value is not None and value is not False and value != ()}
+        facts = asdict(feature).items()
+        declared_facts = {key: value for key, value in facts if value is not None and value is not False and value != ()}
         lines += [f"{key} = {_toml(value)}" for key, value in declared_facts.items()]
     if undeclared:
         lines += [
@@ -176,7 +180,7 @@ def in_words(fields: Schema) -> str:
     """What a schema says, in one line; empty where it says nothing."""
     said = [fields.title] if fields.title is not None else []
     said += ["first line: data"] if fields.first_line == "data" else []
-    said += [f"{role}: {column}" for role, column in fields.columns if column is not None]
+    said += [f"{role}: {column}" for role, column in asdict(fields.columns).items() if column is not None]
     if fields.columns.person is not None and fields.per_person > 1:
         said.append(f"{fields.per_person} rows of a person count")
     listed = (("label", fields.classes), ("source", fields.sources), ("feature", tuple(fields.features)))
@@ -215,7 +219,7 @@ def in_folder(folder: Path, shown: str = "") -> Schema | None:
         return None
     fields = parsed(folder / NAME, f"{shown or folder.name}/{NAME}")
     if fields.coins is None and (folder / ORIGIN).exists():  # taken in before there was a second rule
-        fields = fields.model_copy(update={"coins": 1})
+        fields = replace(fields, coins=1)
     return fields
 
 
@@ -224,15 +228,14 @@ def parsed(path: Path, shown: str) -> Schema:
     try:
         if not path.is_file() or path.stat().st_size > _MAX_BYTES:
             raise OSError("no regular file")
-        schema_fields = Schema.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise first_of(error, shown) from error
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(shown, type(error).__name__, "must be a TOML file with classes, n_train, sources, title") from error
-    for field in ("classes", "sources"):
-        names = getattr(schema_fields, field)
+    schema_fields = validated(Schema, said, shown)
+    for role in ("classes", "sources"):
+        names = getattr(schema_fields, role)
         if len(set(names)) < len(names):
-            raise BadInput(f"{shown}.{field}", ", ".join(names[:12]), "must not name the same one twice")
+            raise BadInput(f"{shown}.{role}", ", ".join(names[:12]), "must not name the same one twice")
     if schema_fields.sources and not schema_fields.classes:
         raise BadInput(f"{shown}.classes", "nothing", "must name every label where sources are named")
     return schema_fields

@@ -24,7 +24,7 @@ from dpcl_core.data.outline import Outline
 from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.spec import DataSpec
+from dpcl_core.spec import DataSpec, fields_of, updated
 
 EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
@@ -312,11 +312,9 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
         outlined = outline.outline(card, data_files)
         found = understood(card, data_files, outlined)
         fields = asked.on(schema.read(card) or schema.Schema())
-    fields = fields.model_copy(
-        update={"title": card.title, "classes": facts.classes or (), "sources": facts.sources, "n_train": facts.n_train}
-    )
+    fields = replace(fields, title=card.title, classes=facts.classes or (), sources=facts.sources, n_train=facts.n_train)
     if fields.columns != schema.Columns():
-        fields = fields.model_copy(update={"kind": card.kind})
+        fields = updated(fields, kind=card.kind)
     given = Path(named)
     path = intake.schema_beside(given) if given.is_file() else data_files.train[0].parent / schema.NAME
     if path.exists():
@@ -353,7 +351,7 @@ def _n_black(images: Content) -> int:
 def _declared_fields(card: DatasetCard) -> tuple[str, ...]:
     """The names of the fields that the schema declares."""
     fields = schema.read(card)
-    return tuple(name for name in schema.Schema.model_fields if fields is not None and getattr(fields, name))
+    return tuple(name for name in fields_of(schema.Schema) if fields is not None and getattr(fields, name))
 
 
 def _rows(count: int) -> str:

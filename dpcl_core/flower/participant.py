@@ -18,13 +18,14 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from dpcl_core import checks, paths
+from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress, from_json, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.client_release import Question
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
-from dpcl_core.spec import Recurrence, RunSpec, Spec, Unit
+from dpcl_core.spec import Recurrence, RunSpec, Unit
 
 if TYPE_CHECKING:  # a client, which starts anew for each question, need not load the engine
     from dpcl_core.engine import Opened
@@ -34,7 +35,7 @@ FACTS, ROWS, SPEC, SPENT = "facts.json", "rows.safetensors", "spec.toml", "answe
 _Arrays = dict[str, NDArray[np.generic]]
 
 
-class TaskFacts(Spec):
+class TaskFacts(Document):
     """What is public of a task."""
 
     name: str
@@ -42,7 +43,7 @@ class TaskFacts(Spec):
     task_id: int | None
 
 
-class Facts(Spec):
+class Facts(Document):
     """What is public of a run beside its settings, its anchors and its test rows: fields of its context and its stream."""
 
     n_people: int
@@ -78,7 +79,7 @@ class Facts(Spec):
         return TaskStream(tasks, self.classes, self.recurrence, self.unit, self.assumed, self.metric, self.looks_ahead)
 
 
-class _Own(Spec):
+class _Own(Document):
     """What is in a folder's facts: the public ones, and who the folder is for. `Participant` says what the fields mean."""
 
     facts: Facts

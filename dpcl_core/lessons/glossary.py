@@ -10,12 +10,12 @@ from typing import Annotated
 from pydantic import Field
 
 from dpcl_core import paths
-from dpcl_core.spec import Spec
+from dpcl_core.documents import Document
 
 _Words = Annotated[str, Field(min_length=1)]
 
 
-class Word(Spec):
+class Word(Document):
     """One word and its meaning in one or two sentences. `also`: other forms that it has in texts."""
 
     word: _Words

@@ -20,12 +20,13 @@ from dpcl_core import paths
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
+from dpcl_core.documents import Document
 from dpcl_core.lessons.noise import Duel
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.spec import DataSpec, Spec
+from dpcl_core.spec import DataSpec
 
 Sharing = Literal["shared", "independent"]
 _RIDGE = 1.0
@@ -330,7 +331,7 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return chances
 
 
-class ModelResult(Spec):
+class ModelResult(Document):
     """Results of one trained model: means by how often codes were planted ("0": controls), and its utility.
 
     `exposure` and `below` in bits; `first`, `extracted`: shares; `nats`: held-out, per token outside marked spans;
@@ -345,7 +346,7 @@ class ModelResult(Spec):
     accuracy: float
 
 
-class Variant(Spec):
+class Variant(Document):
     """The minimised loss, and its results with each seed of `at`. `score`: the detector of sensitive tokens."""
 
     loss: Literal["answer", "full"]
@@ -372,7 +373,7 @@ class Variant(Spec):
         return float(np.mean([one.accuracy for one in self.seeds]))
 
 
-class Record(Spec):
+class Record(Document):
     """A recorded experiment: date, command to reproduce it, settings and results."""
 
     date: str

@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import Field
 
 from dpcl_core import paths
+from dpcl_core.documents import Document
 from dpcl_core.errors import unknown
-from dpcl_core.spec import Spec
 
 # The course: its parts and their lessons, in the order in which they are taught; a lesson's number is its place in `NAMES`.
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -31,7 +31,7 @@ MAX_STEPS = 8
 _Words = Annotated[str, Field(min_length=1)]
 
 
-class Scale(Spec):
+class Scale(Document):
     """An axis of a step's chart, as `figures.stream.Axis` has it. `ticks`: these places; true: wherever points are."""
 
     title: _Words
@@ -40,7 +40,7 @@ class Scale(Spec):
     ticks: bool | tuple[float, ...] = False
 
 
-class Chart(Spec):
+class Chart(Document):
     """The chart of a step: curves, or bars where it has no `y`. `source`: what its numbers were computed from.
 
     Title and source are empty where the step's code computes them. `finding`: a template for what the step's code computes;
@@ -54,7 +54,7 @@ class Chart(Spec):
     y: Scale | None = None
 
 
-class Step(Spec):
+class Step(Document):
     """One step: the question `predict` with its `choices`, the instruction `do`, then the explanation.
 
     `key` names the function that carries the step out.
@@ -70,14 +70,14 @@ class Step(Spec):
     explain: _Words
 
 
-class Question(Spec):
+class Question(Document):
     """A question to think about after the lesson, and its answer."""
 
     question: _Words
     answer: _Words
 
 
-class Exercise(Spec):
+class Exercise(Document):
     """A question with a number for an answer; `how` it is worked out.
 
     Both have places {like_this} for numbers, which the function of `key` in `lessons/exercises.py` draws. `digits`: decimals
@@ -92,7 +92,7 @@ class Exercise(Spec):
     is_exact: bool = False
 
 
-class Control(Spec):
+class Control(Document):
     """A number that a lesson's steps share and its links contain, from `least` to `most`, both allowed.
 
     `name` identifies it in the code of the steps, `key` in links.
@@ -106,7 +106,7 @@ class Control(Spec):
     default: float
 
 
-class Lesson(Spec):
+class Lesson(Document):
     """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length; `think`: questions after it;
     `exercises`: numbers to work out.
 
@@ -147,14 +147,14 @@ def part(name: str) -> str:
     return next(title for title, names in PARTS.items() if name in names)
 
 
-class Misconception(Spec):
+class Misconception(Document):
     """What students often believe, and what to say or do then."""
 
     belief: _Words
     reply: _Words
 
 
-class Notes(Spec):
+class Notes(Document):
     """A teacher's notes on a part: what to `look_for`, a question to `ask`, and what to say when a prediction is wrong."""
 
     part: _Words
@@ -176,7 +176,7 @@ def _notes() -> tuple[Notes, ...]:
     return tuple(map(Notes.model_validate, paths.asset_table("notes.toml")["parts"]))
 
 
-class Edge(Spec):
+class Edge(Document):
     """The texts of a pitfall: what goes `wrong`, how it is `prevented` here, and `where` in the code.
 
     `key` names the function of `lessons/edges.py` that demonstrates it; `lesson` one that teaches it at length.

@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -29,7 +29,7 @@ from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs import process
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
-from dpcl_core.spec import Cell, LabelSetting, RunSpec
+from dpcl_core.spec import Cell, LabelSetting, RunSpec, fields_of
 
 EDITION = 2  # version of what settings mean: raised when the same settings select other rows or equations than before
 _MADE_BEFORE = {
@@ -208,7 +208,7 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
         **({"machine": run.machine, "commit": run.commit} if run.machine else {}),  # older lines stay as they are
         **({} if run.untrained is None else {"untrained": _rounded(run.untrained)}),
         "edition": run.edition,
-        "spec": json.loads(run.spec.model_dump_json()),
+        "spec": run.spec.jsonable(),
         "models": [
             {
                 "epsilon": plain_number(model.epsilon),
@@ -282,13 +282,13 @@ def settings(spec: RunSpec) -> RunSpec:
         allowed = f"has no ceiling on this stream: {card.title} cannot take these tasks at once"
         raise BadInput("method", spec.method, allowed)
     kind = next(kind for kind in type(spec.params).__mro__ if issubclass(card.params, kind))
-    shared = {field: getattr(spec.params, field) for field in getattr(kind, "model_fields", {})}
+    shared = {field: getattr(spec.params, field) for field in fields_of(kind)}
     return checks.parse(
         {
             "method": name,
             "params": {**shared, **card.at_once},
-            "data": spec.data.model_dump(),
-            "scenario": scenario.model_dump(),
+            "data": asdict(spec.data),
+            "scenario": asdict(scenario),
             "labels": _labels(spec, card),
             "public_labels": spec.public_labels,
             "privacy": {"epsilons": (math.inf,), "delta": checks.default_delta(dataset.n_train)},
@@ -405,7 +405,7 @@ def _fits(spec: RunSpec, wanted: RunSpec) -> bool:
 
 def _unordered(spec: RunSpec) -> Mapping[str, object]:
     """The scenario's settings but for the order of tasks, which makes no difference to training on all at once."""
-    dumped = spec.scenario.model_dump()
+    dumped = asdict(spec.scenario)
     return {**dumped, "order": sorted(dumped.get("order") or ())}
 
 

@@ -15,11 +15,12 @@ from scipy.special import stdtrit
 from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
+from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, first_of, unknown
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval, widened
 from dpcl_core.papers.measured import Measured
 from dpcl_core.published import Published
-from dpcl_core.spec import RunSpec, Spec
+from dpcl_core.spec import RunSpec
 
 # Orderings that a paper claims, as pairs to compare, and whether our runs show them. No outcome is assumed.
 #
@@ -165,7 +166,7 @@ _Names = _Words | tuple[_Words, ...] | None
 _FIELDS = ("dataset", "method", "variant", "epsilon", "metric")
 
 
-class Remark(Spec):
+class Remark(Document):
     """A remark on printed numbers: a slip, a contradiction or a gap.
 
     It is about every number of these tables, methods, variants, datasets and metrics; None: any. A remark with no field but
@@ -286,7 +287,7 @@ class Paper:
 # Functions (the names of a run's method, the differences of a run) are in `papers.catalog`.
 
 
-class _Prints(Spec):
+class _Prints(Document):
     """The printed numbers of an experiment: those of these tables (none given: all) and datasets with this prefix.
 
     `notes`: of a table, only the rows with this note.
@@ -301,7 +302,7 @@ class _Prints(Spec):
         return is_of and row.dataset.startswith(self.dataset) and self.notes.get(row.table, row.note) == row.note
 
 
-class _Claimed(Spec):
+class _Claimed(Document):
     """One claimed ordering, at each of several budgets or pairs of budgets (one per side)."""
 
     says: _Words
@@ -323,7 +324,7 @@ class _Claimed(Spec):
         return tuple(Ordering(self.says, *both, self.metric, self.kind, self.test, is_ours) for both in sides)
 
 
-class _Experiment(Spec):
+class _Experiment(Document):
     name: _Words
     title: _Words
     question: _Words
@@ -339,7 +340,7 @@ class _Experiment(Spec):
     earlier: _Words | None = None
 
 
-class _File(Spec):
+class _File(Document):
     title: _Words
     source: _Words
     nominal: tuple[_Words, ...] = ()

@@ -259,7 +259,7 @@ _PAST = select(*(_FINISHED.c[name] for name in _KEPT)).where(_FINISHED.c.place <
 
 def workload_of(spec: RunSpec) -> str:
     """Digest of the settings that decide how long a cell takes: all but budgets, seeds and labels."""
-    return sha256(spec.model_dump_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
+    return sha256(spec.to_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
 
 
 def work_of(spec: RunSpec) -> Work:

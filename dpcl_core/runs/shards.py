@@ -41,7 +41,7 @@ from dpcl_core.runs.run import (
 )
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import checkpoints, runs, shards
-from dpcl_core.spec import DataSpec, RunSpec
+from dpcl_core.spec import DataSpec, RunSpec, validated
 
 _PAUSE_SECONDS = 0.25
 _STOPPED = Failure("worker-died", "A part of this run was stopped, so that all of it ended.", "")
@@ -403,7 +403,7 @@ class Sets:
         query = select(tables.runs.c.workload, func.max(tables.runs.c.spec)).group_by(tables.runs.c.workload)
         with self.store.reading() as connection:
             rows = connection.execute(query.where(tables.runs.c.status == "finished")).all()
-        return frozenset(DataSpec.model_validate(json.loads(row[1])["data"]) for row in rows)
+        return frozenset(validated(DataSpec, json.loads(row[1])["data"]) for row in rows)
 
 
 _OF_SETS = tables.set_runs.join(tables.sets).join(tables.runs, tables.runs.c.id == tables.set_runs.c.run_id)

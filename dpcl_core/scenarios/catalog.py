@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Annotated, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 import numpy as np
+from annotated_types import Ge, Interval
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from dpcl_core.data import card as data_card
 from dpcl_core.data import catalog as datasets
@@ -18,54 +19,55 @@ from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
 from dpcl_core.scenarios.stream import CountTasks, Examples, OpenStream, Table, Task, TaskStream, joined
-from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec
+from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, parameter
 
 _FILE = "scenarios.toml"  # in assets/cards
-TaskOrder = Annotated[
-    tuple[int, ...] | None,
-    Field(description="Which task is learned first, second, ..., counted from 1; empty: as they are numbered."),
-]
+_ORDER = "Which task is learned first, second, ..., counted from 1; empty: as they are numbered."
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClassGroups(ScenarioSpec):
     """Base of the scenarios whose tasks are equally large groups of classes."""
 
-    tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
-    classes_per_task: Annotated[int, Field(ge=1)] | None = Field(
+    tasks: Annotated[int, Ge(1)] = parameter(5, description="Number of tasks.")
+    classes_per_task: Annotated[int, Ge(1)] | None = parameter(
         None, description="Classes in each task; empty: all classes, split evenly."
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClassIncremental(ClassGroups):
     """Each task brings classes that no other task has; the order of classes is drawn separately for every seed."""
 
     kind: Literal["class-incremental"] = "class-incremental"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Split(ClassGroups):
     """The classes in the dataset's own order, cut into tasks: the same tasks for every seed."""
 
     kind: Literal["split"] = "split"
-    order: TaskOrder = None
+    order: tuple[int, ...] | None = parameter(None, description=_ORDER)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Permuted(ScenarioSpec):
     """The same classes in every task, with the values of all examples in another order."""
 
     kind: Literal["permuted"] = "permuted"
-    tasks: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="Number of tasks.")
-    of: Literal["pixels", "values"] = Field(
+    tasks: Annotated[int, Interval(ge=1, le=1000)] = parameter(5, description="Number of tasks.")
+    of: Literal["pixels", "values"] = parameter(
         "pixels", title="What changes places",
         description="What changes places. pixels: whole pixels (or samples of a sensor). values: pixels and colour channels "
         "(or a sensor's axes) jointly.",
     )
-    images: Literal["same", "disjoint"] = Field(
+    images: Literal["same", "disjoint"] = parameter(
         "same", title="Images of a task",
         description="same: every task has all examples, as published, so that their budgets add up. disjoint: examples are "
         "dealt out at random, each to one task.",
     )
-    order: TaskOrder = None
-    permutations: tuple[tuple[int, ...], ...] | None = Field(
+    order: tuple[int, ...] | None = parameter(None, description=_ORDER)
+    permutations: tuple[tuple[int, ...], ...] | None = parameter(
         None, description="The place, from 0, that each place's value is taken from, a list for each task; empty: drawn."
     )
 
@@ -78,26 +80,28 @@ class Permuted(ScenarioSpec):
         return self.images == "disjoint"
 
 
+@dataclass(frozen=True, kw_only=True)
 class SourceIncremental(ScenarioSpec):
     """Each task is one part of the dataset: a member set of a combined one, a sampling rate of a sensor."""
 
     kind: Literal["source-incremental"] = "source-incremental"
-    order: tuple[str, ...] | None = Field(
+    order: tuple[str, ...] | None = parameter(
         None, description="Order of the sources by name; empty: a new random order for every seed."
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class Blurry(ScenarioSpec):
     """Tasks with blurred edges: part of the classes also occurs outside its home task."""
 
-    tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
-    disjoint_percent: int = Field(
+    tasks: Annotated[int, Ge(1)] = parameter(5, description="Number of tasks.")
+    disjoint_percent: int = parameter(
         50, ge=0, le=100, description="N: share of the classes that occur in one task only (100: all of them)."
     )
-    blurry_percent: int = Field(
+    blurry_percent: int = parameter(
         10, ge=0, le=100, description="M: share of the other classes' examples that is dealt out over all tasks."
     )
-    task_prior: Literal["home", "occurring"] = Field(
+    task_prior: Literal["home", "occurring"] = parameter(
         "home",
         description="List of labels of a task, where each task has its own. home: the classes at home there, a public map; "
         "other examples that strayed in are dropped. occurring: oracle prior, the labels that really occur, read off the "
@@ -113,42 +117,45 @@ class Blurry(ScenarioSpec):
         return True
 
 
+@dataclass(frozen=True, kw_only=True)
 class IBlurry(Blurry):
     """Equal tasks whose edges are blurred."""
 
     kind: Literal["i-blurry"] = "i-blurry"
 
 
+@dataclass(frozen=True, kw_only=True)
 class SiBlurry(Blurry):
     """Blurred tasks of random sizes."""
 
     kind: Literal["si-blurry"] = "si-blurry"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Federated(ScenarioSpec):
     """Clients hold the examples, and tasks arrive one after another: what is protected is all that a client holds."""
 
     kind: Literal["federated"] = "federated"
-    clients: int = Field(20, ge=1, le=10_000, description="Number of clients, a public number.")
-    partition: Literal["dirichlet", "domain"] = Field(
+    clients: int = parameter(20, ge=1, le=10_000, description="Number of clients, a public number.")
+    partition: Literal["dirichlet", "domain"] = parameter(
         "dirichlet",
         description="Who holds what. dirichlet: each label's examples (of each source, where these are the tasks) are dealt "
         "out in shares drawn for it. domain: each client belongs to one source of the dataset.",
     )
-    alpha: float = Field(
-        0.5, ge=0.01, le=1000, allow_inf_nan=False,
+    alpha: float = parameter(
+        0.5, ge=0.01, le=1000,
         description="Concentration of the Dirichlet partition: small, and most examples of a label lie with few clients.",
     )  # fmt: skip
-    protocol: Literal["class-incremental", "one-vs-rest", "domain-incremental"] = Field(
+    protocol: Literal["class-incremental", "one-vs-rest", "domain-incremental"] = parameter(
         "class-incremental",
         description="class-incremental: each task brings classes, and one classifier must tell apart all seen so far. "
         "one-vs-rest: each task is one class against as many examples of the same client's others; it is given at the test. "
         "domain-incremental: each task is one source of the dataset.",
     )
-    tasks: Annotated[int, Field(ge=1)] | None = Field(
+    tasks: Annotated[int, Ge(1)] | None = parameter(
         None, description="Number of tasks; empty: one for each class, or for each source."
     )
-    order: tuple[str, ...] | None = Field(
+    order: tuple[str, ...] | None = parameter(
         None, description="Classes or sources by name, in the order to be learned; empty: all, in their own order."
     )
 
@@ -200,7 +207,7 @@ class ScenarioCard:
     own values, so features of a network cannot be used. `has_clients`: the privacy unit is a client, not an example.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
     title: str
@@ -214,9 +221,10 @@ class ScenarioCard:
 
 def read() -> dict[str, ScenarioCard]:
     """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
+
     form, tables, cards = TypeAdapter(ScenarioCard), data_card.tables(_FILE), dict[str, ScenarioCard]()
     for settings in _SETTINGS:
-        name = settings.model_fields["kind"].default
+        name = settings.kind
         cards[name] = data_card.checked(form, _FILE, name, {**tables[name], "name": name, "settings": settings})
     return cards
 

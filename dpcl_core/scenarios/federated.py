@@ -24,7 +24,7 @@ def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) 
     if (by_source or settings.partition == "domain") and not sources:
         field = "protocol" if by_source else "partition"
         allowed = "needs a dataset made of several sources, such as amazon-domains"
-        fix = {f"scenario.{field}": type(settings).model_fields[field].default}
+        fix = {f"scenario.{field}": getattr(type(settings), field)}
         raise BadInput(f"scenario.{field}", getattr(settings, field), allowed, fix)
     named, available = settings.order, len(sources) if by_source else n_classes
     if named is not None:

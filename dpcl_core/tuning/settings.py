@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import Field, SerializeAsAny, ValidationError
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
+from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.spec import RunSpec, Spec
+from dpcl_core.spec import RunSpec, fields_of
 
 On = Literal["public", "private"]
 
@@ -31,7 +32,7 @@ COMBINED_SHARE = 0.1 / SHARE  # of a task of a combined dataset, so that a tenth
 _TUNED = ("learning_rate", "sample_rate", "clip_norm", "epochs")
 
 
-class TuneSpec(Spec):
+class TuneSpec(Document):
     """One search: the base run (one budget and one seed), the data to tune on, the number of trials."""
 
     base: SerializeAsAny[RunSpec]
@@ -108,7 +109,7 @@ def check(tune: TuneSpec) -> None:
 
 def can_tune(method: str) -> bool:
     """Whether the method has training settings to tune."""
-    return set(_TUNED) <= set(methods.card(method).params.model_fields)
+    return set(_TUNED) <= set(fields_of(methods.card(method).params))
 
 
 def proxies(dataset: str) -> tuple[str, ...]:
@@ -128,15 +129,9 @@ def searched(tune: TuneSpec) -> RunSpec:
     n_home = classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
     n_proxy = datasets.facts(tune.proxy).n_classes
     per_task = min(n_proxy, max(2, int(n_home)))
-    return tune.base.model_copy(
-        update={
-            "data": tune.base.data.model_copy(
-                update={"dataset": tune.proxy, "train_per_class": None, "train_per_source": None, "test_per_class": None}
-            ),
-            "scenario": ClassIncremental(tasks=1, classes_per_task=per_task),
-            "public_labels": None,
-        }
-    )
+    assert tune.proxy is not None, "public"
+    data = replace(tune.base.data, dataset=tune.proxy, train_per_class=None, train_per_source=None, test_per_class=None)
+    return replace(tune.base, data=data, scenario=ClassIncremental(tasks=1, classes_per_task=per_task), public_labels=None)
 
 
 def final_size(spec: RunSpec) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, cast
 
@@ -99,7 +99,7 @@ def with_enough_seeds(pair: Mapping[str, RunSpec]) -> dict[str, RunSpec]:
     if len(set.intersection(*(set(spec.seeds) for spec in pair.values()))) >= MIN_SEEDS:
         return {}
     wanted = seeds if len(seeds) >= MIN_SEEDS else tuple(range(MIN_SEEDS))
-    return {name: spec.model_copy(update={"seeds": wanted}) for name, spec in pair.items() if spec.seeds != wanted}
+    return {name: replace(spec, seeds=wanted) for name, spec in pair.items() if spec.seeds != wanted}
 
 
 def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
@@ -176,7 +176,7 @@ def what_differs(specs: Mapping[str, RunSpec]) -> str | None:
 def _flat(spec: RunSpec) -> dict[str, object]:
     """The settings by the name that files and commands have for them."""
     flat: dict[str, object] = {}
-    for key, value in spec.model_dump().items():
+    for key, value in asdict(spec).items():
         flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else {key: value}
     return flat
 

@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast, get_args
 
 import streamlit as st
-from pydantic import BaseModel
 from streamlit import runtime
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -22,7 +21,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.shards import Sets
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, Settings, json_schema
 from pages.parts import link, state
 from pages.parts.state import View
 from pages.parts.text import capital
@@ -92,10 +91,9 @@ class Setting:
         return str(value)
 
 
-@cache
-def settings(model: type[BaseModel], leave_out: tuple[str, ...] = ()) -> tuple[Setting, ...]:
+def settings(model: type[Settings], leave_out: tuple[str, ...] = ()) -> tuple[Setting, ...]:
     """The settings of a model in its own order. Raises TypeError for a field that no widget can show."""
-    schema = model.model_json_schema()
+    schema = json_schema(model)
     shared = cast("dict[str, Schema]", schema.get("$defs", {}))
     fields = cast("dict[str, Schema]", schema.get("properties", {}))
     return tuple(_setting(name, field, shared) for name, field in fields.items() if name not in leave_out)
@@ -376,12 +374,14 @@ def setting_of(key: str, method: str, scenario: str) -> Setting | None:
     return next((one for one in settings if one.name == name), None)
 
 
+@cache
 def of_scenario(scenario: str) -> tuple[Setting, ...]:
     """A stream's own settings; the default one's for an unknown name."""
     name = scenario if scenario in scenarios.CARDS else checks.DEFAULT_SCENARIO
     return settings(scenarios.CARDS[name].settings, leave_out=("kind", *NO_WIDGET))
 
 
+@cache
 def of_method(method: str) -> tuple[Setting, ...]:
     """A method's own settings, the default one's for an unknown name; the help of each includes its printed value."""
     card = methods.CARDS[method if method in methods.CARDS else checks.DEFAULT_METHOD]

@@ -13,7 +13,7 @@ from dpcl_core.data import copying, intake, own, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import ScenarioSpec
+from dpcl_core.spec import ScenarioSpec, fields_of
 from pages.parts import fields, layout, state, text, visitor
 from pages.parts.figure_card import CONFIG
 from pages.parts.text import plain
@@ -187,7 +187,7 @@ def draw(looked: Looked) -> ScenarioSpec:
         else:  # it follows the columns again
             st.session_state.pop(_KIND, None)
         with number:
-            is_fixed = "tasks" not in type(scenario).model_fields
+            is_fixed = "tasks" not in fields_of(type(scenario))
             st.number_input("Tasks", 2, max(looked.streams), n_tasks, key="own-tasks", disabled=is_fixed)
         _stream(looked, scenario)
     return scenario

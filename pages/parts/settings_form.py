@@ -27,7 +27,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import DataSpec, PrivacySpec
+from dpcl_core.spec import DataSpec, PrivacySpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, state, visitor
 from pages.parts.fields import LABELS, TITLES
 from pages.parts.state import View
@@ -292,13 +292,13 @@ def draw(view: View, typed: Typed, dataset: str) -> dict[str, object]:
         options = sorted({*card.resolutions, start}, reverse=True)
         picked = st.selectbox(
             TITLES["data.resolution"], options, options.index(start), format_func=partial(_pixels, card.name),
-            key=view.key("resolution"), help=DataSpec.model_fields["resolution"].description,
+            key=view.key("resolution"), help=fields_of(DataSpec)["resolution"].metadata["description"],
         )  # fmt: skip
         values["resolution"] = None if picked == card.resolutions[0] else picked
     if bundled.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
             TITLES["data.axes"], 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
-            placeholder="by the rule", help=DataSpec.model_fields["axes"].description,
+            placeholder="by the rule", help=fields_of(DataSpec)["axes"].metadata["description"],
         )  # fmt: skip
     return values
 

@@ -144,7 +144,7 @@ def _estimate(spec: RunSpec, device: str) -> str:
     n_models = spec.n_cells
     models = f"{n_models} model{'s' if n_models > 1 else ''}."
     seconds, is_here = _seconds(spec, device)
-    parts = [_derived(key=spec.model_dump_json(), _spec=spec), models, status_line.estimate(seconds, is_here=is_here), queue]
+    parts = [_derived(key=spec.to_json(), _spec=spec), models, status_line.estimate(seconds, is_here=is_here), queue]
     return " ".join(filter(None, parts))
 
 
@@ -197,7 +197,7 @@ def _start(spec: RunSpec, device: str, split: Split | None) -> None:
 
 def _noise_warning(spec: RunSpec) -> None:
     """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
-    if note := _note(key=spec.model_dump_json(), _spec=spec):
+    if note := _note(key=spec.to_json(), _spec=spec):
         short, text = note
         box = layout.popover(plain(short), "noise-warning", type="tertiary", width="stretch")
         if box is not None:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, cast
 
@@ -19,7 +19,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, settings_form, state, visitor
 from pages.parts.fields import TITLES
 from pages.parts.state import View
@@ -70,7 +70,6 @@ def codec_for(parameters: Mapping[str, str]) -> link.Codec:
 @lru_cache(maxsize=200)
 def codec(method: str, scenario: str) -> link.Codec:
     """The codec for links with the settings of this method and scenario (the defaults' for unknown names)."""
-    spec, data, privacy = RunSpec.model_fields, DataSpec.model_fields, PrivacySpec.model_fields
     field = link.Field
     return link.Codec(
         [
@@ -86,8 +85,8 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
             field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
-            field("dataset", "d", "dataset", _Dataset(), data["dataset"].default, always=True),
-            field("backbone", "bb", "network", link.Text(), data["backbone"].default),
+            field("dataset", "d", "dataset", _Dataset(), DataSpec.dataset, always=True),
+            field("backbone", "bb", "network", link.Text(), DataSpec.backbone),
             field("resolution", "px", "resolution", link.Maybe(link.Whole(1, 4096)), None),
             field("axes", "ax", "number of axes", link.Maybe(link.Whole(0, 4096)), None),
             field("train_per_class", "tr", "training examples per class", link.Maybe(link.Whole(1, 10**7)), None),
@@ -96,16 +95,16 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
             *(settings_form.link_field("s", setting) for setting in fields.of_scenario(scenario)),
             *(settings_form.link_field("p", setting) for setting in fields.of_method(method)),
-            field("labels", "l", "label list", link.Choice(tuple(fields.LABELS)), spec["labels"].default),
-            field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), privacy["label_share"].default),
+            field("labels", "l", "label list", link.Choice(tuple(fields.LABELS)), RunSpec.labels),
+            field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), PrivacySpec.label_share),
             field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
-            field("epsilons", "e", "ε", link.Many(link.BUDGET), privacy["epsilons"].default),
+            field("epsilons", "e", "ε", link.Many(link.BUDGET), PrivacySpec.epsilons),
             field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
-            field("adjacency", "a", "neighbours", link.Choice(tuple(fields.ADJACENCY)), privacy["adjacency"].default),
-            field("noise", "n", "noise", link.Choice(tuple(fields.NOISE)), privacy["noise"].default),
-            field("tuned", "tn", "settings tuned", link.Choice(tuple(fields.TUNED)), spec["tuned"].default),
+            field("adjacency", "a", "neighbours", link.Choice(tuple(fields.ADJACENCY)), PrivacySpec.adjacency),
+            field("noise", "n", "noise", link.Choice(tuple(fields.NOISE)), PrivacySpec.noise),
+            field("tuned", "tn", "settings tuned", link.Choice(tuple(fields.TUNED)), RunSpec.tuned),
             field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
-            field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), spec["seeds"].default),
+            field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), RunSpec.seeds),
         ]
     )
 
@@ -113,11 +112,11 @@ def codec(method: str, scenario: str) -> link.Codec:
 def values_of(spec: RunSpec) -> Values:
     """The form's values for a spec; a δ equal to the rule's becomes None."""
     by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class, spec.data.train_per_source)
-    values: Values = {name: getattr(spec, name) for name in _OF_RUN} | spec.data.model_dump()
+    values: Values = {name: getattr(spec, name) for name in _OF_RUN} | asdict(spec.data)
     values |= {name: getattr(spec.privacy, name) for name in _OF_PRIVACY}
     values |= {"scenario": spec.scenario.kind, "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta}
-    values |= {f"s.{name}": value for name, value in spec.scenario.model_dump().items() if name != "kind"}
-    return values | {f"p.{name}": value for name, value in spec.params.model_dump().items()}
+    values |= {f"s.{name}": value for name, value in asdict(spec.scenario).items() if name != "kind"}
+    return values | {f"p.{name}": value for name, value in asdict(spec.params).items()}
 
 
 def parameters_of(spec: RunSpec, run_id: str | None = None, question: str | None = None) -> dict[str, str]:
@@ -141,7 +140,7 @@ def raw_of(values: Mapping[str, object]) -> dict[str, object]:
     return {
         **{name: values[name] for name in _OF_RUN},
         "params": {key[2:]: value for key, value in values.items() if key.startswith("p.")},
-        "data": {name: values[name] for name in DataSpec.model_fields},
+        "data": {name: values[name] for name in fields_of(DataSpec)},
         "scenario": _scenario_of(values),
         "privacy": privacy if delta is None else {**privacy, "delta": delta},
     }
@@ -203,7 +202,7 @@ def form(view: View) -> Values:
     values["method"] = fields.select(view, "method", TITLES["method"], cards)
     values |= settings_form.draw_method(view, str(values["method"]))
     values |= settings_form.draw(view, _typed, str(values["dataset"]))
-    stream = scenarios.CARDS[str(values["scenario"])].settings.model_construct(**_scenario_of(values))  # checked later
+    stream = scenarios.CARDS[str(values["scenario"])].settings(**_scenario_of(values))  # checked later
     values["labels"] = settings_form.setting(view, methods.CARDS[str(values["method"])], reads_lists=stream.reads_lists)
     values["epsilons"] = _epsilons(view, values)
     values["seeds"] = _seeds(view)
@@ -360,7 +359,7 @@ def _fields(view: View, values: Mapping[str, object]) -> Values:
         st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
     for name in _SIZES:
         start = cast("int | None", view[name])
-        help_text = DataSpec.model_fields[name].description
+        help_text = fields_of(DataSpec)[name].metadata["description"]
         more[name] = st.number_input(
             TITLES[f"data.{name}"], 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text
         )

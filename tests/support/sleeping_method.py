@@ -5,6 +5,9 @@ Sleeping needs no processor, so that parts of a run on one computer's two cores 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from dpcl_core.spec import parameter
+
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,8 +28,9 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec
 
 
+@dataclass(frozen=True, kw_only=True)
 class SleepingParams(Params):
-    seconds: float = Field(1.0, ge=0, description="Sleep of a task.")
+    seconds: float = parameter(1.0, ge=0, description="Sleep of a task.")
 
 
 class Sleeping:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import dp_accounting as dp
 import numpy as np
@@ -26,6 +27,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec
 
 
+@dataclass(frozen=True, kw_only=True)
 class CosineParams(Params):
     """Settings of the cosine classifier: none, because the budget alone sets its noise."""
 

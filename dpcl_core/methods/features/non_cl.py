@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
-
-from pydantic import Field
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
@@ -16,13 +15,14 @@ from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, joined
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class NonClParams(params.PeftParams):
     """Settings of training on all data seen so far, and how often the model is released."""
 
-    release: Literal["every-task", "once"] = Field(
+    release: Literal["every-task", "once"] = parameter(
         "every-task", title="Published",
         description="every-task: trained from scratch and released after each task, so early examples are used many times "
         "and their epsilon adds up. once: trained and released after the last task alone.")

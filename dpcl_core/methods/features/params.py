@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
-
-from pydantic import Field
 
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
@@ -15,7 +14,7 @@ from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, Schedule
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.spec import Inputs, Params, RunSpec
+from dpcl_core.spec import Inputs, Params, RunSpec, parameter
 
 SOURCE = "Tobaben et al. 2025"
 Adapter = Literal["head", "film", "lora"]
@@ -25,22 +24,23 @@ _VARIANTS: Mapping[Adapter, str] = {"head": "last layer", "film": "FiLM", "lora"
 MEMBER = "member"  # no vote: the member of the test example's own task, taken as given (workshop version, figure A.1)
 
 
+@dataclass(frozen=True, kw_only=True)
 class PeftParams(Params):
     """The adapter, and the settings of DP-SGD (Tobaben et al., section 5 and appendix H)."""
 
-    adapter: Adapter = Field(
+    adapter: Adapter = parameter(
         "head", title="Adapted parts",
         description="What is trained beside the last layer. head: nothing. film: scale and bias of every norm. lora: "
         "low-rank changes of the linear layers in the network's blocks. With lite0 both change its last stage.")
-    epochs: int = Field(40, ge=1, le=1000, description="How often each example is seen on average.")
-    sample_rate: float = Field(
+    epochs: int = parameter(40, ge=1, le=1000, description="How often each example is seen on average.")
+    sample_rate: float = parameter(
         0.1, gt=0, le=1, allow_inf_nan=False, title="Sampling rate q",
         description="Chance that an example is in a batch (Poisson sampling).")
-    clip_norm: float = Field(
-        1.0, ge=1e-9, le=1e6, allow_inf_nan=False, title="Clipping norm C",
+    clip_norm: float = parameter(
+        1.0, ge=1e-9, le=1e6, title="Clipping norm C",
         description="Longest gradient that one example may contribute.")
-    learning_rate: float = Field(0.003, gt=0, le=1e3, allow_inf_nan=False, description="Learning rate of Adam.")
-    lora_rank: int = Field(
+    learning_rate: float = parameter(0.003, gt=0, le=1e3, description="Learning rate of Adam.")
+    lora_rank: int = parameter(
         4, ge=1, le=64, title="LoRA rank", description="Rank of the changes under lora; not used otherwise.")
 
     @property

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
@@ -19,13 +19,14 @@ from dpcl_core.methods.features.rules import VoteAccumulator
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class EnsembleParams(params.PeftParams):
     """Settings of each member's training, and of the vote."""
 
-    rule: params.Rule = Field(
+    rule: params.Rule = parameter(
         "argmax", title="Decision rule",
         description="How the members of all tasks vote. Every rule is computed, and can be looked at after the run.")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal
 
@@ -35,6 +36,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class CslrCentralParams(
     federated.ListParams, federated.ReleaseParams, federated.RehearsalParams, federated.ClippedParams
 ):

@@ -22,8 +22,8 @@ from typing import Annotated, ClassVar, Literal
 
 import dp_accounting as dp
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim, Progress
@@ -60,6 +60,7 @@ _RULES: Mapping[federated.Rule, str] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
 class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, federated.RoundParams):
     """Lists pooled and clustered by the server every round; the noise of Table 5; a head without noise."""
 
@@ -81,7 +82,7 @@ class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, feder
     second_moments: Literal["diagonal", "full"] = parameter(
         "diagonal", "Covariances", "What is released of second moments; full is as printed, and costs seconds a round."
     )
-    dimensions: Annotated[int, Field(ge=2, le=1024)] | None = parameter(
+    dimensions: Annotated[int, Interval(ge=2, le=1024)] | None = parameter(
         None, "Public axes", "Public axes on which all of it happens; empty: the embedding as it is, as printed."
     )
     noisy_lists: bool = parameter(

@@ -6,6 +6,7 @@ The head is a function of the releases and of public numbers, so that the releas
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
 
 
+@dataclass(frozen=True, kw_only=True)
 class CslrServerHeadParams(federated.ListParams, federated.ReleaseParams, federated.ServerParams):
     """One release per task, and a head trained on the mixture of all releases."""
 

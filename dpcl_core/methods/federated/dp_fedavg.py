@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
 
+@dataclass(frozen=True, kw_only=True)
 class DpFedAvgParams(federated.ClippedParams):
     """Rounds of a clipped, noised head."""
 

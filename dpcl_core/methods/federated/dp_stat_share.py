@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dpcl_core.methods.federated import cslr_central
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.spec import parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class DpStatShareParams(cslr_central.CslrCentralParams):
     """CSLR with lists of one entry: nothing to match."""
 

@@ -52,6 +52,7 @@ from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec, parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class FedCilDpParams(federated.ClippedParams):
     """A generator and a discriminator, averaged over clients."""
 

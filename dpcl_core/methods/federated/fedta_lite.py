@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import dp_accounting as dp
 import numpy as np
@@ -30,6 +31,7 @@ from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec, parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class FedTaLiteParams(federated.RoundParams):
     """Trained anchors that features are mixed with."""
 

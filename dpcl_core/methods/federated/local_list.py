@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 
 
+@dataclass(frozen=True, kw_only=True)
 class LocalListParams(federated.ListParams, federated.ReleaseParams, federated.ServerParams):
     """One noisy list per client and task; a head trained on the server's aggregate of them."""
 

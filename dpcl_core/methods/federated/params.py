@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from annotated_types import Interval
 
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
@@ -24,7 +25,7 @@ Rule = Literal["nearest", "hungarian", "ot"]
 SignatureCovariance = Literal["shared-spherical", "shared-full", "own-shrunk", "own"]
 SignatureNorm = Literal["centred", "z-scored", "ranked", "raw"]
 Slots = Literal["weighted", "even"]
-Radius = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+Radius = Annotated[float, Interval(gt=0, le=100)]
 PAPER = "Shihab et al. 2026"
 SOURCE = f"{PAPER} (CSLR)"
 SIMULATED = (
@@ -33,6 +34,7 @@ SIMULATED = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
 class HeadParams(Params):
     """Settings of the head, a small network on frozen embeddings."""
 
@@ -41,6 +43,7 @@ class HeadParams(Params):
     batch_size: int = parameter(32, "", "Rows in each step of the head's training.", ge=1, le=1024)
 
 
+@dataclass(frozen=True, kw_only=True)
 class SamplingParams(Params):
     """Settings of embeddings sampled from the released mixture."""
 
@@ -49,6 +52,7 @@ class SamplingParams(Params):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class ServerParams(SamplingParams, HeadParams):
     """Settings of a head that the server retrains on replayed embeddings after every task."""
 
@@ -62,6 +66,7 @@ class ServerParams(SamplingParams, HeadParams):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class RoundParams(HeadParams):
     """Settings of federated rounds: the server sends the head to a sample of clients and averages their updates."""
 
@@ -73,6 +78,7 @@ class RoundParams(HeadParams):
     local_steps: int = parameter(10, "", "Steps that a client trains for in a round, a public number.", ge=1, le=1000)
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClippedParams(RoundParams):
     """Settings of rounds with clipped and noised updates."""
 
@@ -81,6 +87,7 @@ class ClippedParams(RoundParams):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class RehearsalParams(SamplingParams):
     """Settings of the clients' rehearsal."""
 
@@ -92,6 +99,7 @@ class RehearsalParams(SamplingParams):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class ListParams(Params):
     """Settings of a client's list and of its matching to groups."""
 
@@ -124,6 +132,7 @@ class ListParams(Params):
     anchors: int = parameter(100, "Public anchors", "Public sentences in a signature (m).", ge=1, le=1000)
 
 
+@dataclass(frozen=True, kw_only=True)
 class ReleaseParams(Params):
     """Settings of the release: means relative to a public centre, on a few public axes, clipped to a radius."""
 

@@ -8,6 +8,7 @@ clipping or noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -24,6 +25,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class ErParams(BaselineParams):
     """Settings of ER: the size of the replay buffer, and how many of its texts join a step."""
 

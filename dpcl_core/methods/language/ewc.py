@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dpcl_core.methods.language.gradients import Batch, TextLoss
 
 
+@dataclass(frozen=True, kw_only=True)
 class EwcParams(BaselineParams):
     """Settings of EWC: the penalty's strength, and the source of the Fisher information."""
 

@@ -7,6 +7,7 @@ with noise of their own (`baseline_costs`, 4): the projection sees noisy gradien
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@dataclass(frozen=True, kw_only=True)
 class GemParams(BaselineParams):
     """Settings of GEM: the memory of each task, the margin, and the budget of reference gradients."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Params
 
 
+@dataclass(frozen=True, kw_only=True)
 class MtlParams(BaselineParams):
     """Settings of multi-task training: none of its own."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dpcl_core.backbones.causal import Adapted
 
 
+@dataclass(frozen=True, kw_only=True)
 class OloraParams(BaselineParams):
     """Settings of O-LoRA: the strength of the orthogonality penalty."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import Field
+from annotated_types import Gt, Interval
 
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
@@ -22,11 +22,11 @@ Evaluation = Literal["rank", "whole", "generate"]
 Budget = Literal["total", "per-task"]
 BudgetPer = Literal["text", "token"]
 LAST_BLOCKS = 2  # adapted where `layers` leaves it open
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Gt(0)]
 
 # Bounded so that noise of its square, divided by a large batch, still has a grid in single precision (`privacy.rounded`).
-Length = Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)]
-LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
+Length = Annotated[float, Interval(ge=1e-9, le=1e6)]
+LabelShare = Annotated[float, Interval(ge=0, le=0.99)]
 SHORTEST = 4  # the least `length`, in tokens
 
 
@@ -42,6 +42,7 @@ class CopyNoise:
     epsilon_labels: float
 
 
+@dataclass(frozen=True, kw_only=True)
 class LanguageParams(Params):
     """Settings of every method that trains a language model's low-rank adapters (LoRA, Hu et al. 2022) on texts."""
 

@@ -60,6 +60,7 @@ Unlearning = Literal["auto", UnlearningForm]
 LOCAL = "with params.mode = local"
 
 
+@dataclass(frozen=True, kw_only=True)
 class PeclParams(SculptingParams):
     """Settings of the repaired PeCL: where noise is added, and what the budget covers."""
 

@@ -43,6 +43,7 @@ NO_GUARANTEE = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
 class PublishedParams(SculptingParams):
     """Settings of PeCL as published; privacy.epsilons is eps_upper, the nominal budget of the least noised token."""
 

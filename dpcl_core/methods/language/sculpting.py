@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, STOP, TOKEN
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from dpcl_core.methods.language.training import Penalty
 
 ScoreModel = Literal["base", "current"]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Strength = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
+Share = Annotated[float, Interval(ge=0, le=1)]
+Strength = Annotated[float, Interval(ge=0, le=1000)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class SculptingParams(LanguageParams):
     """Settings of the token score, the unlearning term and the memory penalty."""
 

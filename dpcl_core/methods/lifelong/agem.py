@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import dp_accounting as dp
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 AT_ONCE = {"cpu": 200, "cuda": 5000}
 
 
+@dataclass(frozen=True, kw_only=True)
 class AgemParams(BatchParams):
     """Settings of A-GEM: those of fixed batches and memory, and no others."""
 

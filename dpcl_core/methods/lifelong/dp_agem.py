@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core import published
 from dpcl_core.errors import BadInput
@@ -37,40 +37,41 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
 from dpcl_core.published import Published
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, Params, PrivacySpec, Recurrence, RunSpec
+from dpcl_core.spec import Cell, Params, PrivacySpec, Recurrence, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-NoiseMultiplier = Annotated[float, Field(ge=0.1, le=1e4, allow_inf_nan=False)]
-Cap = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)]
+NoiseMultiplier = Annotated[float, Interval(ge=0.1, le=1e4)]
+Cap = Annotated[float, Interval(gt=0, le=1e4)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class DpAgemParams(ReplayParams):
     """Settings of the steps, the kept samples and the scope of the budget."""
 
-    budget: odometer.Budget = Field(
+    budget: odometer.Budget = parameter(
         "lifetime", title="Budget covers",
         description="What epsilon is for. lifetime: one noise, so that the worst-off person's own task and all replays stay "
         "within it. per-task: an equal share for every task (NaiveGaussian). fixed: the noise multiplier below.")
-    noise_multiplier: NoiseMultiplier | None = Field(
+    noise_multiplier: NoiseMultiplier | None = parameter(
         None, title="Noise multiplier σ",
         description="Noise over the clipping norm, under budget = fixed; not used otherwise.")
-    epochs: int = Field(2, ge=1, le=1000, description="How often each example of a task is used on average.")
-    steps: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+    epochs: int = parameter(2, ge=1, le=1000, description="How often each example of a task is used on average.")
+    steps: Annotated[int, Interval(ge=1, le=10**6)] | None = parameter(
         None, title="Training steps",
         description="Steps in every task; empty: as many as the epochs and the sampling rate give.")
-    sample_rate: float = Field(
+    sample_rate: float = parameter(
         0.05, gt=0, le=1, allow_inf_nan=False, title="Sampling rate q",
         description="Chance that an example is in a batch (Poisson sampling).")
-    clip_norm: Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)] = Field(
+    clip_norm: Annotated[float, Interval(ge=1e-9, le=1e6)] = parameter(
         1.0, title="Clipping norm C", description="Longest gradient, of all weights, that one example contributes.")
-    memory_size: int = Field(
+    memory_size: int = parameter(
         200, ge=1, le=10**6, description="Examples of each task kept for replay, on average; each is kept by chance.")
-    replay_rate: float = Field(
-        0.2, gt=0, le=1, allow_inf_nan=False, title="Sampling rate of the memory",
+    replay_rate: float = parameter(
+        0.2, gt=0, le=1, title="Sampling rate of the memory",
         description="Chance that a kept example is in a replay of its sample.")
-    memory_epsilon_cap: Cap | None = Field(
+    memory_epsilon_cap: Cap | None = parameter(
         None, title="Largest ε spent on the memory",
         description="A sample is retired before a replay brings its people's epsilon above this; empty: never.")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import dp_accounting as dp
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
@@ -27,16 +28,17 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class CoeffMemoryParams(CoefficientParams):
     """Settings of the coefficient memory."""
 
-    features: Annotated[int, Field(ge=1, le=2048)] = Field(
+    features: Annotated[int, Interval(ge=1, le=2048)] = parameter(
         256,
         description="Random ReLU features of an example's values, with data.backbone = pixels; not used with a network's.")
-    solution: Literal["steps", "exact"] = Field(
+    solution: Literal["steps", "exact"] = parameter(
         "steps",
         description="steps: gradient descent on the task, projected against the memory. exact: minimises the loss of all "
         "tasks so far at once; steps, learning rate and projection are then not used.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
@@ -29,24 +30,25 @@ from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal_of_c
 from dpcl_core.privacy.sums import row_blocks
 from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 
+@dataclass(frozen=True, kw_only=True)
 class IndependentLaplaceParams(CoefficientParams):
     """Settings of noise for every record."""
 
-    steps: int = Field(
+    steps: int = parameter(
         20, ge=1, le=100_000, title="Training steps",
         description="Steps of gradient descent in each task; few of them fit less of the noise.")
-    project_to: Annotated[int, Field(ge=0, le=4096)] = Field(
+    project_to: Annotated[int, Interval(ge=0, le=4096)] = parameter(
         16, title="Random projection to",
         description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
         "themselves, which data.backbone = pixels alone allows.")
-    clip: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = Field(
+    clip: Annotated[float, Interval(gt=0, le=1000)] = parameter(
         1.0, title="Clipping bound",
         description="L1 norm that projected values are cut down to, 1 on average before; not used without projection.")
-    label_share: float = Field(
-        0.5, ge=0.01, le=0.99, allow_inf_nan=False, title="Share of ε for labels",
+    label_share: float = parameter(
+        0.5, ge=0.01, le=0.99, title="Share of ε for labels",
         description="Share of epsilon that pays for the label of each example.")
 
 

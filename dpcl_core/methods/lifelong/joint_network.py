@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
@@ -24,7 +24,7 @@ from dpcl_core.methods.lifelong.params import NetworkName
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator, joined
-from dpcl_core.spec import Cell, Params, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 if TYPE_CHECKING:
     from dpcl_core.methods.lifelong.nets import Network
@@ -35,17 +35,18 @@ TITLES: dict[NetworkName, str] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
 class JointNetworkParams(settings.NetworkParams):
     """Settings of one training on all tasks."""
 
-    network: NetworkName = Field(
+    network: NetworkName = parameter(
         "lifelong",
         description="lifelong: the network of the other methods. The rest read windows of a sensor, as in table 4 of Lai et "
         "al.: convolutions with 32, 64 or 128 channels, a recurrent network, and Ignatov's with and without statistics of a "
         "window.")
-    learning_rate: float = Field(1e-3, gt=0, le=1, allow_inf_nan=False, description="Step size of Adam.")
-    batch_size: int = Field(100, ge=1, le=100_000, description="Examples in each batch.")
-    epochs: int = Field(10, ge=1, le=1000, description="How often each example is used.")
+    learning_rate: float = parameter(1e-3, gt=0, le=1, description="Step size of Adam.")
+    batch_size: int = parameter(100, ge=1, le=100_000, description="Examples in each batch.")
+    epochs: int = parameter(10, ge=1, le=1000, description="How often each example is used.")
 
 
 class JointNetwork:

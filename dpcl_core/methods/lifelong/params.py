@@ -3,86 +3,87 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import Field
+from annotated_types import Interval
 
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.scenarios.catalog import Permuted
-from dpcl_core.spec import Params, RunSpec
+from dpcl_core.spec import Params, RunSpec, parameter
 
-Head = Annotated[
-    Literal["shared", "per-task"],
-    Field(
-        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete."
-    ),
-]
+Head = Literal["shared", "per-task"]
 Variant = Literal["basic", "balanced", "heterogeneous"]
-Projection = Annotated[
-    Literal["if-violated", "always", "never"],
-    Field(
-        description="When a step is kept from pointing against the memory's gradient. if-violated: where it would (A-GEM's "
-        "code). always: at every step (as Lai et al. print it). never: plain fine-tuning."
-    ),
-]
+Projection = Literal["if-violated", "always", "never"]
+_PROJECTION = (
+    "When a step is kept from pointing against the memory's gradient. if-violated: where it would (A-GEM's code). always: "
+    "at every step (as Lai et al. print it). never: plain fine-tuning."
+)
 Scope = Literal["joint", "per-block"]
 FirstLayer = Literal["recentred", "plain", "batch-norm"]
 OutputNoise = Literal["per-class", "shared"]
 NetworkName = Literal["lifelong", "cnn-32", "cnn-64", "cnn-128", "bilstm", "cnn-ig", "cnn-ig-featureless"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class NetworkParams(Params):
     """The setting that decides which outputs compete, and so what such a network is asked."""
 
-    head: Head = "shared"
+    head: Head = parameter(
+        "shared",
+        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete."
+    )
 
     @property
     def is_task_given(self) -> bool:
         return self.head == "per-task"
 
 
+@dataclass(frozen=True, kw_only=True)
 class CoefficientParams(NetworkParams):
     """Training of the classifiers on a task's noisy sums: post-processing, which costs no privacy."""
 
-    steps: int = Field(
+    steps: int = parameter(
         200, ge=1, le=100_000, title="Training steps",
         description="Steps of gradient descent in each task; they cost no privacy.")
-    learning_rate: float = Field(
-        3.0, gt=0, le=100, allow_inf_nan=False, description="Step size, cut down where the noisy loss is too steep for it.")
-    projection: Projection = "if-violated"
+    learning_rate: float = parameter(
+        3.0, gt=0, le=100, description="Step size, cut down where the noisy loss is too steep for it.")
+    projection: Projection = parameter("if-violated", description=_PROJECTION)
 
 
+@dataclass(frozen=True, kw_only=True)
 class ReplayParams(NetworkParams):
     """Settings of those with a memory: step size, and use of the memory's gradient (A-GEM)."""
 
-    learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
-    projection: Projection = "if-violated"
-    scope: Scope = Field(
+    learning_rate: float = parameter(0.1, gt=0, le=100, description="Step size of plain gradient descent.")
+    projection: Projection = parameter("if-violated", description=_PROJECTION)
+    scope: Scope = parameter(
         "joint", title="Projection acts on",
         description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.")
 
 
+@dataclass(frozen=True, kw_only=True)
 class BatchParams(ReplayParams):
     """Settings of methods that train on fixed batches and keep whole batches in memory."""
 
-    batch_size: int = Field(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
-    variant: Variant = Field(
+    batch_size: int = parameter(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
+    variant: Variant = parameter(
         "basic", title="Batches of tasks",
         description="basic: the same number of epochs for every task. balanced: the same number of steps. heterogeneous: "
         "epochs given task by task.")
-    epochs: int = Field(1, ge=1, le=1000, description="How often each batch is used, under variant = basic.")
-    steps: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+    epochs: int = parameter(1, ge=1, le=1000, description="How often each batch is used, under variant = basic.")
+    steps: Annotated[int, Interval(ge=1, le=10**6)] | None = parameter(
         None, title="Training steps", description="Steps in every task, under variant = balanced; not used otherwise.")
-    epochs_by_task: tuple[int, ...] | None = Field(
+    epochs_by_task: tuple[int, ...] | None = parameter(
         None, title="Epochs of each task",
         description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used.")
-    memory_pick: Literal["random", "last"] = Field(
+    memory_pick: Literal["random", "last"] = parameter(
         "random", title="Batch kept", description="Which batch of a task is kept: a random one (as printed), or the last.")
-    ref_batches: int = Field(
+    ref_batches: int = parameter(
         1, ge=1, le=100, title="Reference batches",
         description="Stored batches that the memory's gradient is taken on, at most.")
 
