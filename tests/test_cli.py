@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,7 @@ def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run
     sets = [word for word in shlex.split(document["command"])[4:] if word != "--set"]
     final = checks.parse(checks.apply_sets({}, sets))
     assert final.tuned == "private"
-    assert final.params.model_dump()["learning_rate"] == carried["learning_rate"]
+    assert asdict(final.params)["learning_rate"] == carried["learning_rate"]
     assert "trial 2 of 2" in err
     study_id = document["study_id"]
     assert json.loads(called("show", study_id, "--json", capsys=capsys)[1]) == document

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pyt
         assert said in out, said
     (run,) = Store().list_runs()
     assert (run.spec.method, run.spec.labels, run.spec.data.dataset) == ("cosine", "dp-learned", "own:cells")
-    assert run.spec.scenario.model_dump()["tasks"] == 2
+    assert asdict(run.spec.scenario)["tasks"] == 2
     status, out, _ = ran("--data", "cells.csv", "--target", "kind", *ONE, "--json", capsys=capsys)
     document = json.loads(out)
     assert document["status"] == "finished"
@@ -75,7 +76,7 @@ def test_any_number_of_classes_makes_two_tasks(n_classes: int, capsys: pytest.Ca
     status, out, err = ran("--data", "mine.csv", "--target", "y", *ONE, capsys=capsys)
     assert status == 0, err
     (run,) = Store().list_runs()
-    assert run.spec.scenario.model_dump()["tasks"] == 2
+    assert asdict(run.spec.scenario)["tasks"] == 2
     assert "–" not in next(line for line in out.splitlines() if line.startswith("epsilon 8")), "labels were learned"
 
 
@@ -257,7 +258,7 @@ def test_visits_over_months_become_tasks_and_patients_the_unit(capsys: pytest.Ca
     assert "The line that names the columns is public." in out
     assert "dpcl_core data visits.csv --target outcome --person patient --time date --per-person 2 --write-schema" in out
     (run,) = Store().list_runs()
-    assert run.spec.scenario.model_dump()["order"] == ("2024-01", "2024-02", "2024-03", "2024-04")
+    assert asdict(run.spec.scenario)["order"] == ("2024-01", "2024-02", "2024-03", "2024-04")
 
 
 def test_a_published_table_without_a_line_of_names_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,13 +50,13 @@ def test_the_question_is_the_presets_or_says_what_any_run_asks(monkeypatch: pyte
     preset = presets.load("digits-cosine")
     assert question(preset) == presets.about("digits-cosine").question
     assert question(replace_seeds(preset)) == "What does privacy cost DP cosine classifier on Handwritten digits?"
-    own = preset.model_copy(update={"data": preset.data.model_copy(update={"dataset": "own:people"})})
+    own = replace(preset, data=replace(preset.data, dataset="own:people"))
     monkeypatch.setattr(datasets, "called", {"own:people": "people (own data)"}.__getitem__)
     assert question(own) == "What does privacy cost DP cosine classifier on people (own data)?"
 
 
 def replace_seeds(spec: object) -> object:
-    return spec.model_copy(update={"seeds": (77,)})  # type: ignore[attr-defined]
+    return replace(spec, seeds=(77,))  # type: ignore[attr-defined]
 
 
 def test_citations_are_those_of_the_method() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,9 +68,9 @@ def test_a_run_on_a_second_device_leaves_no_tensor_behind(
     lies(door, D, tmp_path, monkeypatch)
     network = {} if method in _TORCH else {"backbone": "vit-cifar100"}
     whole = spec(method, changes, door[0])
-    data = whole.data.model_copy(update={"train_per_class": 4, "test_per_class": 2, **network})
+    data = replace(whole.data, train_per_class=4, test_per_class=2, **network)
     batch = {"batch_size": 4} if hasattr(whole.params, "batch_size") else {}
-    asked = whole.model_copy(update={"data": data, "params": whole.params.model_copy(update=batch)})
+    asked = replace(whole, data=data, params=replace(whole.params, **batch))
     with second_device.attached():
         events = list(engine.run(asked, device=second_device.NAME))
     assert any(isinstance(event, CellFinished) for event in events)

@@ -210,7 +210,7 @@ def test_a_failed_run_on_own_data_quotes_nothing(home: Path) -> None:
 def test_the_log_of_a_killed_run_on_own_data_stays_in_its_file(home: Path) -> None:
     """A library may have quoted rows before the process was killed."""
     spec, store = replay.a_spec(), Store(f"sqlite:///{home / 'runs.db'}")
-    own = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": "own:people"})})
+    own = replace(spec, data=replace(spec.data, dataset="own:people"))
     run_id = store.create(own)
     assert store.claim(run_id, replace(process.me(), ticks=1))  # a process that has this one's id at another time
     log_file(run_id).parent.mkdir()

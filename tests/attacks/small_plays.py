@@ -54,7 +54,7 @@ def spec(method: str, *, labels: str = "prior", adjacency: str = "add-remove", *
         return clients.spec(method, params=params, privacy={"epsilons": [4.0]})
     if _is_of_texts(method):
         asked = pecl_small.spec(method, adjacency=adjacency, **params)
-        return asked.model_copy(update={"privacy": asked.privacy.model_copy(update={"noise": "release"})})
+        return replace(asked, privacy=replace(asked.privacy, noise="release"))
     raw: dict[str, Any] = {
         "method": method,
         "params": params,

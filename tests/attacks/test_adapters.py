@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -48,8 +49,8 @@ def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch
         mutants.scaled_noise(patch, "dpcl_core.methods.features.trainer", 0.1)
         assert audited("peft-ensemble", "lora", 128, 1.0)[0].exceeds
     chosen = spec("peft-ensemble", "film", 1.0)
-    params = chosen.params.model_copy(update={"clip_norm": 0.05})
-    game = feature_games.adapter_worst_case_game(chosen.model_copy(update={"params": params}))
+    params = replace(chosen.params, clip_norm=0.05)
+    game = feature_games.adapter_worst_case_game(replace(chosen, params=params))
     with monkeypatch.context() as patch:
         honest = features_adapters.clipped_sums
         patch.setattr(features_adapters, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -90,7 +91,7 @@ def test_one_noise_for_both_tasks_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     mutants.noise_of_all_tasks(monkeypatch, DRAWN_IN["label-means"])
     spec = asked("label-means")
     in_one_task = {"partition": "domain", "protocol": "domain-incremental"}
-    spec = spec.model_copy(update={"scenario": spec.scenario.model_copy(update=in_one_task)})
+    spec = replace(spec, scenario=replace(spec.scenario, **in_one_task))
     assert audited(spec, 300).exceeds
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
@@ -100,9 +100,9 @@ def _spec(method: str, epsilons: tuple[float, ...], **more: object) -> RunSpec:
     settings = {
         "method": method,
         "labels": "prior-const",
-        "data": DataSpec(dataset="digits").model_dump(),
+        "data": asdict(DataSpec(dataset="digits")),
         "scenario": {"kind": "federated", "clients": 20, "tasks": 5},
-        "privacy": PrivacySpec(epsilons=epsilons).model_dump(),
+        "privacy": asdict(PrivacySpec(epsilons=epsilons)),
         **more,
     }
     return checks.parse(settings)

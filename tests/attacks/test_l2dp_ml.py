@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,13 +18,13 @@ from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.lifelong import claim, l2dp_ml, nets
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams, reconstruction
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
-from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec, validated
 
 
 def spec(dataset: str = "mnist", epsilons: tuple[float, ...] = (0.5, 2.0, math.inf), **params: object) -> RunSpec:
-    scenario = checks.parse({}).scenario.model_copy(update={"tasks": 5})
+    scenario = replace(checks.parse({}).scenario, tasks=5)
     return RunSpec(
-        method="l2dp-ml", params=L2dpMlParams.model_validate(params), data=DataSpec(dataset=dataset), scenario=scenario,
+        method="l2dp-ml", params=validated(L2dpMlParams, params), data=DataSpec(dataset=dataset), scenario=scenario,
         privacy=PrivacySpec(epsilons=epsilons),
     )  # fmt: skip
 

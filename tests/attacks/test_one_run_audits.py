@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,14 +151,14 @@ def test_every_game_plays_the_learner_and_proves_no_more_than_is_accounted(metho
 @pytest.mark.parametrize("method", ["label-means", "local-list", "independent-laplace", "dp-coeff-memory"])
 def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
     asked = a_run(method)
-    asked = asked.model_copy(update={"privacy": asked.privacy.model_copy(update={"epsilons": (math.inf,)})})
+    asked = replace(asked, privacy=replace(asked.privacy, epsilons=(math.inf,)))
     (found,) = one_run.audit(asked)
     assert found.right == found.guessed
 
 
 @pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
-    asked = RunSpec.model_construct(**{**dict(spec()), "method": method, "params": methods.card(method).params()})
+    asked = replace(spec(), method=method, params=methods.card(method).params())
     with pytest.raises(BadInput, match=f"^method = {method}: cannot be audited in one training: "):
         one_run.audited(asked, 1.0)
 

@@ -18,13 +18,13 @@ from dpcl_core.methods.language import pecl
 from dpcl_core.methods.language.pecl import Noises, PeclParams
 from dpcl_core.methods.language.pecl_published import PublishedParams
 from dpcl_core.privacy.audit_bounds import Audited, one_way_bound
-from dpcl_core.spec import Adjacency, DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import Adjacency, DataSpec, PrivacySpec, RunSpec, validated
 from tests.support.tiers import quick
 
 
 def published(epsilon: float = 10.0, **params: object) -> RunSpec:
     return RunSpec(
-        method="pecl-published", params=PublishedParams.model_validate(params), data=DataSpec(dataset="digits"),
+        method="pecl-published", params=validated(PublishedParams, params), data=DataSpec(dataset="digits"),
         scenario=checks.parse({}).scenario, privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-6, adjacency="replace"),
     )  # fmt: skip
 
@@ -39,7 +39,7 @@ def audited(
     n_tasks = 3 if recurrence == "permuted" else 5  # a split needs equal parts of ten classes
     scenario = checks.parse({"scenario": {"kind": recurrence, "tasks": n_tasks}}).scenario
     spec = RunSpec(
-        method="pecl", params=PeclParams.model_validate(params), data=DataSpec(dataset="digits"), scenario=scenario,
+        method="pecl", params=validated(PeclParams, params), data=DataSpec(dataset="digits"), scenario=scenario,
         privacy=PrivacySpec(epsilons=epsilons, delta=1e-6, adjacency=adjacency),
     )  # fmt: skip
     return list(attacks.auditor("pecl", "life")(spec, trials))

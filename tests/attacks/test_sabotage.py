@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ def found(method: str, fault: Callable[[pytest.MonkeyPatch], None] | None) -> st
         if fault is not None:
             fault(patch)
         if fault is shared_over_seeds:
-            small_plays.played(asked.model_copy(update={"seeds": (1,)}))
+            small_plays.played(replace(asked, seeds=(1,)))
             seen.forget()
         _, ledger = small_plays.played(asked)
     people = "" if method not in READING_AGAIN or _pays_for_replays(ledger) else "nobody is charged for what is read again"

@@ -28,7 +28,7 @@ def trouble(method: str, fault: Fault | None) -> str:
     """What two neighbours' plays with the same noise and coins tell; empty where it is no more than the ledger says."""
     asked, plays = small_plays.spec(method), []
     if method == "pecl":  # the mean score that would be released first is another mechanism's
-        asked = asked.model_copy(update={"params": asked.params.model_copy(update={"mean_score": "public"})})
+        asked = replace(asked, params=replace(asked.params, mean_score="public"))
     catalog.maker(method)  # loads what a fault is put into
     for neighbour in (None, 0):
         with pytest.MonkeyPatch.context() as patch, spy.watching() as seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,6 @@ def test_nominal_sizes_of_sources_come_from_cards_alone(data_dir: Path) -> None:
     assert capped == {**dict.fromkeys(sizes, 3000), "fomc": 1984, "dreaddit": 2838}, "as many as there are, 3,000 at most"
     made = DataSpec(dataset="pii-synthetic")
     assert set(catalog.source_sizes(made).values()) == {480}
-    assert catalog.source_sizes(made.model_copy(update={"train_per_class": 10}))["policy"] == 30
-    assert set(catalog.source_sizes(made.model_copy(update={"train_per_source": 90})).values()) == {90}
+    assert catalog.source_sizes(replace(made, train_per_class=10))["policy"] == 30
+    assert set(catalog.source_sizes(replace(made, train_per_source=90)).values()) == {90}
     assert catalog.source_sizes(DataSpec()) == {}

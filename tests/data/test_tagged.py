@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -179,11 +180,11 @@ def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(
     settings = Federated(clients=4, protocol="domain-incremental")
     with pytest.raises(BadInput, match=r"must be at most 3: each client holds 10 of 30 sentences or more"):
         preview(DataSpec(dataset="ner-wnut17"), settings, 0)
-    found = preview(DataSpec(dataset="ner-wnut17"), settings.model_copy(update={"clients": 2}), 0)
+    found = preview(DataSpec(dataset="ner-wnut17"), replace(settings, clients=2), 0)
     assert found is not None
     assert found.held is not None
     assert found.held.sum() == 90
     assert (found.held % 3 == 0).all(), "sentences are whole"
-    stream = previews.tested(DataSpec(dataset="ner-wnut17"), settings.model_copy(update={"clients": 2}), 0, None)
+    stream = previews.tested(DataSpec(dataset="ner-wnut17"), replace(settings, clients=2), 0, None)
     assert stream is not None
     assert stream.metric == "entity-f1", "chance of tags is an F1, also where no training word is read"

@@ -11,6 +11,7 @@ from dpcl_core.methods import catalog
 from dpcl_core.methods.common.dpsgd import ROUNDING, noise_std
 from dpcl_core.methods.common.per_example_gradients import Gradients, noisy_means
 from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.spec import json_schema
 
 LENGTHS = ("clip_norm", "embedding_clip")
 
@@ -19,7 +20,7 @@ def bounds() -> list[float]:
     """The ends of the ranges of all settings that say how long a gradient or an embedding may be."""
     found: set[float] = set()
     for card in catalog.CARDS.values():
-        fields = card.params.model_json_schema()["properties"]
+        fields = json_schema(card.params)["properties"]
         for schema in (fields[name] for name in LENGTHS if name in fields):
             numbers = schema.get("anyOf", [schema])[0]
             found |= {numbers["minimum"], numbers["maximum"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -74,15 +75,13 @@ def test_a_network_of_pictures_can_only_guess_and_without_a_network_there_is_not
     assert opened is not None
     known = references.before_training(asked, [opened], range(10), "cpu")
     assert known.untrained == (known.chance if knows else None)
-    assert known == references.of_labels(checks.parse({**asked.model_dump(), "seeds": [0]})), "from label columns, the same"
+    assert known == references.of_labels(checks.parse({**asdict(asked), "seeds": [0]})), "from label columns, the same"
 
 
 def test_old_runs_on_data_that_are_gone_get_what_the_card_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "tested", lambda *_: None)
     assert references.of_labels(spec()).chance == pytest.approx(1 / 4)
-    gone = spec(data={"dataset": "digits", "backbone": "pixels"}).model_copy(
-        update={"data": spec().data.model_copy(update={"dataset": "own:gone"})}
-    )
+    gone = replace(spec(data={"dataset": "digits", "backbone": "pixels"}), data=replace(spec().data, dataset="own:gone"))
     assert references.of_labels(gone) == References(0.0)
 
 

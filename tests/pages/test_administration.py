@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -92,7 +93,7 @@ def test_who_has_only_data_or_an_upload_is_listed_and_they_can_be_deleted(
     for owner, n_bytes in ((dora, 100_000), (emil, 200_000)):
         paths.uploads(owner).mkdir(parents=True)
         (paths.uploads(owner) / "next.csv").write_bytes(bytes(n_bytes))
-    on_hers = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:hers"})})
+    on_hers = replace(SPEC, data=replace(SPEC.data, dataset="own:hers"))
     run_id = visited.create(on_hers)
     page = opened(open_page("administration"))
     assert "2 datasets and an upload; 0.7 of 500 MB; last start never" in words(page)
@@ -116,7 +117,7 @@ def test_features_go_also_where_only_some_of_the_data_can_be_deleted(
         folder.mkdir(parents=True)
         (folder / own.OWNER).write_text(dora, encoding="ascii")
         (folder / own.ORIGIN).touch()
-    on_second = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:second"})})
+    on_second = replace(SPEC, data=replace(SPEC.data, dataset="own:second"))
     replay.fill(visited, on_second, [], status="running")
     features = paths.features_dir() / "of-the-first.npz"
     features.parent.mkdir()

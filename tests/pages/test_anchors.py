@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -166,7 +167,7 @@ def test_a_run_in_any_state_shows_its_recorded_lists(open_page: Open, store: Sto
 
 
 def test_of_two_runs_of_one_name_the_one_asked_for_is_shown(open_page: Open, store: Store) -> None:
-    spec = SPEC.model_copy(update={"scenario": Federated()})
+    spec = replace(SPEC, scenario=Federated())
     runs = [replay.fill(store, spec, SAID, name="twice") for _ in range(2)]
     for run in runs:
         page = open_page("anchors", run=run)
@@ -177,7 +178,7 @@ def test_of_two_runs_of_one_name_the_one_asked_for_is_shown(open_page: Open, sto
 
 def test_a_linked_run_is_offered_beside_the_newest(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fields, "_OFFERED", 2)
-    spec = SPEC.model_copy(update={"scenario": Federated()})
+    spec = replace(SPEC, scenario=Federated())
     oldest, *_, newest = [replay.fill(store, spec, SAID) for _ in range(3)]
     for run in (oldest, newest):
         page = open_page("anchors", run=run)
@@ -200,7 +201,7 @@ def test_every_picture_of_a_run_can_be_opened(open_page: Open, store: Store) -> 
 @pytest.mark.parametrize(("dataset", "said"), [("digits", "its method makes none"), ("own:diary", "may be private data")])
 def test_a_run_without_lists_says_why(open_page: Open, store: Store, dataset: str, said: str, home: Path) -> None:
     (home / "data" / "diary").mkdir(parents=True)
-    spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": dataset})})
+    spec = replace(SPEC, data=replace(SPEC.data, dataset=dataset))
     page = open_page("anchors", run=replay.fill(store, spec, replay.recorded(SPEC)))
     assert not page.exception
     assert said in words(page)
@@ -309,11 +310,11 @@ def test_the_train_page_shows_the_newest_lists_live_and_every_round_afterwards(o
 def test_published_values_stand_beside_the_methods_they_are_of() -> None:
     from dpcl_core.data.card import CARDS
 
-    spec = SPEC.model_copy(update={"method": "dp-stat-share", "data": SPEC.data.model_copy(update={"dataset": "ag_news"})})
+    spec = replace(SPEC, method="dp-stat-share", data=replace(SPEC.data, dataset="ag_news"))
     assert catalog.printed_scores(spec, 4.0) == {"AA": [57.4], "BWT": [-11.2]}
     assert catalog.printed_scores(spec, 1.0) == {"AA": [48.6]}
     assert catalog.printed_scores(spec, 2.0) == {}
     assert catalog.printed_scores(SPEC, 4.0) == {}
     assert set(BENCHMARKS) <= set(CARDS)
-    stand_in = spec.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "ner-gum"})})
+    stand_in = replace(spec, data=replace(SPEC.data, dataset="ner-gum"))
     assert catalog.printed_scores(stand_in, 4.0) == {}

@@ -59,7 +59,7 @@ def test_a_run_under_way_says_that_no_bound_holds(open_page: Open, store: Store)
 
 
 def test_a_run_without_noise_claims_nothing_while_it_runs(open_page: Open, store: Store) -> None:
-    spec = replay.a_spec(epsilons=(math.inf,)).model_copy(update={"method": SPEC.method})
+    spec = replace(replay.a_spec(epsilons=(math.inf,)), method=SPEC.method)
     events = [event for event in replay.claimed(replay.recorded(spec)) if type(event).__name__ != "CellFinished"]
     run_id = replay.fill(store, spec, events, status="running")
     run = store.get(run_id)
@@ -78,7 +78,7 @@ def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
     open_page: Open, store: Store, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(methods, "is_nominal", lambda name: name == "cosine")
-    proved = SPEC.model_copy(update={"method": "naive"})
+    proved = replace(SPEC, method="naive")
     other = replay.fill(store, proved, replay.recorded(proved), name="proved")
     page = open_page("compare", v="1", r=f"{run_id},{other}", f="0.5")
     assert not page.exception
@@ -112,7 +112,7 @@ def test_a_budget_of_the_replay_alone_is_called_that_on_every_page(
     card = replace(methods.CARDS["cosine"], guarantee="proved", is_for_the_replay=lambda params: True)
     monkeypatch.setitem(methods.CARDS, "cosine", card)  # type: ignore[arg-type]
     spec = replay.a_spec(epsilons=(0.5, 8.0))
-    names = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": "ner-gum"})})
+    names = replace(spec, data=replace(spec.data, dataset="ner-gum"))
     run = replay.fill(store, names, replay.recorded(names), name="names")
     page = open_page("train", run=run)
     said = words(page)

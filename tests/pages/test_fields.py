@@ -11,6 +11,7 @@ from dpcl_core import checks
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import fields_of
 from pages.parts import fields, train_form
 
 
@@ -51,8 +52,8 @@ def test_a_setting_without_a_widget_is_refused_by_name() -> None:
 def test_every_card_has_widgets_and_a_link(method: str, scenario: str) -> None:
     codec = train_form.codec(method, scenario)
     names = {field.name for field in codec.fields}
-    assert {f"p.{name}" for name in methods.CARDS[method].params.model_fields} <= names
-    own = set(scenarios.CARDS[scenario].settings.model_fields) - {"kind", *fields.NO_WIDGET}
+    assert {f"p.{name}" for name in fields_of(methods.CARDS[method].params)} <= names
+    own = set(fields_of(scenarios.CARDS[scenario].settings)) - {"kind", *fields.NO_WIDGET}
     assert {f"s.{name}" for name in own} <= names
 
 

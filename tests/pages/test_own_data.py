@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,7 +48,7 @@ def press(page: AppTest, label: str) -> AppTest:
 
 def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, open_page: Open, store: Store) -> None:
     spec = replay.a_spec()
-    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": kept})})
+    spec = replace(spec, data=replace(spec.data, dataset=kept))
     replay.fill(store, spec, replay.recorded(spec))
     page = press(open_page("data"), "Change the schema")
     assert not page.exception
@@ -71,7 +72,7 @@ def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, op
 def test_rows_that_change_sides_keep_their_marks(kept: str) -> None:
     """Even where no row of the two test parts is the same."""
     folder, fields = intake.kept(kept)
-    person = fields.model_copy(update={"columns": Columns(target="risk", person="patient")})
+    person = replace(fields, columns=Columns(target="risk", person="patient"))
     with intake.taken_in(folder, Asked(instead=person), of=kept) as name:
         pass
     assert own.kept_marks(name) > own.kept_marks(kept)
@@ -92,7 +93,7 @@ def test_every_field_of_a_schema_survives_a_change(kept: str, open_page: Open) -
     page = press(page.run(), "Keep with this schema")
     assert not page.exception
     added = {"title": "Visits of 2024", "coins": 2, "first_line": "names"}
-    assert intake.kept("own:visits-2-2")[1] == said.model_copy(update=added)
+    assert intake.kept("own:visits-2-2")[1] == replace(said, **added)
 
 
 def test_the_stream_of_each_scenario_is_shown_from_public_facts(kept: str, open_page: Open) -> None:

@@ -154,7 +154,7 @@ def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) ->
 
 
 def test_lists_read_from_the_examples_have_no_odds_and_need_no_epsilon(open_page: Open, store: Store) -> None:
-    spec = replay.a_spec(labels="prior").model_copy(update={"scenario": IBlurry(task_prior="occurring")})
+    spec = replace(replay.a_spec(labels="prior"), scenario=IBlurry(task_prior="occurring"))
     said = words(open_page("playground", run=replay.fill(store, spec, replay.recorded(spec)), plain="1", want="80"))
     assert statement.NO_ODDS in said
     assert "One Gaussian release with exactly this noise" not in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ def test_looks_at_ones_own_data_are_counted_beside_the_statement(
 ) -> None:
     (home / "data" / "mine").mkdir(parents=True)
     spec = replay.a_spec(seeds=(0,))
-    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": name})})
+    spec = replace(spec, data=replace(spec.data, dataset=name))
     for _ in range(2):
         run_id = replay.fill(store, spec, replay.recorded(spec))
     said = words(open_page("privacy", run=run_id))

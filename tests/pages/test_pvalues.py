@@ -88,7 +88,7 @@ def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_pa
 
 def test_other_test_data_are_refused(open_page: Open, store: Store) -> None:
     first, spec = _filled(store), replay.a_spec()
-    other = spec.model_copy(update={"data": spec.data.model_copy(update={"test_per_class": 5})})
+    other = replace(spec, data=replace(spec.data, test_per_class=5))
     second = replay.fill(store, other, replay.recorded(other), name="fewer")
     page = open_page("compare", v="1", r=f"{first},{second}", ta="A", tb="B")
     assert not page.exception

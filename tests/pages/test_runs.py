@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 from safetensors.numpy import save
@@ -14,7 +15,7 @@ from dpcl_core.runs import process, resumption
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import runs
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, validated
 from pages import runs as runs_page
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -59,8 +60,8 @@ def test_accuracy_is_the_mean_over_seeds_at_the_largest_budget(store: Store) -> 
 
 
 def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open, store: Store) -> None:
-    raw = {**SPEC.model_dump(), "labels": "data", "data": {"dataset": "digits", "train_per_class": 20}}
-    spec = RunSpec.model_validate(raw)
+    raw = {**asdict(SPEC), "labels": "data", "data": {"dataset": "digits", "train_per_class": 20}}
+    spec = validated(RunSpec, raw)
     replay.fill(store, spec, replay.recorded(spec))
     page = _tick(open_page("runs"), 0)
     row = page.dataframe[0].value.iloc[0]

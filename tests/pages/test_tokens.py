@@ -254,7 +254,7 @@ def test_a_run_on_texts_that_may_be_private_says_why_it_shows_none(
     open_page: Open, store: Store, dataset: str, said: str, home: Path
 ) -> None:
     (home / "data" / "diary").mkdir(parents=True)
-    spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": dataset})})
+    spec = replace(SPEC, data=replace(SPEC.data, dataset=dataset))
     page = open_page("tokens", run=replay.fill(store, spec, replay.recorded(SPEC), status="running"))
     assert not page.exception
     assert not heatmap(page)

@@ -206,7 +206,7 @@ def test_what_is_not_there_yet_is_said_once_and_in_words(open_page: Open, store:
 
 
 def test_captions_of_a_run_whose_data_are_not_read_yet_have_their_title() -> None:
-    own = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:people"})})
+    own = replace(SPEC, data=replace(SPEC.data, dataset="own:people"))
     for spec, title in ((SPEC, datasets.CARDS["digits"].title), (own, "people (own data)")):
         assert Result(None, "", spec, ()).provenance.line().startswith(f"example · {title} · ")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_start_creates_a_run_with_the_settings_of_the_form(
     (run,) = store.list_runs()
     assert run.spec.privacy.epsilons == (0.5, math.inf)
     assert run.spec.labels == "prior"
-    assert run.spec.model_dump()["scenario"]["tasks"] == 2
+    assert asdict(run.spec)["scenario"]["tasks"] == 2
     assert page.query_params["run"] in (run.id, [run.id])
     assert "Queued" in words(page)
 

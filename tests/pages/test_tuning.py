@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
@@ -187,6 +188,6 @@ def test_the_table_is_typed_even_when_it_is_empty(store: Store) -> None:
 
 @pytest.mark.parametrize("on", ["no", "public", "private"])
 def test_on_what_was_tuned_survives_the_form_and_its_link(home: object, on: str) -> None:
-    spec = tuned.a_tuning().base.model_copy(update={"tuned": on})
+    spec = replace(tuned.a_tuning().base, tuned=on)
     read = train_form.codec(spec.method, spec.scenario.kind).read(train_form.parameters_of(spec))
     assert checks.parse(train_form.raw_of(read.values)) == spec

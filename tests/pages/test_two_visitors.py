@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -21,7 +22,7 @@ from tests.support import replay
 
 HERS, HIS = "a" * 32, "b" * 32
 SPEC = replay.a_spec()
-PRIVATE = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:salaries"})})
+PRIVATE = replace(SPEC, data=replace(SPEC.data, dataset="own:salaries"))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ Store and links were written by commit 5152048, the first with all of the pages 
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from pathlib import Path
@@ -14,10 +15,10 @@ from urllib.parse import parse_qsl
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core import export
+from dpcl_core import checks, export
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs.store import Store
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, validated
 from pages import compare, playground, privacy, runs
 from pages.parts import link, train_form
 from tests.pages.conftest import Open, words
@@ -80,11 +81,11 @@ def test_what_the_first_version_kept_of_a_run_is_read(old: Path) -> None:
 
 
 def test_the_first_versions_settings_are_read_and_its_train_link_names_them() -> None:
-    spec = RunSpec.model_validate_json(SPEC)
+    spec = checks.parse(json.loads(SPEC))
     read = train_form.codec_for(dict(parse_qsl(TRAIN))).read(dict(parse_qsl(TRAIN)))
     assert read.notices == ()
     named = cast(dict[str, object], train_form.raw_of(read.values))
-    by_link = RunSpec.model_validate(named)
+    by_link = validated(RunSpec, named)
     assert by_link == spec
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -50,8 +50,8 @@ def test_the_ceiling_of_a_run_on_features_is_one_training_on_all_of_them() -> No
     assert (wanted.method, wanted.data, wanted.scenario) == ("non-cl", asked.data, asked.scenario)
     assert wanted.privacy.epsilons == (math.inf,)
     assert wanted.seeds == asked.seeds[:3]
-    params = asked.params.model_dump()
-    shared = wanted.params.model_dump()
+    params = asdict(asked.params)
+    shared = asdict(wanted.params)
     assert shared.pop("release") == "once"
     assert shared == {name: params[name] for name in shared}, "settings of training that both share are kept"
     checks.check(wanted)
@@ -63,7 +63,7 @@ def test_the_ceiling_of_a_language_model_trains_on_all_tasks_at_once() -> None:
     assert (wanted.method, wanted.data, wanted.scenario) == ("lm-mtl", asked.data, asked.scenario)
     for name in ("length", "epochs", "batch_size", "learning_rate", "lora_rank", "loss", "eval"):
         assert getattr(wanted.params, name) == getattr(asked.params, name)
-    noisy = checks.parse({**asked.model_dump(), "method": "lm-er", "params": {"mechanism": "fn"}})
+    noisy = checks.parse({**asdict(asked), "method": "lm-er", "params": {"mechanism": "fn"}})
     assert measured.settings(noisy).params.mechanism == "dp-sgd"  # type: ignore[attr-defined]
 
 
@@ -75,8 +75,8 @@ def test_the_ceiling_of_a_lifelong_method_trains_its_network_on_all_tasks(method
     budget = {"epsilons": [math.inf if method == "agem" else 1.0]}
     asked = checks.parse({"method": method, "params": {"head": head}, "data": data, "labels": labels, "privacy": budget})
     wanted = measured.settings(asked)
-    assert (wanted.method, wanted.labels, wanted.params.model_dump()["head"]) == ("joint-network", labels, head)
-    assert wanted.params.model_dump()["network"] == "lifelong"
+    assert (wanted.method, wanted.labels, asdict(wanted.params)["head"]) == ("joint-network", labels, head)
+    assert asdict(wanted.params)["network"] == "lifelong"
     checks.check(wanted)
 
 
@@ -84,8 +84,8 @@ def test_the_ceiling_of_a_lifelong_method_trains_its_network_on_all_tasks(method
 def test_the_ceiling_of_sums_minimises_the_loss_of_all_tasks(method: str) -> None:
     asked = checks.parse({"method": method, "data": {"dataset": "mnist", "backbone": "pixels"}, "labels": "prior-const"})
     wanted = measured.settings(asked)
-    assert (wanted.method, wanted.params.model_dump()["solution"]) == ("dp-coeff-memory", "exact")
-    one_by_one = wanted.model_copy(update={"params": wanted.params.model_copy(update={"solution": "steps"})})
+    assert (wanted.method, asdict(wanted.params)["solution"]) == ("dp-coeff-memory", "exact")
+    one_by_one = replace(wanted, params=replace(wanted.params, solution="steps"))
     ended = list(of_kind(replay.recorded(wanted), CellFinished))
     assert measured.known(wanted, ended) == pytest.approx(fmean(event.metrics["AA"] or 0.0 for event in ended))
     assert measured.known(one_by_one, ended) is None, "it learns task after task"
@@ -106,7 +106,7 @@ def test_clients_examples_are_pooled_into_the_same_tasks(
 ) -> None:
     asked = federated(data, scenario)
     wanted = measured.settings(asked)
-    dumped = wanted.scenario.model_dump()
+    dumped = asdict(wanted.scenario)
     assert {name: dumped[name] for name in expected} == expected
     assert wanted.method == "non-cl"
     if expected["kind"] == "source-incremental":
@@ -171,7 +171,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     wanted = measured.settings(asked)
     endless = {"epsilons": (math.inf,)}
     at_once = made(lambda epsilon, seed: 0.6, spec=wanted, **endless)
-    other = asked.model_copy(update={"seeds": (7,)})
+    other = replace(asked, seeds=(7,))
 
     def known(*records: Measured) -> float | None:
         monkeypatch.setattr(measured, "all_recorded", lambda: records)
@@ -185,7 +185,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     assert known(at_once, made(lambda epsilon, seed: 0.9, seeds=(0, 1), **noise)) == pytest.approx(0.6), "so may two seeds"
     assert known(at_once, made(lambda epsilon, seed: 0.7 + 0.01 * seed, **noise)) is None, "even with noise more is learned"
     assert measured.refused(asked) == pytest.approx((0.6, 0.715))
-    elsewhere = asked.model_copy(update={"data": asked.data.model_copy(update={"train_per_class": 7})})
+    elsewhere = replace(asked, data=replace(asked.data, train_per_class=7))
     assert known(at_once, made(lambda epsilon, seed: 0.9, spec=elsewhere, **endless)) == pytest.approx(0.6), "other data"
     for untrained, expected in ((0.6, 0.6), (0.61, None)):
         found = known(replace(at_once, untrained=untrained))
@@ -248,7 +248,7 @@ def test_a_finished_run_of_the_store_is_found_whatever_its_seeds_and_not_when_it
 
 
 def test_a_run_that_learns_all_at_once_is_its_own_ceiling(store: Store) -> None:
-    asked = checks.parse({**replay.a_spec().model_dump(), "method": "non-cl", "params": {"epochs": 3}})
+    asked = checks.parse({**asdict(replay.a_spec()), "method": "non-cl", "params": {"epochs": 3}})
     said = [event for event in replay.recorded(asked) if isinstance(event, CellFinished)]
     values = [event.metrics["AA"] for event in said if math.isinf(event.cell.epsilon)]
     assert measured.known(asked, said) == pytest.approx(fmean(value for value in values if value is not None))
@@ -259,7 +259,7 @@ def test_a_run_that_learns_all_at_once_is_its_own_ceiling(store: Store) -> None:
 def test_a_ceiling_is_told_by_its_settings_and_not_measured_against_itself() -> None:
     asked = replay.a_spec()
     wanted = measured.settings(asked)
-    mixed = checks.parse({**asked.model_dump(), "method": "non-cl", "params": wanted.params.model_dump()})
+    mixed = checks.parse({**asdict(asked), "method": "non-cl", "params": asdict(wanted.params)})
     assert [measured.is_one(spec) for spec in (wanted, mixed, asked)] == [True, False, False]
     assert not measured.is_one(replay.a_spec(epsilons=(math.inf,))), "without noise, but task after task"
     for spec in (wanted, mixed):

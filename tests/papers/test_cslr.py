@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from statistics import fmean, mean, stdev
 from typing import Any, cast
 
@@ -246,6 +247,6 @@ def test_presets_that_say_tuned_hold_what_the_search_chose_and_no_other_does() -
         if spec.tuned == "public"
     ]
     for place, spec in [*found.items(), *live]:
-        params = spec.params.model_dump()
+        params = asdict(spec.params)
         assert {name: params[name] for name in chosen[place]} == chosen[place], place
     assert presets.load("ag-news-cslr").tuned == "public"

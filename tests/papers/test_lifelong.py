@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from scipy import stats
@@ -102,7 +102,7 @@ def test_the_grid_of_the_baseline_is_the_printed_one() -> None:
         runs = presets.variants(EXPERIMENTS["paper-dp-agem-grid"].preset(size))  # type: ignore[arg-type]
         assert {(label, spec.privacy.epsilons[0]) for label, spec in runs.items()} == printed_pairs
         for label, spec in runs.items():
-            params = spec.params.model_dump()
+            params = asdict(spec.params)
             assert label == f"z={params['noise_multiplier']} C={params['clip_norm']}"
             chosen = (label, spec.privacy.epsilons[0]) in CHOSEN
             assert methods.card(spec.method).table_names(spec) == (_BASELINE, "" if chosen else label)
@@ -116,8 +116,8 @@ def test_a_run_of_the_grid_takes_as_many_steps_as_its_budget_pays_for(size: Size
     for label in ("z=2.5 C=0.01", "z=1.7 C=0.1", "z=1.1 C=1.0"):
         spec = runs[label]
         checks.check(spec)
-        params = spec.params.model_dump()
-        longer = checks.parse({**spec.model_dump(), "params": {**params, "steps": params["steps"] + 1}})
+        params = asdict(spec.params)
+        longer = checks.parse({**asdict(spec), "params": {**params, "steps": params["steps"] + 1}})
         with pytest.raises(BadInput, match=r"^privacy\.epsilons = \S+: must be at least"):
             checks.check(longer)
 

@@ -90,7 +90,7 @@ def test_finished_runs_are_recorded(
     """The same preset twice leaves one entry for each of its runs, the newer one."""
     sets = [*TINY[1::2], "data.train_per_class=20", "seeds=[0]", "privacy.epsilons=[8.0]"]
     specs = {
-        label: checks.parse(checks.apply_sets(json.loads(spec.model_dump_json()), sets))
+        label: checks.parse(checks.apply_sets(spec.jsonable(), sets))
         for label, spec in presets.variants("paper-label-spaces-small").items()
     }
     monkeypatch.setattr(presets, "variants", lambda name: specs)

@@ -58,8 +58,8 @@ def test_comparisons_of_our_own_are_no_claims_of_the_paper() -> None:
 
 def test_claims_count_for_the_layer_that_both_of_their_runs_are_in() -> None:
     specs = presets.variants("paper-split-cifar-100-small")
-    plain = specs["cosine"].data.model_copy(update={"axes": 0})  # as the paper has it: features as the network gives them
-    specs |= {"cosine": specs["cosine"].model_copy(update={"data": plain})}
+    plain = replace(specs["cosine"].data, axes=0)  # as the paper has it: features as the network gives them
+    specs |= {"cosine": replace(specs["cosine"], data=plain)}
     judged = [
         *_judged("found", "not found", "cannot tell", sides=("naive", "ensemble-head")),
         *_judged("found", sides=("cosine", "naive")),  # across two layers

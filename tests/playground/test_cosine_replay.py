@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.cosine import CosineClassifier
+from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -106,6 +106,7 @@ def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: f
     tasks = TASK_OF_CLASS[1]
     spec = RunSpec(
         method="cosine",
+        params=CosineParams(),
         scenario=ClassIncremental(tasks=3),
         labels=setting,  # type: ignore[arg-type]
         privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA),

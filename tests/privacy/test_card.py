@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_ways_out_are_checked_apart() -> None:
     replay, head = dp.GaussianDpEvent(5.0), dp.GaussianDpEvent(9.0)
     ledger.spend(dp.GaussianDpEvent(1 / math.hypot(0.2, 1 / 9)), task=0, what="both", channels={REPLAY: replay, HEAD: head})
     cell = Cell(1.0, 0)
-    spec = SPEC.model_copy(update={"labels": "prior"})
+    spec = replace(SPEC, labels="prior")
     given = guarantee(ledger, spec, cell, unit="user", n_people=20, n_tasks=1)
     plan = plan_of({cell: ledger}, n_tasks=1)
     document = card.document("0" * 12, "m", "d", [CellFinished(cell, {}, given, 1.0, written(ledger))], plan)

@@ -149,7 +149,7 @@ def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> N
 def test_the_way_out_leaves_the_other_methods_settings_behind(data_dir: Path) -> None:
     """The stay-behind of one method would be unknown to another, and nothing would be left to press."""
     hospital(data_dir / "mine", 1)
-    raw = json.loads(spec("l2dp-ml", params={"batch_size": 20, "head": "shared"}).model_dump_json())
+    raw = json.loads(spec("l2dp-ml", params={"batch_size": 20, "head": "shared"}).to_json())
     mended = checks.parse(checks.changed(raw, checks.repair(raw)))
     checks.check(mended)
     assert mended.method == "cosine"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def own_data(home: Path) -> RunSpec:
     file.parent.mkdir(parents=True)
     file.write_text("a,label\n1,x\n", encoding="utf-8")
     os.utime(file, (0, 0))
-    return SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:mine"})})
+    return replace(SPEC, data=replace(SPEC.data, dataset="own:mine"))
 
 
 def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: Path, monkeypatch) -> None:
@@ -149,7 +150,7 @@ def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_i
 def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, home: Path, monkeypatch) -> None:
     monkeypatch.delenv("DPCL_DATA", raising=False)
     spec = own_data(home)
-    other = spec.model_copy(update={"seeds": (1,)})
+    other = replace(spec, seeds=(1,))
     set_id = Sets(store).create("a question", {"a": spec, "b": other})
     first, second = (run.id for run in Sets(store).get(set_id).runs.values())
     administration.check_set(store, first)

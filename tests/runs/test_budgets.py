@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,7 @@ def test_a_run_beyond_the_budget_is_refused_with_what_is_left_and_what_fits(data
     assert (error.field, error.fix) == ("privacy.epsilons", {"privacy.epsilons": (1.2,), "seeds": (3,)})
     assert "epsilon 1.5, delta 0.000999 is left" in error.allowed
     assert "epsilon 20.4, delta 6e-06" in error.allowed
-    mended = checks.parse(checks.changed(asking(data, [1.0, 1.2, 8.0], [3, 4]).model_dump(), error.fix))
+    mended = checks.parse(checks.changed(asdict(asking(data, [1.0, 1.2, 8.0], [3, 4])), error.fix))
     store.create(mended)
     assert refused(store, asking(data, [8.0])).fix == {"privacy.epsilons": (0.3,)}
     store.create(asking(data, [0.1]))

@@ -54,9 +54,9 @@ def an_old_store(home: Path, number: int, spec: RunSpec) -> Path:
         if number >= 3:
             states["e"] = ("finished", 2.0)
         for name, (status, started) in states.items():
-            connection.execute(one_run, (IDS[name], spec.model_dump_json(), spec.digest(), status, started))
+            connection.execute(one_run, (IDS[name], spec.to_json(), spec.digest(), status, started))
         if number >= 2:
-            settings = {"on": "private", "base": json.loads(spec.model_dump_json())}
+            settings = {"on": "private", "base": spec.jsonable()}
             connection.execute("INSERT INTO studies VALUES (?, ?, NULL)", (IDS["d"], json.dumps(settings)))
             connection.execute("INSERT INTO turns VALUES (?, ?)", (IDS["d"], IDS["d"]))
             connection.executemany("INSERT INTO trials VALUES (?, ?, '{}')", [(IDS["d"], 0), (IDS["d"], 1)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -109,7 +109,7 @@ def test_work_ends_at_once_where_nothing_waits(store, capsys):
 
 def test_a_waiting_run_that_is_deleted_with_its_data_is_reported_once_and_work_goes_on(store, monkeypatch, capsys):
     spec = replay.a_spec()
-    on_own = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": "own:visits"})})
+    on_own = replace(spec, data=replace(spec.data, dataset="own:visits"))
     run_id = store.create(on_own, name="mine", device="elsewhere/cpu")
     looks = []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import func, select
 from sqlalchemy.dialects import postgresql
@@ -23,7 +25,7 @@ pytestmark = both_if_slow
 
 def _on(dataset: str):
     spec = replay.a_spec()
-    return spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": dataset})})
+    return replace(spec, data=replace(spec.data, dataset=dataset))
 
 
 def _counts(store) -> dict[str, int]:

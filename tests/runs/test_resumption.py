@@ -36,7 +36,7 @@ pytestmark = both_if_slow
 def seeded(tasks: int = 5) -> RunSpec:
     """A cheap run of two cells on the bundled digits."""
     spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=tasks)
-    return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "seeded"})})
+    return replace(spec, privacy=replace(spec.privacy, noise="seeded"))
 
 
 def lost_after(store: Store, spec: RunSpec, n_tasks: int) -> str:

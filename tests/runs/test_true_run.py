@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
@@ -19,7 +21,7 @@ def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back
 ):
     monkeypatch.setattr(warm_worker, "PROGRAM", tmp_path)  # so that nobody who edits the program meanwhile is noticed
     spec = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0, 1), tasks=2)
-    seeded = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "seeded"})})
+    seeded = replace(spec, privacy=replace(spec.privacy, noise="seeded"))
     app = LocalExecutor(store, warm=WarmWorker(WORKER))
     if is_warm:
         app.warm.expect(store.url, "dpcl_core.methods.features.cosine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -98,7 +99,7 @@ def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
 def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home):
     """In parts, too. What is kept of a run is its owner and when it was started."""
     anna, bert = visiting(store, "anna"), visiting(store, "bert")
-    on_hers = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:hers"})})
+    on_hers = replace(SPEC, data=replace(SPEC.data, dataset="own:hers"))
     folder = home / "data" / "hers"
     folder.mkdir(parents=True)
     (folder / own.OWNER).write_text("anna")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select, update
@@ -270,7 +271,7 @@ def test_a_run_restored_while_the_trash_is_emptied_keeps_its_results(store, monk
 
 
 def test_an_emptied_run_on_own_data_stays_a_look(store):
-    spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:mine"})})
+    spec = replace(SPEC, data=replace(SPEC.data, dataset="own:mine"))
     run_id = _finished(store, spec)
     before = administration.of(store, "own:mine")
     store.delete(run_id)

@@ -16,7 +16,7 @@ from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.scenarios.federated import _against_rest, _dealt_out, _order
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, Task, generator
-from dpcl_core.spec import ScenarioSpec
+from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples
 
 N_CLASSES, N_SOURCES, N = 6, 3, 600
@@ -65,7 +65,7 @@ def places(chosen: ScenarioSpec, rows: np.ndarray, seed: int) -> dict[int, set[t
 
 
 def ways() -> list[ScenarioSpec]:
-    return [card.settings.model_validate(way) for name, card in catalog.CARDS.items() for way in WAYS.get(name, [])]
+    return [validated(card.settings, way) for name, card in catalog.CARDS.items() for way in WAYS.get(name, [])]
 
 
 def test_every_scenario_is_held_to_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.permuted import BY_COIN, open_stream
 from dpcl_core.scenarios.stream import Examples, Table
+from dpcl_core.spec import validated
 from tests.support.tiers import quick
 
 COLOUR = Form((3, 4, 3), 0.0, 1.0)
@@ -39,7 +42,7 @@ def orders(settings: Permuted, table: Table, seed: int = 0) -> list[list[int]]:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["pixels", "values"]), st.sampled_from(["same", "disjoint"]))
 def test_every_task_reorders_all_its_examples_by_one_permutation(seed: int, of: str, images: str) -> None:
-    settings, table = Permuted.model_validate({"tasks": 4, "of": of, "images": images}), made()
+    settings, table = validated(Permuted, {"tasks": 4, "of": of, "images": images}), made()
     stream = open_stream(settings, table, seed)
     for task, order in zip(stream.tasks, orders(settings, table, seed), strict=True):
         assert sorted(order) == list(range(36))
@@ -80,7 +83,7 @@ def test_a_value_goes_to_every_place_equally_often() -> None:
 def test_an_order_of_tasks_moves_permutations_and_parts_with_their_task(order: list[int]) -> None:
     settings = Permuted(tasks=4, images="disjoint")
     plain = {task.name: task for task in open_stream(settings, made(), 3).tasks}
-    ordered = open_stream(settings.model_copy(update={"order": tuple(order)}), made(), 3).tasks
+    ordered = open_stream(replace(settings, order=tuple(order)), made(), 3).tasks
     assert [task.name for task in ordered] == [f"task {number}" for number in order]
     for task in ordered:
         assert task.train.inputs.tolist() == plain[task.name].train.inputs.tolist()

@@ -12,6 +12,7 @@ from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Split
 from dpcl_core.scenarios.incremental import open_stream
+from dpcl_core.spec import validated
 from tests.scenarios.making import records, table
 
 
@@ -62,10 +63,10 @@ def test_classes_per_task_leaves_the_rest_out() -> None:
 )
 def test_settings_that_do_not_fit(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadInput) as caught:
-        catalog.check(Split.model_validate(settings), 10, ())
+        catalog.check(validated(Split, settings), 10, ())
     assert str(caught.value) == sentence
     with pytest.raises(BadInput):
-        open_stream(Split.model_validate(settings), table([], [], 10), 0)
+        open_stream(validated(Split, settings), table([], [], 10), 0)
 
 
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "naive", "non-cl"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dpcl_core import checks, engine, presets
@@ -101,6 +103,6 @@ def test_chance_is_of_the_runs_that_are_tested_as_the_first_one_is() -> None:
     streams = questions.recorded_chances("paper-blurry-small", presets.variants("paper-blurry-small"))
     assert streams.keys() == {"ensemble", "cosine"}
     first = next(iter(orders.values()))
-    fewer = first.model_copy(update={"data": first.data.model_copy(update={"test_per_class": 2})})
+    fewer = replace(first, data=replace(first.data, test_per_class=2))
     assert questions.recorded_chances("paper-pecl-orders-small", {"changed": fewer}) == {}
     assert questions.recorded_chances("of-nobody", orders) == {}

@@ -16,7 +16,7 @@ from dpcl_core.methods import catalog
 from dpcl_core.methods.common.learner import Learner, PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, fields_of
 
 WIDTH, N_CLASSES, N_CLIENTS = 24, 4, 8
 _FEW = {"params": {"rounds": 3, "local_steps": 2, "hidden": 8}}  # of methods that train in rounds
@@ -76,7 +76,7 @@ def spec(method: str, **changes: object) -> RunSpec:
 
 def small(method: str, **changes: object) -> RunSpec:
     """A run that takes a fraction of a second."""
-    fields = catalog.card(method).params.model_fields
+    fields = fields_of(catalog.card(method).params)
     params = _FEW if "rounds" in fields else _STEPS if "steps" in fields else {"params": {}}
     merged = {**params["params"], **changes.pop("params", {})}  # type: ignore[dict-item]
     if "dimensions" in fields and method != "cslr-published":

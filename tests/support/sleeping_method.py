@@ -5,15 +5,12 @@ Sleeping needs no processor, so that parts of a run on one computer's two cores 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dpcl_core.spec import parameter
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import ADDED
@@ -25,7 +22,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Generator
+from dataclasses import asdict
 
 from dpcl_core import checks
 from dpcl_core.errors import Diverged
@@ -31,7 +32,7 @@ def a_tuning(n_trials: int = 20, method: str = "peft-ensemble", **more: object) 
 
 def accuracy(params: Params) -> float:
     """Best at a learning rate of 1e-5 and a clipping norm of 2."""
-    drawn = params.model_dump()
+    drawn = asdict(params)
     return 1 / (1 + math.log10(drawn["learning_rate"] / 1e-5) ** 2 + math.log10(drawn["clip_norm"] / 2) ** 2)
 
 
@@ -44,7 +45,7 @@ def preparing(seconds: float = 0.0, limit: float = TOO_FAST) -> Prepare:
         def train(params: Params) -> Generator[Progress, None, float]:
             yield Progress("training", 0, 1, 0, "training nothing")
             time.sleep(seconds)
-            rate = params.model_dump()["learning_rate"]
+            rate = asdict(params)["learning_rate"]
             if rate > limit:
                 raise Diverged(f"the loss is not finite at step 7, learning rate {rate:.2g}")
             return accuracy(params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_trials_are_measured_with_the_settings_they_name(searched: list[object])
     for trial in trials_of(searched):
         if trial.accuracy is not None:
             drawn = {"learning_rate": trial.learning_rate, "clip_norm": trial.clip_norm}
-            assert trial.accuracy == accuracy(base.model_copy(update=drawn))
+            assert trial.accuracy == accuracy(replace(base, **drawn))
 
 
 def test_the_sampling_rate_is_the_batch_over_the_examples_trained_on_and_the_epochs_stay() -> None:
@@ -63,7 +64,7 @@ def test_the_sampling_rate_is_the_batch_over_the_examples_trained_on_and_the_epo
         yield Progress("data", 0, 1, None, "")
 
         def train(params: Params) -> Generator[Progress, None, float]:
-            seen.append(params.model_dump())
+            seen.append(asdict(params))
             yield Progress("training", 0, 1, 0, "")
             return 0.5
 
@@ -71,7 +72,7 @@ def test_the_sampling_rate_is_the_batch_over_the_examples_trained_on_and_the_epo
 
     trials = trials_of(list(search.search(a_tuning(3), prepare=prepare)))
     assert [params["sample_rate"] for params in seen] == [trial.batch_size / 200 for trial in trials]
-    assert {params["epochs"] for params in seen} == {a_tuning().base.params.model_dump()["epochs"]}
+    assert {params["epochs"] for params in seen} == {asdict(a_tuning().base.params)["epochs"]}
 
 
 def test_draws_keep_table_a2s_ranges_rates_and_norms_even_in_logarithm_batches_even_in_number() -> None:
@@ -82,7 +83,7 @@ def test_draws_keep_table_a2s_ranges_rates_and_norms_even_in_logarithm_batches_e
     trials: list[Trial] = []
     for seed in range(40):
         tune = a_tuning(10)
-        tune = tune.model_copy(update={"base": tune.base.model_copy(update={"seeds": (seed,)})})
+        tune = tune.model_copy(update={"base": replace(tune.base, seeds=(seed,))})
         trials += trials_of(list(search.search(tune, prepare=preparing())))
     rates, norms = (np.log10([getattr(t, name) for t in trials]) for name in ("learning_rate", "clip_norm"))
     batches = np.array([trial.batch_size for trial in trials])

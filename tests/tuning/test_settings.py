@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from dpcl_core import checks
@@ -90,10 +92,10 @@ def test_trials_on_a_stand_in_have_tasks_of_as_many_classes() -> None:
     tune = TuneSpec(base=a_base(scenario={"tasks": 2}), on="public", proxy="mnist")
     spec = settings.searched(tune)
     assert spec.data.dataset == "mnist"
-    assert spec.scenario.model_dump() == {"kind": "class-incremental", "tasks": 1, "classes_per_task": 5}
+    assert asdict(spec.scenario) == {"kind": "class-incremental", "tasks": 1, "classes_per_task": 5}
     assert settings.searched(tune.model_copy(update={"on": "private"})) == tune.base
     permuted = TuneSpec(base=a_base(scenario={"kind": "permuted", "tasks": 3}), on="public", proxy="mnist")
-    assert settings.searched(permuted).scenario.model_dump()["classes_per_task"] == 10
+    assert asdict(settings.searched(permuted).scenario)["classes_per_task"] == 10
 
 
 def test_fewer_examples_than_a_batch_are_refused() -> None:

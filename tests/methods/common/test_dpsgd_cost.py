@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import dp_accounting as dp
 import pytest
@@ -62,7 +63,7 @@ def test_no_noise_has_no_bound_and_asks_no_accountant() -> None:
 def test_a_learned_list_of_labels_leaves_less_for_the_weights() -> None:
     params = EnsembleParams()
     alone = noise_multiplier(spec(params), 1.0)
-    learned = noise_multiplier(spec(params).model_copy(update={"labels": "dp-learned"}), 1.0)
+    learned = noise_multiplier(replace(spec(params), labels="dp-learned"), 1.0)
     assert alone < learned < 1.5 * alone
 
 

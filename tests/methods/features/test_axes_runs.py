@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_without_axes_features_are_as_the_network_gives_them(learners: list[Lear
 @pytest.mark.parametrize("adapter", ["head", "film"])
 def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples of a trial are of a fifth of the classes: their number over all classes would give fewer axes."""
-    raw = spec("peft-ensemble").model_dump() | {"scenario": {"kind": "class-incremental", "tasks": 5}}
+    raw = asdict(spec("peft-ensemble")) | {"scenario": {"kind": "class-incremental", "tasks": 5}}
     run = checks.parse({**raw, "privacy": {"epsilons": [8.0]}, "params": {"adapter": adapter}})
     (n_axes,) = methods_catalog.numbers(run, public_sizes.of_spec(run)).values()
     assert methods_catalog.FEWEST < n_axes < methods_catalog.MOST, "the test needs a number between the rule's ends"

@@ -160,7 +160,7 @@ def test_work_ahead_changes_nothing_that_is_seen(labels: str, early: int, monkey
     A list of labels that data tell is no public one: it is in the ledger before anything is trained over it.
     """
     run = spec("peft-ensemble", labels=labels, seeds=[0, 1, 2], scenario={"tasks": 3, "kind": "i-blurry"})
-    run = run.model_copy(update={"privacy": run.privacy.model_copy(update={"epsilons": (4.0,)})})
+    run = replace(run, privacy=replace(run.privacy, epsilons=(4.0,)))
     begun: list[int] = []
     begin, account = process_pool._Processes.begin, Trainer._account
 

@@ -196,8 +196,7 @@ def test_seeds_differ_and_each_is_its_own(monkeypatch: pytest.MonkeyPatch) -> No
 def test_nothing_of_a_client_reaches_what_is_told_of_data_that_no_page_shows(dataset: str) -> None:
     """Check 18: the simulator's view is told of public data alone; of a person's own data, and of texts that no page ever
     shows, there is progress, in public numbers, and nothing else."""
-    own = clients.small("cslr-server-head").model_copy(update={"data": clients.small("cslr-server-head").data.model_copy(
-        update={"dataset": dataset})})  # fmt: skip
+    own = replace(clients.small("cslr-server-head"), data=replace(clients.small("cslr-server-head").data, dataset=dataset))  # fmt: skip
     said = clients.run(own, OF, PUBLIC)[2]
     assert {type(event) for event in said} == {Progress}
     other = clients.run(own, changed(OF, np.random.default_rng(2)), PUBLIC)[2]
@@ -268,7 +267,7 @@ def test_settings_that_cannot_work_are_refused_in_one_sentence(
 
 
 def test_a_task_without_a_public_label_is_refused() -> None:
-    asked = clients.small("label-means").model_copy(update={"public_labels": ("b", "c")})
+    asked = replace(clients.small("label-means"), public_labels=("b", "c"))
     learner = catalog.maker("label-means")(asked, list(asked.cells()), replace(clients.known(OF, PUBLIC), public=(1, 2)))
     with pytest.raises(BadInput, match=r"public_labels = b, c: must name a label of every task: task 1 would have none"):
         list(learner.learn({0: OF.tasks[0]}, {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}))

@@ -21,6 +21,7 @@ from dpcl_core.methods.federated.slot_assignment import TaskRows, listed
 from dpcl_core.privacy import cslr_accounting, gaussian
 from dpcl_core.privacy.ledger import HEAD, REPLAY
 from dpcl_core.scenarios.stream import TaskStream
+from dpcl_core.spec import fields_of
 from tests.support import clients
 
 OF, PUBLIC = clients.stream(per_class=40)
@@ -123,7 +124,7 @@ def test_every_equation_as_printed_is_the_layer_as_printed() -> None:
 
 @pytest.mark.parametrize("changed", ["noisy_lists", "aggregation", "averaging", "targets"])
 def test_each_switch_away_from_print_is_named(changed: str) -> None:
-    usual = catalog.card("cslr-published").params.model_fields[changed].default
+    usual = fields_of(catalog.card("cslr-published").params)[changed].default
     layer = catalog.layer(clients.spec("cslr-published", params={**PRINT, changed: usual}))
     assert layer is not None
     assert layer.name == "made to work"

@@ -12,6 +12,7 @@ from dpcl_core.methods import catalog
 from dpcl_core.methods.federated import local_list
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.privacy.mechanisms import ClientVectors
+from dpcl_core.spec import fields_of
 from tests.support import clients
 
 # The published modes and those without noise promise no bound: pooled clustering may move what others send.
@@ -44,7 +45,7 @@ def sent(method: str, of: object, patch: pytest.MonkeyPatch) -> list[np.ndarray]
     patch.setattr(local_list, "noisy_lists", hears_lists)
     for module in MEET:
         patch.setattr(import_module(f"dpcl_core.methods.federated.{module}"), "noisy_client_sums", hears)
-    params = {name: value for name, value in SMALL.items() if name in catalog.card(method).params.model_fields}
+    params = {name: value for name, value in SMALL.items() if name in fields_of(catalog.card(method).params)}
     with pytest.raises(Heard):
         clients.run(clients.spec(method, params=params, privacy={"epsilons": [4.0], "noise": "seeded"}), of, PUBLIC)  # type: ignore[arg-type]
     return heard

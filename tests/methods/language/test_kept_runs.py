@@ -22,7 +22,7 @@ from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec, validated
 from tests.backbones import language_models
 from tests.support.tiers import quick
 
@@ -59,7 +59,7 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
     is_local = params.get("mechanism") == "fn" or params.get("mode") == "local"
     spec = RunSpec(
         method=method,
-        params=methods.card(method).params.model_validate(given),
+        params=validated(methods.card(method).params, given),
         data=DataSpec(dataset="pecl-six", backbone=BACKBONE),
         labels="prior",
         scenario=SourceIncremental(),

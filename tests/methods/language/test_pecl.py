@@ -447,7 +447,7 @@ def test_the_first_words_need_no_torch() -> None:
         "for method in ('pecl', 'pecl-published'):\n"
         "    spec = checks.parse({'method': method, 'privacy': {'epsilons': [10.0]}, 'seeds': [0]})\n"
         "    (cell,) = spec.cells()\n"
-        "    spec = spec.model_copy(update={'data': spec.data.model_copy(update={'backbone': 'lm-tiny'})})\n"
+        "    spec = replace(spec, data=replace(spec.data, backbone='lm-tiny'))\n"
         "    known = PublicContext(10, 1, 1, n_inputs=0, public=(0,), classes=('good',), texts=TextForm(64))\n"
         "    read = reader.read(Texts(['The soup was cold.']), 'lm-tiny', 64)\n"
         "    examples = Examples(read, np.array([0]))\n"

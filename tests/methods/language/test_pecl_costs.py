@@ -74,7 +74,7 @@ def test_a_budget_for_people_in_every_task_covers_all_of_them() -> None:
     noise = pecl.noises(given.params, given.privacy, everyone, 4.0)
     life = list(pecl.events(given.params, given.privacy, 24.0, noise.multiplier)) * 3
     assert 3.9 < accounting.Pld().epsilon(life, 1e-3, "add-remove") <= 4.0
-    per_task = pecl.noises(given.params.model_copy(update={"budget": "per-task"}), given.privacy, everyone, 4.0)
+    per_task = pecl.noises(replace(given.params, budget="per-task"), given.privacy, everyone, 4.0)
     assert per_task.multiplier < noise.multiplier
 
 
@@ -95,7 +95,7 @@ def test_noise_multipliers_of_the_card() -> None:
         found = accounting.noise_multiplier(epsilon, 1e-6, 32 / 3000, 282, "add-remove")
         assert found == pytest.approx(expected, abs=0.01)
     params = PeclParams()
-    assert (params.model_copy(update={"epochs": 3, "batch_size": 32})).n_steps(3000) == 282
+    assert (replace(params, epochs=3, batch_size=32)).n_steps(3000) == 282
 
 
 def test_an_empty_task_takes_its_noisy_steps_and_is_written_down() -> None:
@@ -151,7 +151,7 @@ def test_mean_scores_that_cost_the_whole_budget_are_refused_before_the_start(adj
 
 def test_a_list_of_nominal_budgets_is_refused() -> None:
     given = spec("pecl-published", 10.0)
-    several = given.model_copy(update={"privacy": given.privacy.model_copy(update={"epsilons": (1.0, 10.0)})})
+    several = replace(given, privacy=replace(given.privacy, epsilons=(1.0, 10.0)))
     with pytest.raises(BadInput, match="must be one number"):
         methods.card("pecl-published").refuses(several, PublicSizes(100, 2, 4))
 

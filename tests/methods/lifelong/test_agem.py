@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import dp_accounting as dp
@@ -109,7 +110,7 @@ def test_epochs_by_task_are_read_from_a_command_line_and_from_toml() -> None:
     from_line = checks.parse(raw).params
     text = 'method = "agem"\n[params]\nvariant = "heterogeneous"\nepochs_by_task = [3, 1]'
     assert from_line == checks.parse(checks.read_toml(text)).params
-    assert from_line.model_dump()["epochs_by_task"] == (3, 1)
+    assert asdict(from_line)["epochs_by_task"] == (3, 1)
 
 
 def test_a_batch_larger_than_the_smallest_task_names_both() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -173,7 +174,7 @@ def test_a_seed_gives_the_same_run_and_a_release_another(monkeypatch: pytest.Mon
     run = spec()
     first, again = (weights(learned(run, stream(1))[0]) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    release = run.model_copy(update={"privacy": run.privacy.model_copy(update={"noise": "release"})})
+    release = replace(run, privacy=replace(run.privacy, noise="release"))
     one, other = (made(release)._draws for _ in range(2))
     assert not torch.equal(one.inputs, other.inputs)
 

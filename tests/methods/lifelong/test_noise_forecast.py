@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def test_the_ratio_of_sums_is_that_of_the_mechanisms_own_noise() -> None:
     empty, books = (np.zeros((0, 256)), np.zeros(0, dtype=np.int64)), [Ledger(1e-5, "add-remove", "once")]
     drawn = noisy_coefficients(*empty, (0,), 1, [std], [ReleaseNoise()], books, task=0, is_non_negative=True)
     assert said.ratio == pytest.approx(np.linalg.norm(drawn.by_class) / 100, rel=6 / math.sqrt(512))
-    with_one_list = spec.model_copy(update={"labels": "prior-const"})
+    with_one_list = replace(spec, labels="prior-const")
     (more,) = forecast(with_one_list, n_features=64, classes_per_task=2, facts=PublicSizes(1000, 5, 10))
     assert more.ratio == pytest.approx(said.ratio * math.sqrt(5))
     assert more.has_one_list
