@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar, Literal, cast
 import numpy as np
 from annotated_types import Ge, Interval
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from dpcl_core.data import card as data_card
 from dpcl_core.data import catalog as datasets
@@ -221,6 +220,8 @@ class ScenarioCard:
 
 def read() -> dict[str, ScenarioCard]:
     """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
+
+    from pydantic import TypeAdapter
 
     form, tables, cards = TypeAdapter(ScenarioCard), data_card.tables(_FILE), dict[str, ScenarioCard]()
     for settings in _SETTINGS:

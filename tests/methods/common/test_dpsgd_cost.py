@@ -14,7 +14,7 @@ from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.methods.features.peft_ensemble import EnsembleParams
 from dpcl_core.privacy.accounting import of_steps
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.spec import PrivacySpec, RunSpec
+from dpcl_core.spec import PrivacySpec, RunSpec, validated
 
 
 def spec(params: EnsembleParams, **privacy: object) -> RunSpec:
@@ -69,5 +69,5 @@ def test_a_learned_list_of_labels_leaves_less_for_the_weights() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 1.0001, math.nan])
 def test_rates_that_are_none_are_refused(rate: float) -> None:
-    with pytest.raises((BadInput, ValueError), match="sample_rate"):
-        EnsembleParams(sample_rate=rate)
+    with pytest.raises(BadInput, match="sample_rate"):
+        validated(EnsembleParams, {"sample_rate": rate})

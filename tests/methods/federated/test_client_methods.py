@@ -196,7 +196,8 @@ def test_seeds_differ_and_each_is_its_own(monkeypatch: pytest.MonkeyPatch) -> No
 def test_nothing_of_a_client_reaches_what_is_told_of_data_that_no_page_shows(dataset: str) -> None:
     """Check 18: the simulator's view is told of public data alone; of a person's own data, and of texts that no page ever
     shows, there is progress, in public numbers, and nothing else."""
-    own = replace(clients.small("cslr-server-head"), data=replace(clients.small("cslr-server-head").data, dataset=dataset))  # fmt: skip
+    usual = clients.small("cslr-server-head")
+    own = replace(usual, data=replace(usual.data, dataset=dataset))
     said = clients.run(own, OF, PUBLIC)[2]
     assert {type(event) for event in said} == {Progress}
     other = clients.run(own, changed(OF, np.random.default_rng(2)), PUBLIC)[2]

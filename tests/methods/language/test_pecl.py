@@ -436,6 +436,7 @@ def test_the_first_words_need_no_torch() -> None:
     """In a process of its own: the first scored texts come before the library that takes seconds to load."""
     code = (
         "import sys\n"
+        "from dataclasses import replace\n"
         "import numpy as np\n"
         "from dpcl_core import checks\n"
         "from dpcl_core.backbones import plain_language as reader\n"
