@@ -139,7 +139,7 @@ class Supervisor:
                 unfinished = self.store.unfinished()
             for run in unfinished:
                 if run.status in ("starting", "running"):
-                    why = queue.overrun(run, self.store.seconds_before)
+                    why = queue.overrun(self.store, run)
                     if why is not None:
                         self.store.stop_overrun(run.id, why)
         except StoreTrouble:

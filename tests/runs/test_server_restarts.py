@@ -8,7 +8,7 @@ import pytest
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import Event, TaskLearned, to_json
-from dpcl_core.runs import database, executor, process, recorder, worker
+from dpcl_core.runs import database, executor, process, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store
@@ -25,7 +25,7 @@ QUICK = Patience(0.01, 0.05)
 
 def test_a_run_whose_server_crashes_and_stays_away_ends_like_an_unbroken_one(store, server, monkeypatch):
     """A crash with a restart at once after its first task, one with a pause after the third."""
-    monkeypatch.setattr(recorder, "GRACE_SECONDS", NEVER_SECONDS)
+    monkeypatch.setattr(worker, "GRACE_SECONDS", NEVER_SECONDS)
     spec = seeded()
     run_id = store.create(spec)
     assert store.claim(run_id, process.me())

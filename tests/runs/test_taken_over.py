@@ -15,7 +15,7 @@ import pytest
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Note
-from dpcl_core.runs import process, recorder, resumption, worker
+from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
@@ -73,7 +73,7 @@ def test_nothing_of_a_worker_counts_once_its_run_was_taken_from_it(store, lose: 
 
 def test_two_workers_on_one_run_leave_each_event_once_and_the_late_one_says_why_it_ends(store, monkeypatch):
     """The first sleeps in the middle; the second, meanwhile, begins anew and is in the middle when the first wakes."""
-    monkeypatch.setattr(recorder, "GRACE_SECONDS", NEVER_SECONDS)  # a busy machine must not cut off this very process
+    monkeypatch.setattr(worker, "GRACE_SECONDS", NEVER_SECONDS)  # a busy machine must not cut off this very process
     run_id, said = claimed(store), replay.recorded(replay.a_spec())
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
