@@ -54,10 +54,8 @@ def announce(store: Store) -> None:
 
 def present_machines(store: Store) -> Mapping[str, Sequence[str]]:
     """The devices of each machine that looks after the queue now, by name."""
-    with store.reading() as connection:
-        is_here = database.now() - machines.c.seen < _PRESENT_SECONDS
-        rows = connection.execute(select(machines).where(is_here).order_by(machines.c.name)).all()
-    return {row.name: row.devices for row in rows}
+    is_here = database.now() - machines.c.seen < _PRESENT_SECONDS
+    return store.pairs(select(machines.c.name, machines.c.devices).where(is_here).order_by(machines.c.name))
 
 
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
@@ -172,7 +170,12 @@ class Supervisor:
                 return True
             if alive and run.process is not None:
                 process.end(run.process)
-        failure = Failure("worker-died", _gone_sentence(run), _end_of_log(run))
+        last = datetime.fromtimestamp(run.heartbeat or run.created, UTC)
+        sentence = (
+            f"The computer stopped this run at {last:%H:%M} UTC on {last:%Y-%m-%d}: its process ended without a word "
+            "(switched off, out of memory, or ended by someone)."
+        )
+        failure = Failure("worker-died", sentence, _end_of_log(run))
         return self.store.mark_failed(run, failure, resumption.resume_by_itself)
 
     def _silent_seconds(self, run: Run) -> float:
@@ -237,14 +240,6 @@ class LocalExecutor(Supervisor):
 def _is_doubtful(run: Run) -> bool:
     is_silent = run.silent_seconds is not None and run.silent_seconds > SILENT_SECONDS
     return run.status in ACTIVE and is_silent and (run.process is None or process.is_alive(run.process) is None)
-
-
-def _gone_sentence(run: Run) -> str:
-    last = datetime.fromtimestamp(run.heartbeat or run.created, UTC)
-    return (
-        f"The computer stopped this run at {last:%H:%M} UTC on {last:%Y-%m-%d}: its process ended without a word "
-        "(switched off, out of memory, or ended by someone)."
-    )
 
 
 def _end_of_log(run: Run) -> str:
@@ -398,6 +393,7 @@ class RayExecutor(Supervisor):
 
     def schedule(self) -> None:
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         unfinished = self.check()
         waiting = [run for run in unfinished if run.status == "queued"]
@@ -406,17 +402,11 @@ class RayExecutor(Supervisor):
         busy = {_machine(run) for run in unfinished if run.status in ACTIVE}
         n_idle = sum(machine not in busy for machine in self._workers)  # about to take a run
         free = [machine for machine in _nodes() if machine not in self._workers]
-        for node in free[: max(0, len(waiting) - n_idle)]:
-            self._workers[node] = self._started(node)
-
-    def _started(self, machine: str) -> Any:
-        import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        node = _nodes()[machine]
-        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        asked = {"num_cpus": 1, "num_gpus": _n_cards(node), "max_retries": 0, "scheduling_strategy": there}
-        return ray.remote(work).options(**asked).remote(self.store.url, machine)
+        for name in free[: max(0, len(waiting) - n_idle)]:
+            node = _nodes()[name]
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            asked = {"num_cpus": 1, "num_gpus": _n_cards(node), "max_retries": 0, "scheduling_strategy": there}
+            self._workers[name] = ray.remote(work).options(**asked).remote(self.store.url, name)
 
 
 def _connected() -> None:
@@ -433,15 +423,13 @@ def _nodes() -> Mapping[str, Mapping[str, Any]]:
     """The machines of the cluster that are up and have a processor for us, by name."""
     import ray
 
-    up = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-    return {_name(node): node for node in up}
+    found = dict[str, Mapping[str, Any]]()
+    for node in ray.nodes():
+        if node["Alive"] and node["Resources"].get("CPU", 0) >= 1:
+            is_named = node["NodeName"] != node["NodeManagerAddress"]  # at its start; else its computer's name
+            found[process.as_machine(str(node["NodeName" if is_named else "NodeManagerHostname"]))] = node
+    return found
 
 
 def _n_cards(node: Mapping[str, Any]) -> int:
     return int(node["Resources"].get("GPU", 0))
-
-
-def _name(node: Mapping[str, Any]) -> str:
-    """What a node was called at its start, else its computer's name."""
-    is_named = node["NodeName"] != node["NodeManagerAddress"]
-    return process.as_machine(str(node["NodeName"] if is_named else node["NodeManagerHostname"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,27 +45,26 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
 
     With `rule`: computed from the accuracies under that rule, as in `accuracy`.
     """
-    matrices: dict[Cell, list[tuple[float | None, ...]]] = {}
-    for event in of_kind(events, TaskLearned):
-        matrices.setdefault(event.cell, []).append(_row(event, rule))
     return table(
         _CELL | {"metric": "str", "value": "float64"},
-        [
-            (event.cell.epsilon, event.cell.seed, name, value)
-            for event in of_kind(events, CellFinished)
-            for name, value in (event.metrics if rule is None else measures.summary(matrices[event.cell])).items()
-        ],
+        [(cell.epsilon, cell.seed, *one) for cell, found in _metrics(events, rule).items() for one in found.items()],
     )
 
 
 def averages(events: Sequence[Event], rule: str | None = None) -> dict[Cell, float | None]:
     """The final average accuracy (AA) of every finished cell, without a table; `rule` as in `metrics`."""
+    return {cell: found.get("AA") for cell, found in _metrics(events, rule).items()}
+
+
+def _metrics(events: Sequence[Event], rule: str | None) -> dict[Cell, Mapping[str, float | None]]:
+    finished = {event.cell: event.metrics for event in of_kind(events, CellFinished)}
     if rule is None:
-        return {event.cell: event.metrics.get("AA") for event in of_kind(events, CellFinished)}
-    matrices: dict[Cell, list[tuple[float | None, ...]]] = {}
+        return finished
+    matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in finished}
     for event in of_kind(events, TaskLearned):
-        matrices.setdefault(event.cell, []).append(_row(event, rule))
-    return {event.cell: measures.summary(matrices[event.cell])["AA"] for event in of_kind(events, CellFinished)}
+        if event.cell in matrices:
+            matrices[event.cell].append(_row(event, rule))
+    return {cell: measures.summary(matrix) for cell, matrix in matrices.items()}
 
 
 def cells(events: Iterable[Event]) -> pd.DataFrame:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -138,10 +137,8 @@ def _cards(visible: str) -> tuple[Device, ...]:
 def _torch_uses_cuda() -> bool:
     """Whether the installed torch was built with CUDA, read from its files."""
     spec = find_spec("torch")
-    if spec is None or spec.origin is None:
-        return False
     try:
-        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+        text = (Path(str(spec.origin)).parent / "version.py").read_text(encoding="utf-8") if spec is not None else ""
     except OSError:
         return False
     return re.search(r"^cuda\b[^=]*=\s*'", text, re.MULTILINE) is not None
@@ -159,23 +156,15 @@ def worker_environment(url: str, device: str) -> Mapping[str, str]:
 
 
 def spawn(
-    command: Sequence[str],
-    url: str,
-    device: str,
-    *,
-    stdin: int = subprocess.DEVNULL,
-    stdout: int | IO[bytes],
-    stderr: int | IO[bytes] = subprocess.STDOUT,
-) -> subprocess.Popen[bytes]:
-    """Starts a worker of the store at this address for a run on this device. Raises OSError where the system cannot."""
-    started = subprocess.Popen(
-        command,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        start_new_session=True,  # a closed terminal or a stopped app ends no run
-        env=worker_environment(url, device),
-    )
+    command: Sequence[str], url: str, device: str, *, stdin: int = subprocess.DEVNULL, stdout: int | IO[bytes],
+    stderr: int = subprocess.STDOUT,
+) -> subprocess.Popen[bytes]:  # fmt: skip
+    """Starts a worker of the store at this address for a run on this device. Raises OSError where the system cannot.
+
+    In a session of its own: a closed terminal or a stopped app ends no run.
+    """
+    env = worker_environment(url, device)
+    started = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, env=env)
     # Waits for the process so that it leaves no zombie; the thread holds nothing else and ends with this process.
     threading.Thread(target=started.wait, name=f"wait for {started.pid}", daemon=True).start()
     return started
@@ -221,23 +210,10 @@ def is_alive(process: Process) -> bool | None:
 
 def end(process: Process) -> None:
     """Kills the process if it is on this machine and still the same one; another process with its id is left alone."""
-    if not is_alive(process):
-        return
-    if not hasattr(os, "pidfd_open"):  # not Linux: checked just above, and an id is not reused so soon
-        with suppress(psutil.NoSuchProcess):
-            psutil.Process(process.pid).kill()
-        return
-    try:
-        handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return
-    try:
-        if is_alive(process):  # checked again: from here on the handle refers to this very process, whatever its id
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    finally:
-        os.close(handle)
+    with suppress(psutil.NoSuchProcess):
+        found = psutil.Process(process.pid)
+        if is_alive(process):  # so `found` is this very process: it kills no other one that has its id later
+            found.kill()
 
 
 def _ticks(pid: int) -> int | None:

@@ -31,7 +31,6 @@ from dpcl_core.runs.run import RESUMABLE, Failure, checked_id, no_such_run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import OPEN, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
 
-_OVER = ("finished", "failed", "cancelled")
 BY_ITSELF = 2  # times that a run is resumed before a person has to
 FRESH_SECONDS = 3600.0  # a run that was silent for longer may be one of a restored backup: that is left to a person
 _GIVEN_UP = " Its process has now ended three times, so it waits for a person: Resume tries again."
@@ -90,8 +89,8 @@ class Stored:
         state = {"document": checkpoint.document, "arrays": checkpoint.arrays}
         with self.store.holding(self.part or self.run_id, process.me()) as connection:
             if self.part is not None:  # of a whole whose process died, which may go on by itself, the parts go on
-                goes_on = select(runs.c.id).where(runs.c.id == self.run_id, runs.c.deleted.is_(None), ~runs.c.status.in_(_OVER))
-                if connection.scalar(goes_on) is None:
+                goes_on = runs.c.deleted.is_(None) & runs.c.status.not_in(("finished", "failed", "cancelled"))
+                if connection.scalar(select(runs.c.id).where(runs.c.id == self.run_id, goes_on)) is None:
                     raise BadInput("run", self.run_id, "is over, so that its parts end")
             connection.execute(update(checkpoints).where(*of_learner).values(document=None, arrays=None))
             # It is there if an earlier attempt was saved and the answer was lost.

@@ -17,7 +17,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any, cast
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
@@ -149,7 +149,7 @@ class Rooms:
         named, now = _line("title", title, LONGEST_TITLE), time.time()
         code = "".join(secrets.choice(_LETTERS) for _ in range(6))
         with self.store.writing() as connection:
-            _delete_ended(connection, now)
+            _delete(connection, connection.scalars(select(rooms.c.code).where(rooms.c.ends <= now)).all())
             if (opener := self.store.visitor) is not None:
                 opener = replace(opener, owner=digest(token))  # of a classroom the browser, whoever is logged in
                 queue.note(connection, opener)
@@ -168,37 +168,32 @@ class Rooms:
         """Lets a visitor in, once, and gives the name drawn for this room. Raises BadInput for a full or unknown room."""
         with self.store.writing() as connection:
             room = _row(connection, code, locked=True).code  # one at a time: each gets a name that nobody has
-            me = digest(token)
-            mine = select(members.c.name).where(members.c.room == room, members.c.token == me)
-            if (name := connection.scalar(mine)) is not None:
+            if (name := connection.scalar(_name_of(room, token))) is not None:
                 return str(name)
             taken = set(connection.scalars(select(members.c.name).where(members.c.room == room)))
             if len(taken) >= MOST_MEMBERS:
                 raise BadInput("room", room, f"is full: at most {MOST_MEMBERS} visitors")
             name = secrets.choice([one for one in _NAMES if one not in taken])
-            connection.execute(insert(members).values(room=room, token=me, name=name))
+            connection.execute(insert(members).values(room=room, token=digest(token), name=name))
         return name
 
     def leave(self, code: str, token: str) -> None:
         """Deletes a visitor's name and answer; points of the visitor's runs go, too."""
-        me = digest(token)
         with self.store.writing() as connection:
-            mine = select(members.c.name).where(members.c.room == code, members.c.token == me).scalar_subquery()
+            mine = _name_of(code, token).scalar_subquery()
             connection.execute(delete(room_runs).where(room_runs.c.room == code, room_runs.c.name == mine))
-            connection.execute(delete(votes).where(votes.c.room == code, votes.c.token == me))
-            connection.execute(delete(members).where(members.c.room == code, members.c.token == me))
+            for table in (votes, members):
+                connection.execute(delete(table).where(table.c.room == code, table.c.token == digest(token)))
 
     def room_of(self, token: str) -> str | None:
         """The code of the newest room that a visitor is in, while it lasts."""
         found = select(rooms.c.code).join(members).where(members.c.token == digest(token), rooms.c.ends > time.time())
-        with self.store.reading() as connection:
-            return connection.scalar(found.order_by(rooms.c.created.desc()))
+        return self.store.scalar(found.order_by(rooms.c.created.desc()))
 
     def of_owner(self, token: str) -> list[tuple[str, str]]:
         """Codes and titles of the rooms that belong to a token, newest first."""
         found = select(rooms.c.code, rooms.c.title).where(rooms.c.owner == digest(token), rooms.c.ends > time.time())
-        with self.store.reading() as connection:
-            return [(row.code, row.title) for row in connection.execute(found.order_by(rooms.c.created.desc()))]
+        return [(row.code, row.title) for row in self.store.rows(found.order_by(rooms.c.created.desc()))]
 
     def ask(self, code: str, token: str, question: str, choices: Sequence[str]) -> None:
         """Puts a question to the room, in place of the one before.
@@ -229,7 +224,7 @@ class Rooms:
                 raise BadInput("poll", poll, "takes no more answers")
             if not 0 <= choice < len(asked.choices):
                 raise BadInput("answer", choice, f"must be 0 to {len(asked.choices) - 1}")
-            if not connection.scalar(select(members.c.name).where(members.c.room == row.code, members.c.token == me)):
+            if not connection.scalar(_name_of(row.code, token)):
                 raise BadInput("room", row.code, "join it first")
             mine = (votes.c.room == row.code) & (votes.c.poll == poll) & (votes.c.token == me)
             if not connection.execute(update(votes).where(mine).values(choice=choice)).rowcount:
@@ -239,8 +234,7 @@ class Rooms:
         """Puts a visitor's run on the room's plot. Raises BadInput for an unknown run or a visitor who is not in."""
         with self.store.writing() as connection:
             room = _row(connection, code, locked=True).code
-            name = connection.scalar(select(members.c.name).where(members.c.room == room, members.c.token == digest(token)))
-            if name is None:
+            if (name := connection.scalar(_name_of(room, token))) is None:
                 raise BadInput("room", room, "join it first")
             try:
                 connection.execute(insert(room_runs).values(run_id=checked_id(run_id), room=room, name=name))
@@ -262,15 +256,14 @@ class Rooms:
         with self.store.reading() as connection:
             row = _row(connection, code)
             poll = _read_poll(row.poll)
-            names = {one.token: one.name for one in connection.execute(select(members).where(members.c.room == row.code))}
-            of_poll = select(votes).where(votes.c.room == row.code, votes.c.poll == ("" if poll is None else poll.id))
-            choices = {one.token: one.choice for one in connection.execute(of_poll)}
+            names = dict(connection.execute(select(members.c.token, members.c.name).where(members.c.room == row.code)).all())
+            of_poll = select(votes.c.token, votes.c.choice).where(votes.c.room == row.code)
+            choices = dict(connection.execute(of_poll.where(votes.c.poll == ("" if poll is None else poll.id))).all())
             listed = select(room_runs.c.run_id, room_runs.c.name, runs.c.spec).join(runs).where(room_runs.c.room == row.code)
             of_room = connection.execute(listed.where(runs.c.deleted.is_(None)).order_by(runs.c.number)).all()
         specs = {one.run_id: spec_of(one.spec) for one in of_room}
         names_of_runs = {one.run_id: one.name for one in of_room}
-        is_there = row.shown_run in (one.run_id for one in of_room)  # it may be deleted, or gone with who left
-        shown = row.shown_run if is_there else None
+        shown = row.shown_run if row.shown_run in specs else None  # it may be deleted, or gone with who left
         return Room(
             code=row.code, title=row.title, owner=row.owner, ends=row.ends, names=names, poll=poll, choices=choices,
             runs=names_of_runs, points=self._points(names_of_runs, specs),
@@ -286,14 +279,13 @@ class Rooms:
     def _points(self, names: Mapping[str, str], specs: Mapping[str, RunSpec | None]) -> tuple[Point, ...]:
         results = self.store.results(list(names))
         points = []
-        for run_id, name in names.items():
-            if (spec := specs[run_id]) is None:
+        for run_id, spec in specs.items():
+            if spec is None:
                 continue
             for epsilon, of_budget in groupby(results[run_id], key=lambda cell: cell.cell.epsilon):
-                scores = [cell.metrics["AA"] for cell in of_budget]
-                known = [score for score in scores if score is not None]
+                known = [score for cell in of_budget if (score := cell.metrics["AA"]) is not None]
                 if known:
-                    points.append(Point(run_id, name, spec.method, epsilon, methods.standing(spec), fmean(known)))
+                    points.append(Point(run_id, names[run_id], spec.method, epsilon, methods.standing(spec), fmean(known)))
         return tuple(points)
 
     def _curve(self, run_id: str, spec: RunSpec | None) -> Curve | None:
@@ -335,15 +327,16 @@ def _row(connection: Connection, code: str, *, locked: bool = False) -> Any:
     return found
 
 
+def _name_of(room: str, token: str) -> Select[str]:
+    """The name of a visitor who is in a room."""
+    return select(members.c.name).where(members.c.room == room, members.c.token == digest(token))
+
+
 def _owned(connection: Connection, code: str, token: str) -> str:
     row = _row(connection, code, locked=True)
     if row.owner != digest(token):
         raise BadInput("room", row.code, "belongs to another browser: only the one that opened it can change it")
     return str(row.code)
-
-
-def _delete_ended(connection: Connection, now: float) -> None:
-    _delete(connection, list(connection.scalars(select(rooms.c.code).where(rooms.c.ends <= now))))
 
 
 def _delete(connection: Connection, codes: Sequence[str]) -> None:

@@ -339,9 +339,5 @@ def forget(connection: Connection, run_id: str) -> None:
         connection.execute(delete(table).where(table.c.run_id == run_id))
 
 
-def applied(connection: Connection, change: Update) -> bool:
-    return connection.execute(change).rowcount == 1
-
-
 def columns_of(process: Process | None) -> dict[str, str | int | None]:
     return {name: getattr(process, name, None) for name in ("machine", "pid", "ticks")}

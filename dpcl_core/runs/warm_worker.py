@@ -14,12 +14,12 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Literal
+from typing import Literal
 
 from dpcl_core import paths
 from dpcl_core.runs.process import log_file, spawn, worker_environment
@@ -34,55 +34,34 @@ ANSWER_SECONDS = 1.0  # it answers at once, even while it loads; a run waits no 
 _AFTER_A_DEATH_SECONDS = 60.0  # a process that ended by itself may do so again
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """An expected run: the store's address, its device, the modules it needs, and when the expectation expires (monotonic
-    clock)."""
-
-    url: str
-    device: str
-    modules: tuple[str, ...]
-    until: float
-
-
 @dataclass(slots=True)
 class _Waiting:
     """A waiting process, its pipe, and the program state that it was started from."""
 
     process: subprocess.Popen[bytes]
-    orders: IO[bytes]
     device: str
     origin: tuple[object, ...]
     loaded: set[str] = field(default_factory=set)
     here: threading.Event = field(default_factory=threading.Event)
     ready: threading.Event = field(default_factory=threading.Event)
 
-    @classmethod
-    def started(cls, worker: Sequence[str], url: str, device: str) -> _Waiting:
-        """Starts a waiting process. Raises OSError where the system cannot."""
-        origin = _origin(url, device)
-        with ExitStack() as opened:
-            (theirs, ours), (answers_out, answers_in) = os.pipe(), os.pipe()
-            opened.callback(os.close, theirs)
-            opened.callback(os.close, answers_in)
-            orders, answers = os.fdopen(ours, "wb", buffering=0), os.fdopen(answers_out, "rb")
-            try:
-                process = spawn([*worker, FLAG], url, device, stdin=theirs, stdout=answers_in, stderr=subprocess.DEVNULL)
-            except OSError:
-                orders.close()
-                answers.close()
-                raise
-        waiting = cls(process, orders, device, origin)
-        threading.Thread(target=_hear, args=(answers, waiting.here, waiting.ready), name="warm worker", daemon=True).start()
-        return waiting
-
     def say(self, order: str) -> None:
         """Sends one line. Raises OSError if the process is gone."""
-        self.orders.write(f"{order}\n".encode())
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{order}\n".encode())
+        self.process.stdin.flush()
 
-    def end(self) -> None:
-        self.orders.close()
-        self.process.kill()
+    def hear(self) -> None:
+        """Sets `here` and `ready`, one per line read."""
+        assert self.process.stdout is not None
+        with self.process.stdout as answers:
+            for _, event in zip(answers, (self.here, self.ready), strict=False):
+                event.set()
+
+    def hang_up(self) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError):  # the process is gone
+            self.process.stdin.close()
 
 
 class WarmWorker:
@@ -91,7 +70,7 @@ class WarmWorker:
     def __init__(self, worker: Sequence[str]) -> None:
         self._worker = worker
         self._lock = threading.Lock()
-        self._wanted: _Wanted | None = None
+        self._wanted: tuple[str, str, tuple[str, ...], float] | None = None  # store, device, modules, until (monotonic)
         self._waiting: _Waiting | None = None
         self._not_before = 0.0
 
@@ -109,23 +88,24 @@ class WarmWorker:
 
     def expect(self, url: str, *modules: str, device: str = "cpu") -> None:
         """Expects a run that needs these modules in the store at this address soon. Starts nothing yet."""
-        self._wanted = _Wanted(url, device, (*ENGINE, *modules), time.monotonic() + WANTED_SECONDS)
+        self._wanted = url, device, (*ENGINE, *modules), time.monotonic() + WANTED_SECONDS
 
     def keep(self, url: str, *, is_idle: bool) -> None:
         """Starts a process if a run is expected and the store at this address is idle, and lets it load; ends one that is no
         longer expected. Called often."""
         wanted, now = self._wanted, time.monotonic()
-        if wanted is None or wanted.url != url:
+        if wanted is None or wanted[0] != url:
             return
+        _, device, modules, until = wanted
         with self._lock:
-            if self._waiting is not None and self._waiting.process.poll() is not None:
+            is_dead = self._waiting is not None and self._waiting.process.poll() is not None
+            if is_dead or now > until:
                 self._give_up()
+            if is_dead:
                 self._not_before = now + _AFTER_A_DEATH_SECONDS
-            if now > wanted.until:
-                self._give_up()
-            elif is_idle and now > self._not_before:
+            if is_idle and self._not_before < now <= until:
                 try:
-                    self._load(wanted)
+                    self._load(url, device, modules)
                 except OSError:
                     self._give_up()
                     self._not_before = now + _AFTER_A_DEATH_SECONDS
@@ -145,11 +125,12 @@ class WarmWorker:
                     waiting.say(f"run {run_id}")
                     if waiting.ready.wait(ANSWER_SECONDS):
                         waiting.say("go")
-                        waiting.orders.close()
+                        waiting.hang_up()
                         return waiting.process.pid
             except OSError:
                 pass  # the process is gone
-            waiting.end()
+            waiting.process.kill()
+            waiting.hang_up()
             return None
 
     def close(self) -> None:
@@ -157,19 +138,23 @@ class WarmWorker:
         with self._lock:
             self._give_up()
 
-    def _load(self, wanted: _Wanted) -> None:
-        if self._waiting is not None and self._waiting.device != wanted.device:
+    def _load(self, url: str, device: str, modules: Sequence[str]) -> None:
+        if self._waiting is not None and self._waiting.device != device:
             self._give_up()
         if self._waiting is None:
-            self._waiting = _Waiting.started(self._worker, wanted.url, wanted.device)
-        for module in wanted.modules:
+            origin, pipe = _origin(url, device), subprocess.PIPE
+            process = spawn([*self._worker, FLAG], url, device, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            self._waiting = _Waiting(process, device, origin)
+            threading.Thread(target=self._waiting.hear, name="warm worker", daemon=True).start()
+        for module in modules:
             if module not in self._waiting.loaded:
                 self._waiting.say(f"load {module}")
                 self._waiting.loaded.add(module)
 
     def _give_up(self) -> None:
         if self._waiting is not None:
-            self._waiting.end()
+            self._waiting.process.kill()
+            self._waiting.hang_up()
             self._waiting = None
 
 
@@ -217,13 +202,6 @@ def _agreed(run_id: str) -> bool:
     for ours, fixed in ((null, 0), (log, 1), (log, 2)):
         os.dup2(ours, fixed)
     return True
-
-
-def _hear(answers: IO[bytes], *expected: threading.Event) -> None:
-    """Sets the expected events one by one, one per line read."""
-    with answers:
-        for _, event in zip(answers, expected, strict=False):
-            event.set()
 
 
 def _origin(url: str, device: str) -> tuple[object, ...]:
