@@ -6,7 +6,6 @@ opened, and then all of it is deleted; runs stay with the store.
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections import Counter, defaultdict
@@ -15,17 +14,16 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import groupby
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
-from dpcl_core.events import JsonValue, TaskLearned
+from dpcl_core.events import JsonValue, TaskLearned, plain_number
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import Standing
 from dpcl_core.runs import queue
-from dpcl_core.runs.run import checked_id, spec_of
+from dpcl_core.runs.run import checked_id, clean_line, spec_of
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import members, room_runs, rooms, runs, votes
 from dpcl_core.spec import RunSpec
@@ -61,32 +59,16 @@ class Poll:
         return (self.question, self.choices) == (asked, tuple(answers))
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A finished budget of somebody's run: mean final accuracy in [0, 1] over its seeds. `standing`: of the run's ε."""
-
-    run_id: str
-    name: str
-    method: str
-    epsilon: float
-    standing: Standing
-    accuracy: float
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A run's mean accuracy over its seeds on the tasks learned so far, task by task, at the budget that is shown first."""
-
-    epsilon: float
-    standing: Standing
-    accuracy: tuple[float, ...]
+Document = dict[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
     """A room as it is now: visitors' names and answers by digest of their token, names by id of their runs.
 
-    `curve`: of the shown run; None also where its settings can no longer be read.
+    `points`: one for each finished budget of a run, with the mean final accuracy in [0, 1] over its seeds, and the standing
+    of its ε. `curve`: of the shown run, the mean accuracy over its seeds on the tasks learned so far, task by task, at the
+    budget that is shown first; None also where its settings can no longer be read.
     """
 
     code: str
@@ -97,42 +79,30 @@ class Room:
     poll: Poll | None
     choices: dict[str, int]
     runs: dict[str, str]
-    points: tuple[Point, ...]
+    points: Sequence[Document]
     shown: str | None
-    curve: Curve | None
+    curve: Document | None
 
     def belongs_to(self, token: str) -> bool:
         """Whether the visitor with this token opened the room."""
         return self.owner == digest(token)
 
-    def as_seen_by(self, token: str) -> dict[str, JsonValue]:
+    def as_seen_by(self, token: str) -> Document:
         """The room as a document for one visitor, who sees the counts of all answers once the own one is given."""
-        me = digest(token)
-        poll: dict[str, JsonValue] | None = None
+        me, poll, shown = digest(token), None, None
         if self.poll is not None:
             mine, counts = self.choices.get(me), Counter(self.choices.values())
             sees = mine is not None or me == self.owner or not self.poll.is_open
             poll = {
-                **cast("dict[str, JsonValue]", asdict(self.poll)),
-                "choices": list(self.poll.choices),
-                "votes": len(self.choices),
-                "mine": mine,
+                **asdict(self.poll), "choices": list(self.poll.choices), "votes": len(self.choices), "mine": mine,
                 "counts": [counts[place] for place in range(len(self.poll.choices))] if sees else None,
-            }
-        shown: dict[str, JsonValue] | None = None
+            }  # fmt: skip
         if self.shown is not None:
-            shown = {"run": self.shown, "name": self.runs.get(self.shown, ""), "curve": None}
-            if self.curve is not None:
-                shown["curve"] = {**_written(self.curve), "accuracy": list(self.curve.accuracy)}
+            shown = {"run": self.shown, "name": self.runs.get(self.shown, ""), "curve": self.curve}
         return {
-            "code": self.code,
-            "title": self.title,
-            "people": len(self.names),
-            "you": self.names.get(me),
-            "poll": poll,
-            "points": [_written(point) for point in self.points],
-            "shown": shown,
-        }
+            "code": self.code, "title": self.title, "people": len(self.names), "you": self.names.get(me), "poll": poll,
+            "points": [*self.points], "shown": shown,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +116,7 @@ class Rooms:
 
         Raises BadInput for an empty or long title, and where this visitor may open no more.
         """
-        named, now = _line("title", title, LONGEST_TITLE), time.time()
+        named, now = clean_line("title", title, LONGEST_TITLE), time.time()
         code = "".join(secrets.choice(_LETTERS) for _ in range(6))
         with self.store.writing() as connection:
             _delete(connection, connection.scalars(select(rooms.c.code).where(rooms.c.ends <= now)).all())
@@ -200,8 +170,8 @@ class Rooms:
 
         Raises BadInput for a room of somebody else, an empty or long text, and fewer than two or more than four answers.
         """
-        asked = _line("question", question, LONGEST_QUESTION)
-        answers = tuple(_line("answers", choice, LONGEST_CHOICE) for choice in choices)
+        asked = clean_line("question", question, LONGEST_QUESTION)
+        answers = tuple(clean_line("answers", choice, LONGEST_CHOICE) for choice in choices)
         allowed = "must be two to four different answers, one per line"
         if not 2 <= len(answers) <= 4:
             raise BadInput("answers", f"{len(answers)} answer{'s' if len(answers) != 1 else ''}", allowed)
@@ -276,19 +246,19 @@ class Rooms:
             connection.execute(delete(votes).where(votes.c.room == room, votes.c.poll != poll.id))
             connection.execute(update(rooms).where(rooms.c.code == room).values(poll=asdict(poll)))
 
-    def _points(self, names: Mapping[str, str], specs: Mapping[str, RunSpec | None]) -> tuple[Point, ...]:
-        results = self.store.results(list(names))
-        points = []
+    def _points(self, names: Mapping[str, str], specs: Mapping[str, RunSpec | None]) -> list[Document]:
+        results, points = self.store.results(list(names)), list[Document]()
         for run_id, spec in specs.items():
             if spec is None:
                 continue
             for epsilon, of_budget in groupby(results[run_id], key=lambda cell: cell.cell.epsilon):
                 known = [score for cell in of_budget if (score := cell.metrics["AA"]) is not None]
                 if known:
-                    points.append(Point(run_id, names[run_id], spec.method, epsilon, methods.standing(spec), fmean(known)))
-        return tuple(points)
+                    said = {"epsilon": plain_number(epsilon), "standing": methods.standing(spec), "accuracy": fmean(known)}
+                    points.append({"run_id": run_id, "name": names[run_id], "method": spec.method, **said})
+        return points
 
-    def _curve(self, run_id: str, spec: RunSpec | None) -> Curve | None:
+    def _curve(self, run_id: str, spec: RunSpec | None) -> Document | None:
         if spec is None:
             return None
         epsilon = spec.privacy.usual_epsilon
@@ -296,13 +266,8 @@ class Rooms:
         for event in self.store.events(run_id):
             if isinstance(event, TaskLearned) and event.cell.epsilon == epsilon:
                 by_task[event.task] += [score for score in event.accuracy if score is not None]
-        accuracy = tuple(fmean(by_task[task]) for task in sorted(by_task) if by_task[task])
-        return Curve(epsilon, methods.standing(spec), accuracy)
-
-
-def _written(one: Point | Curve) -> dict[str, JsonValue]:
-    """The fields as JSON, which has no infinity."""
-    return {**asdict(one), "epsilon": "inf" if math.isinf(one.epsilon) else one.epsilon}
+        accuracy: list[JsonValue] = [fmean(by_task[task]) for task in sorted(by_task) if by_task[task]]
+        return {"epsilon": plain_number(epsilon), "standing": methods.standing(spec), "accuracy": accuracy}
 
 
 def digest(token: str) -> str:
@@ -347,13 +312,6 @@ def _delete(connection: Connection, codes: Sequence[str]) -> None:
 
 def _read_poll(document: Any) -> Poll | None:
     return None if document is None else Poll(**{**document, "choices": tuple(document["choices"])})
-
-
-def _line(field: str, text: str, longest: int) -> str:
-    cleaned = " ".join(text.split())
-    if not 1 <= len(cleaned) <= longest or not cleaned.isprintable():
-        raise BadInput(field, cleaned[:20] or "nothing", f"must be one line of 1 to {longest} characters")
-    return cleaned
 
 
 _NAMES = tuple(f"{colour} {animal}" for colour in _COLOURS for animal in _ANIMALS)

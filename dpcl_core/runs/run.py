@@ -128,12 +128,17 @@ def no_such_run(run_id: str) -> BadInput:
     return BadInput("run", run_id, "no such run in this store")
 
 
+def clean_line(field: str, text: str, longest: int) -> str:
+    """A text without needless blanks. Raises BadInput for an empty or long one."""
+    cleaned = " ".join(text.split())
+    if not 1 <= len(cleaned) <= longest or not cleaned.isprintable():
+        raise BadInput(field, cleaned[:20] or "nothing", f"must be one line of 1 to {longest} characters")
+    return cleaned
+
+
 def clean_name(name: str) -> str:
     """The name of a run without needless blanks. Raises BadInput for an empty or long one."""
-    cleaned = " ".join(name.split())
-    if not 1 <= len(cleaned) <= LONGEST_NAME or not cleaned.isprintable():
-        raise BadInput("name", name, f"must be one line of 1 to {LONGEST_NAME} characters")
-    return cleaned
+    return clean_line("name", name, LONGEST_NAME)
 
 
 def of_row(row: Row[*tuple[object, ...]], place: int | None, estimate: float | None) -> Run:
