@@ -45,11 +45,8 @@ _LEFT_SECONDS = 2.0  # for handing a run back; what takes longer ends as after a
 
 
 def real_engine(
-    spec: RunSpec,
-    device: str,
-    keep: Keep | None = None,
-    division: Division = Whole(),  # noqa: B008 (a value that nothing changes)
-) -> Iterator[Event]:
+    spec: RunSpec, device: str, keep: Keep | None = None, division: Division = Whole(),  # noqa: B008 (nothing changes it)
+) -> Iterator[Event]:  # fmt: skip
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
@@ -134,12 +131,9 @@ def of_command(store: Store, run_id: str, worker: Sequence[str] = WORKER) -> Loc
 
 
 def run_here(
-    store: Store,
-    run_id: str,
-    *,
-    on_wait: Callable[[Sequence[Run]], None] | None = None,
+    store: Store, run_id: str, *, on_wait: Callable[[Sequence[Run]], None] | None = None,
     on_event: Callable[[Event], None] | None = None,
-) -> Run:
+) -> Run:  # fmt: skip
     """Carries out a queued run in this process when its turn comes, and gives the run as it ended.
 
     Calls `on_wait` with the runs ahead of it and `on_event` with each event, whose errors are raised here and end the run.
@@ -181,14 +175,9 @@ def wait_for_device(store: Store, run_id: str, on_wait: Callable[[Sequence[Run]]
 
 
 def carry_out(
-    store: Store,
-    run_id: str,
-    *,
-    on_event: Callable[[Event], None] | None = None,
-    engine: Engine | None = None,
-    executor: Supervisor | None = None,
-    patience: Patience = Patience(),  # noqa: B008 (a value that nothing changes)
-) -> Status:
+    store: Store, run_id: str, *, on_event: Callable[[Event], None] | None = None, engine: Engine | None = None,
+    executor: Supervisor | None = None, patience: Patience = Patience(),  # noqa: B008 (a value that nothing changes)
+) -> Status:  # fmt: skip
     """Carries out the run that this process has claimed, stores its events, and gives its final state.
 
     A run of another process is followed to its end instead. An exception of the engine ends the run, not this process; one
@@ -263,27 +252,20 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
 
 
 class Recorder:
-    """Between a run and the store: sends events and heartbeats, hears of stops, and outlasts a store that is away.
+    """Writes down a run that this process carries out: `add` its events inside `with`, then `end` it.
 
     What the store has not taken waits in memory. A process that dies meanwhile loses nothing that anybody saw: results leave
     after their checkpoint, which the store has (`dpcl_core.checkpoints`). Two threads, because a store that is away may hold
     up for minutes whoever asks it: one talks to the store, the other cuts off a step after a stop.
-
-    Writes down a run that this process carries out: `add` its events inside `with`, then `end` it.
 
     `failed_as` describes an error as a failure of the run; `on_cut_off` is called before this process is ended in the middle
     of a step.
     """
 
     def __init__(
-        self,
-        store: Store,
-        run_id: str,
-        *,
-        failed_as: Callable[[BaseException], Failure],
-        on_cut_off: Callable[[], None],
+        self, store: Store, run_id: str, *, failed_as: Callable[[BaseException], Failure], on_cut_off: Callable[[], None],
         patience: Patience,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._store, self._run_id, self._patience = store, run_id, patience
         self._failed_as, self._on_cut_off = failed_as, on_cut_off
         self._lock = threading.Lock()
