@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 from safetensors import numpy as safetensors
-from sqlalchemy import insert, update
+from sqlalchemy import insert
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, TaskLearned
@@ -224,6 +224,5 @@ def test_a_run_that_a_living_terminal_waits_for_is_left_to_it_and_ends_with_it(s
 def _under_way(store: Store, worker: process.Process, status: str, *, silent: float) -> str:
     run_id = replay.fill(store, replay.a_spec(), [], status=status)
     values = {"machine": worker.machine, "pid": worker.pid, "ticks": worker.ticks, "heartbeat": time.time() - silent}
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**values))
+    replay.alter(store, run_id, **values)
     return run_id

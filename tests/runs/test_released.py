@@ -109,8 +109,7 @@ def test_a_run_that_was_silent_for_long_is_left_to_a_person(store):
 
 def test_nothing_leaves_before_it_is_written_down(store):
     spec = seeded()
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec)
     for event in worker.real_engine(spec, "cpu", resumption.Stored(store, run_id)):
         if isinstance(event, TaskLearned):
             assert resumption.n_tasks(run_id) == {0: event.task + 1}
@@ -118,8 +117,7 @@ def test_nothing_leaves_before_it_is_written_down(store):
 
 def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(store, monkeypatch):
     spec = seeded()
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec)
     left = list[Event]()
 
     def full(_handle: int) -> None:

@@ -41,8 +41,7 @@ def seeded(tasks: int = 5) -> RunSpec:
 
 def lost_after(store: Store, spec: RunSpec, n_tasks: int) -> str:
     """A run whose process has died after so many checkpoints; the events of the last one are not stored."""
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec)
     left, stored = list[Event](), 0
     stream = worker.real_engine(spec, "cpu", resumption.Stored(store, run_id))
     while n_saved(store, run_id) < n_tasks:

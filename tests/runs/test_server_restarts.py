@@ -27,8 +27,7 @@ def test_a_run_whose_server_crashes_and_stays_away_ends_like_an_unbroken_one(sto
     """A crash with a restart at once after its first task, one with a pause after the third."""
     monkeypatch.setattr(worker, "GRACE_SECONDS", NEVER_SECONDS)
     spec = seeded()
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec)
     failed = heard_of_failures(store)
     back = threading.Thread(target=lambda: (until(lambda: failed), server.start()))
     heard: list[int] = []

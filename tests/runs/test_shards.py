@@ -59,15 +59,13 @@ def spec(tmp_path, data_dir, monkeypatch) -> RunSpec:
 
 
 def begun(store: Store, spec: RunSpec, n_shards: int) -> str:
-    run_id = store.create(spec, split=Split(n_shards, "local"))
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec, split=Split(n_shards, "local"))
     return run_id
 
 
 def is_the_unsplit_run(store: Store, run_id: str, spec: RunSpec) -> bool:
     """Whether events, classifiers and document are those of the same run carried out whole."""
-    whole = store.create(spec)
-    assert store.claim(whole, process.me())
+    whole = replay.claim(store, spec)
     assert worker.carry_out(store, whole, executor=Supervisor(store)) == "finished"
     assert results(store.events(run_id)) == results(store.events(whole))
     assert [to_json(one) for one in store.classifiers(run_id)] == [to_json(one) for one in store.classifiers(whole)]

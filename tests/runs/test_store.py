@@ -320,8 +320,7 @@ def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells
 def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
     good, bad = store.create(replay.a_spec()), replay.fill(store, replay.a_spec(), [Note("info", "said")])
     raw = json.loads(replay.a_spec().model_dump_json()) | {"method": "gone"}
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == bad).values(spec=json.dumps(raw)))
+    replay.alter(store, bad, spec=json.dumps(raw))
     assert {run.id: run.status for run in store.list_runs()} == {good: "queued", bad: "finished"}
     run = store.get(bad)
     assert run.readable_spec is None
@@ -367,8 +366,7 @@ def test_late_events_are_found_by_key_and_not_by_reading_all(store):
 
 
 def _took(store: Store, run_id: str, seconds: float) -> None:
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(seconds=seconds))
+    replay.alter(store, run_id, seconds=seconds)
 
 
 def test_own_runs_come_first_and_no_limit_hides_what_is_asked_for(store: Store) -> None:

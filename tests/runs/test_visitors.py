@@ -333,5 +333,4 @@ def _is_silent(store: Store, run_id: str, seconds: float) -> None:
 
 def _took(store: Store, seconds: float) -> None:
     run_id = _finished(store)
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(seconds=seconds))
+    replay.alter(store, run_id, seconds=seconds)
