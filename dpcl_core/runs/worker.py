@@ -27,7 +27,7 @@ from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Classifier, Event, Progress, Started
-from dpcl_core.runs import administration, audits, executor, process, resumption, shards, warm_worker
+from dpcl_core.runs import administration, audits, executor, process, resumption, shards
 from dpcl_core.runs.audits import Engine
 from dpcl_core.runs.executor import FREE_SECONDS, WORKER, LocalExecutor, Supervisor
 from dpcl_core.runs.process import Patience
@@ -90,14 +90,14 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
     parser = argparse.ArgumentParser(prog="python -m dpcl_core.runs.worker")
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("run_id", metavar="RUN_ID", nargs="?")
-    target.add_argument(warm_worker.FLAG, action="store_true", help="wait for an app to send a run's id")
+    target.add_argument(process.WARM, action="store_true", help="wait for an app to send a run's id")
     parser.add_argument("--store", metavar="URL")
-    parser.add_argument(warm_worker.TIED, choices=get_args(warm_worker.Tie), help="of the run when standard input is closed")
+    parser.add_argument(process.TIED, choices=get_args(process.Tie), help="of the run when standard input is closed")
     options = parser.parse_args(arguments)
     if options.run_id is None:
         _set_passive_waiting()
     try:
-        run_id = warm_worker.wait_for_run() if options.run_id is None else str(options.run_id)
+        run_id = process.wait_for_run() if options.run_id is None else str(options.run_id)
         patience = Patience()
         store = patience.outlast(lambda: Store(options.store))
         if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
     return 0
 
 
-def _left(store: Store, run_id: str, tie: warm_worker.Tie) -> None:
+def _left(store: Store, run_id: str, tie: process.Tie) -> None:
     """Waits for the end of the command that started this process, then ends both: nothing may go on using a processor."""
     sys.stdin.buffer.read()
     if tie == "stop":
