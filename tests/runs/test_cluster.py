@@ -121,15 +121,13 @@ def lose_a_node(url: str) -> Lost:
             if shard is None:
                 return 0
             query = select(func.count()).select_from(checkpoints).where(checkpoints.c.learner.in_(shard.groups))
-            with store.reading() as connection:
-                return connection.scalar(query) or 0
+            return store.scalar(query) or 0
 
         until(lambda: n_saved() > 0 or command.poll() is not None)
         lost, n_kept = on_second(), n_saved()
         assert lost is not None, command.communicate()
         its_process = store.get(lost.id).process
         cluster["cluster"].remove_node(cluster["second"], allow_graceful=False)
-        assert its_process is not None
         assert its_process.machine == process.me().machine
         os.kill(its_process.pid, signal.SIGKILL)
         killed = time.monotonic()

@@ -19,6 +19,7 @@ from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs import database, executor, process, resumption, tables
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
+from scripts.record_outages import Starts, race
 from tests.support import replay, stand_in
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
@@ -219,6 +220,13 @@ def test_a_run_that_a_living_terminal_waits_for_is_left_to_it_and_ends_with_it(s
     assert f"dpcl resume {mine} goes on with it" in store.get(mine).error
     resumption.resume(store, mine)  # a person's word: from now on it is like any other
     assert not store.get(mine).attended
+
+
+@both
+@pytest.mark.parametrize("races", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_of_two_apps_that_see_a_run_at_once_one_starts_it(home, races):
+    """And they never leave it to each other."""
+    assert race(races) == Starts(races, twice=0, never=0)
 
 
 def _under_way(store: Store, worker: process.Process, status: str, *, silent: float) -> str:

@@ -108,8 +108,7 @@ def test_parts_are_listed_and_counted_nowhere_as_runs_of_their_own(store, spec):
     for shard in shards.of_run(store, run_id):
         assert not store.results([shard.id])[shard.id], "what a part released is the whole run's"
         assert {to_json(event)["event"] for event in store.events(shard.id)} <= {"Progress", "Started"}
-    with store.reading() as connection:
-        assert connection.execute(tables.checkpoints.select()).all() == [], "a run that is over needs none"
+    assert store.rows(tables.checkpoints.select()) == [], "a run that is over needs none"
 
 
 def test_groups_that_share_work_stay_together(store):

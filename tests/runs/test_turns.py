@@ -48,8 +48,7 @@ def test_whoever_had_the_fewest_runs_lately_is_next(store):
     his_third = bert.create(SPEC)
     assert _places(store, again, hers, his_third) == [1, 2, 3]
     store.request_stop(his_third)
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).values(started=time.time() - queue.RECENT_SECONDS - 1))
+    store.change(update(tables.runs).values(started=time.time() - queue.RECENT_SECONDS - 1))
     assert _places(store, again, hers) == [1, 2]  # long ago counts no more
 
 
@@ -121,8 +120,7 @@ def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home)
     assert _places(store, next_of_his, hers) == [1, 2]
     with store.reading() as connection:
         assert connection.scalars(select(tables.kept_turns.c.owner)).all() == ["anna", "anna"]
-    with store.writing() as connection:
-        connection.execute(update(tables.kept_turns).values(started=time.time() - queue.RECENT_SECONDS - 1))
+    store.change(update(tables.kept_turns).values(started=time.time() - queue.RECENT_SECONDS - 1))
     assert _places(store, hers, next_of_his) == [1, 2]
     purge(store, "own:hers")
     with store.reading() as connection:
@@ -242,8 +240,7 @@ def test_of_an_address_a_keyed_digest_is_kept_for_a_day(store, home):
     assert (home / "addresses.key").stat().st_mode & 0o777 == 0o600
     queue.check_kept(stranger(store, 1, one), 1)
     open_run = stranger(store, 2, other).create(SPEC)
-    with store.writing() as connection:
-        connection.execute(update(tables.visitors).values(seen=time.time() - 86_401))
+    store.change(update(tables.visitors).values(seen=time.time() - 86_401))
     queue.check_kept(stranger(store, 3, None), 1)
     with store.reading() as connection:
         found = dict(connection.execute(select(tables.visitors.c.owner, tables.visitors.c.address)).all())

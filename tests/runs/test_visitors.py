@@ -275,7 +275,6 @@ def test_an_emptied_run_on_own_data_stays_a_look(store):
     before = administration.of(store, "own:mine")
     store.delete(run_id)
     empty_trash(store)
-    assert before is not None
     assert before.runs == 1
     assert administration.of(store, "own:mine") == before
 
