@@ -89,7 +89,8 @@ class Room:
 
     def as_seen_by(self, token: str) -> Document:
         """The room as a document for one visitor, who sees the counts of all answers once the own one is given."""
-        me, poll, shown = digest(token), None, None
+        me, poll = digest(token), None
+        shown: Document | None = None
         if self.poll is not None:
             mine, counts = self.choices.get(me), Counter(self.choices.values())
             sees = mine is not None or me == self.owner or not self.poll.is_open
