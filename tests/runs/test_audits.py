@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 from dpcl_core import checks, export
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.runs import administration, audits, process, tables, worker
+from dpcl_core.runs import administration, audits, process, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.shards import Sets
@@ -123,9 +122,7 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
     administration.check(store, store.get(run_id))
     created = store.get(run_id).created
     os.utime(home / "data" / "mine" / "train.csv", (created + 60, created + 60))
-    with store.writing() as connection:
-        later = created + 3600
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(started=later, finished=later))
+    replay.alter(store, run_id, started=created + 3600, finished=created + 3600)
     with pytest.raises(BadInput, match="written again since"):
         Audits(store).create(run_id)
 

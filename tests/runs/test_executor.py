@@ -18,6 +18,7 @@ from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs import database, executor, process, resumption, tables
 from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.run import columns_of
 from dpcl_core.runs.store import Store
 from scripts.record_outages import Starts, race
 from tests.support import replay, stand_in
@@ -231,6 +232,5 @@ def test_of_two_apps_that_see_a_run_at_once_one_starts_it(home, races):
 
 def _under_way(store: Store, worker: process.Process, status: str, *, silent: float) -> str:
     run_id = replay.fill(store, replay.a_spec(), [], status=status)
-    values = {"machine": worker.machine, "pid": worker.pid, "ticks": worker.ticks, "heartbeat": time.time() - silent}
-    replay.alter(store, run_id, **values)
+    replay.alter(store, run_id, heartbeat=time.time() - silent, **columns_of(worker))
     return run_id

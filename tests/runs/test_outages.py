@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 
 from dpcl_core.errors import BadInput, StoreGone, StoreTrouble, StoreUnknown
@@ -23,7 +23,6 @@ from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import Patience, log_file
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import runs
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import replay
 from tests.support.full_disk import no_room
@@ -196,8 +195,7 @@ def test_a_run_whose_store_stays_away_goes_on_later_after_its_last_task_and_draw
         worker.carry_out(hasty, run_id, on_event=heard, patience=HURRIED)
     assert hasty.status(run_id) in ("starting", "running")
     held.__exit__(None, None, None)
-    with hasty.writing() as connection:
-        connection.execute(update(runs).where(runs.c.id == run_id).values(ticks=1))  # a process that is dead
+    replay.alter(hasty, run_id, ticks=1)  # a process that is dead
     LocalExecutor(hasty).check()
     assert hasty.status(run_id) == "queued", hasty.get(run_id).error
     assert worker.run_here(hasty, run_id).status == "finished"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, delete, insert, select
 
 from dpcl_core import paths
 from dpcl_core.data.held import held
@@ -96,9 +96,7 @@ def test_a_run_that_was_silent_for_long_is_left_to_a_person(store):
     run_id = lost_after(store, seeded(), 1)
     resumption.resume(store, run_id)
     assert store.claim(run_id, DEAD)
-    with store.writing() as connection:
-        long_ago = runs.c.heartbeat - resumption.FRESH_SECONDS - 1
-        connection.execute(update(runs).where(runs.c.id == run_id).values(heartbeat=long_ago))
+    replay.alter(store, run_id, heartbeat=runs.c.heartbeat - resumption.FRESH_SECONDS - 1)
     Supervisor(store).check()
     run = store.get(run_id)
     assert run.status == "lost"

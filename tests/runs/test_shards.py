@@ -59,8 +59,7 @@ def spec(tmp_path, data_dir, monkeypatch) -> RunSpec:
 
 
 def begun(store: Store, spec: RunSpec, n_shards: int) -> str:
-    run_id = replay.claim(store, spec, split=Split(n_shards, "local"))
-    return run_id
+    return replay.claim(store, spec, split=Split(n_shards, "local"))
 
 
 def is_the_unsplit_run(store: Store, run_id: str, spec: RunSpec) -> bool:

@@ -79,7 +79,7 @@ def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
     for name, whole in wholes.items():
         assert store.claim(whole, process.me())
         shards._put_into_queue(store, whole, [[0], [1], [2]], "cpu")
-        store.change(update(tables.runs).where(tables.runs.c.id == whole).values(runs_on=None))
+        replay.alter(store, whole, runs_on=None)
         names |= {shard.id: name for shard in shards.of_run(store, whole)}
     names[visiting(store, "carl").create(SPEC)] = "carl"  # who has had no run, but came last
     with store.reading() as connection:
@@ -104,7 +104,7 @@ def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home)
     whole = anna.create(on_hers, split=Split(2, "local", "cpu"))
     assert store.claim(whole, process.me())
     shards._put_into_queue(store, whole, [[0], [1]], "cpu")
-    store.change(update(tables.runs).where(tables.runs.c.id == whole).values(runs_on=None))
+    replay.alter(store, whole, runs_on=None)
     (part,) = store.next_runs()
     assert store.claim(part)
     for run_id in (part, whole):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 
 from dpcl_core import cli, paths
 from dpcl_core.data import own
@@ -15,7 +15,7 @@ from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.queue import Limits, Visitor
-from dpcl_core.runs.run import Failure
+from dpcl_core.runs.run import Failure, columns_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
@@ -122,11 +122,9 @@ def test_a_resumed_run_needs_a_place(store):
 def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, monkeypatch, ends_by_itself):
     monkeypatch.setenv(queue.VARIABLE, "seconds=20")
     ids = {name: visiting(store, name).create(SPEC) for name in ("anna", "bert")} | {"": store.create(SPEC)}
-    with store.writing() as connection:
-        for name, run_id in ids.items():
-            begun = {"status": "running", "started": time.time(), "seconds": 5 if name == "bert" else 30}
-            here = {"machine": process.me().machine, "pid": process.me().pid, "ticks": process.me().ticks}
-            connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(runs_on=name, **begun, **here))
+    for name, run_id in ids.items():
+        begun = {"status": "running", "started": time.time(), "seconds": 5 if name == "bert" else 30}
+        replay.alter(store, run_id, runs_on=name, **begun, **columns_of(process.me()))
     supervisor = Supervisor(store)
     for _ in range(2):
         supervisor.check()
@@ -325,9 +323,7 @@ def _began(store: Store, run_id: str, seconds: float) -> None:
 
 def _is_silent(store: Store, run_id: str, seconds: float) -> None:
     """As if a run had given its last sign of life so many seconds earlier."""
-    with store.writing() as connection:
-        change = update(tables.runs).where(tables.runs.c.id == run_id)
-        connection.execute(change.values(heartbeat=tables.runs.c.heartbeat - seconds))
+    replay.alter(store, run_id, heartbeat=tables.runs.c.heartbeat - seconds)
 
 
 def _took(store: Store, seconds: float) -> None:

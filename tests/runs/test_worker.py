@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from sqlalchemy import delete
 from dpcl_core.errors import BadInput, DataMissing, Diverged, StoreTrouble
 from dpcl_core.events import Event, Progress, TaskLearned
 from dpcl_core.runs import process, tables, worker
-from dpcl_core.runs.run import Run
+from dpcl_core.runs.run import Failure, Run
 from dpcl_core.spec import RunSpec
 from tests.support import replay
 from tests.support.waiting import until
@@ -169,8 +170,6 @@ def test_an_interrupt_at_the_terminal_cancels_the_run(store):
 
 
 def test_a_run_declared_lost_meanwhile_ends_and_stays_lost(store):
-    from dpcl_core.runs.run import Failure
-
     run_id = replay.claim(store, replay.a_spec())
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
@@ -268,8 +267,6 @@ def test_the_worker_says_in_one_line_what_is_wrong_with_its_arguments(home, caps
 
 
 def test_a_worker_loads_no_torch_before_its_engine_does():
-    import subprocess
-
     names = "('torch', 'streamlit', 'pandas', 'dp_accounting', 'plotly')"
     script = f"import sys, dpcl_core.runs.worker; print([name for name in {names} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
