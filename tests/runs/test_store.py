@@ -299,7 +299,7 @@ def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells
     spec, wider = replay.a_spec(seeds=(0, 1)), replay.a_spec(seeds=(0, 1, 2, 3))
     assert store.estimate_seconds(spec) is None
     for seconds in (6.0, 9.0, 30.0):
-        _took(store, replay.fill(store, spec, []), seconds)
+        replay.alter(store, replay.fill(store, spec, []), seconds=seconds)
     replay.alter(store, replay.fill(store, spec, [], status="failed"), seconds=1000.0)
     assert store.estimate_seconds(spec) == pytest.approx(9.0)
     assert store.estimate_seconds(wider) == pytest.approx(18.0)
