@@ -173,15 +173,12 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
     n = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
     before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
     n_times = before.n_times if before is not None and (groups is None or before.n_checkpoints == n) else 0
-    if connection.scalar(select(runs.c.attended).where(runs.c.id == run_id)):
-        said = _ATTENDED.format(run_id)
-        connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + said))
+    of_process = select(runs.c.attended, database.now() - runs.c.heartbeat).where(runs.c.id == run_id)
+    is_attended, silent = connection.execute(of_process).one()
+    if not is_attended and (not (n or groups) or _why_not(connection, run_id) is not None):
         return False
-    if not (n or groups) or _why_not(connection, run_id) is not None:
-        return False
-    silent = connection.scalar(select(database.now() - runs.c.heartbeat).where(runs.c.id == run_id))
-    if n_times >= BY_ITSELF or silent is None or silent > FRESH_SECONDS:
-        why = _GIVEN_UP if n_times >= BY_ITSELF else _SILENT
+    if is_attended or n_times >= BY_ITSELF or silent is None or silent > FRESH_SECONDS:
+        why = _ATTENDED.format(run_id) if is_attended else _GIVEN_UP if n_times >= BY_ITSELF else _SILENT
         connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + why))
         return False
     connection.execute(delete(resumptions).where(resumptions.c.run_id == run_id))
