@@ -161,7 +161,7 @@ def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(sto
     runner = InProcess(store, dies)
     assert worker.carry_out(store, run_id, executor=runner) == "failed"
     run = store.get(run_id)
-    assert run.error == "Gone. It was resumed twice in a row and finished no other task; Resume tries again."
+    assert run.error == "Gone." + resumption._GIVEN_UP
     assert len(runner.seen) == 3
     assert {shard.status for shard in shards.of_run(store, run_id)} == {"lost", "cancelled"}
     resumption.resume(store, run_id)
