@@ -154,39 +154,6 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-# The engine of a tuning's run: continues the search and stores each trial as it ends.
-
-
-Engine = Callable[[RunSpec, str], Iterator[Event]]
-
-
-def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None) -> Engine | None:
-    """The engine that carries out the run if it belongs to a tuning; None for any other.
-
-    `prepare` opens the tuning data (None: `search.prepared`; tests put a stand-in here).
-    """
-    tunings = Studies(store)
-    study_id = tunings.of_run(run_id)
-    if study_id is None:
-        return None
-
-    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        from dpcl_core.tuning import search  # loads Optuna and the engine
-
-        patience = Patience()
-        study = patience.outlast(partial(tunings.get, study_id))
-        open_data = prepare or search.prepared
-        for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=open_data):
-            if isinstance(item, Trial):
-                patience.outlast(partial(tunings.add_trial, study_id, item))
-            elif isinstance(item, Sizes):
-                patience.outlast(partial(tunings.add_sizes, study_id, item))
-            else:
-                yield item
-
-    return engine
-
-
 # Made once, as the queries of `store` are.
 _OF_RUN = (
     select(audits.c.id).join(runs, runs.c.id == audits.c.id)
@@ -277,36 +244,54 @@ def refusal(spec: RunSpec) -> tuple[str, str | None] | None:
     return why, None if play.adds_no_noise(spec) else checks.command_line(spec, "audit")
 
 
-# The engine of an audit's run: audits the settings at each budget and stores each lower bound.
+# What carries out the run of a tuning or an audit: stores each trial and each lower bound as it ends.
 
 
+Engine = Callable[[RunSpec, str], Iterator[Event]]
 Play = Callable[[RunSpec, float], "Audited"]
 
 
-def auditor_engine_of(store: Store, run_id: str, *, play: Play | None = None) -> Engine | None:
-    """The engine that carries out the run if it is an audit; None for any other.
+def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None, play: Play | None = None) -> Engine | None:
+    """The engine that carries out the run if it is a tuning's or an audit; None for any other.
 
-    `play` audits one budget (None: the one-run audit; tests put a stand-in here).
+    Tests put stand-ins here: `prepare` opens the tuning data (None: `search.prepared`), `play` audits one budget (None: the
+    one-run audit).
     """
-    of_store = Audits(store)
-    if not of_store.is_audit(run_id):
-        return None
+    if (study_id := Studies(store).of_run(run_id)) is not None:
+        return lambda spec, device: _searched(Studies(store), study_id, device, prepare)
+    return (lambda spec, device: _played(store, run_id, spec, play)) if Audits(store).is_audit(run_id) else None
 
-    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        # They may have been written while it waited.
-        Patience().outlast(lambda: administration.check(store, store.get(of_store.get(run_id).run_id)))
-        budgets = spec.privacy.epsilons
-        yield Started(1, ("audit",), "planted examples", 0, 0)
-        yield Progress("training", 0, len(budgets), None, "planting examples")
-        from dpcl_core.attacks import one_run  # loads the learners, torch included
 
-        audit = play or one_run.audited
-        for done, epsilon in enumerate(budgets):
-            yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
-            Patience().outlast(partial(of_store.add, run_id, audit(spec, epsilon)))
-            yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
+def _searched(tunings: Studies, study_id: str, device: str, prepare: Prepare | None) -> Iterator[Event]:
+    """Continues the search."""
+    from dpcl_core.tuning import search  # loads Optuna and the engine
 
-    return engine
+    patience = Patience()
+    study = patience.outlast(partial(tunings.get, study_id))
+    open_data = prepare or search.prepared
+    for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=open_data):
+        if isinstance(item, Trial):
+            patience.outlast(partial(tunings.add_trial, study_id, item))
+        elif isinstance(item, Sizes):
+            patience.outlast(partial(tunings.add_sizes, study_id, item))
+        else:
+            yield item
+
+
+def _played(store: Store, run_id: str, spec: RunSpec, play: Play | None) -> Iterator[Event]:
+    """Audits the settings at each budget."""
+    of_store, patience, budgets = Audits(store), Patience(), spec.privacy.epsilons
+    # The data may have been written while it waited.
+    patience.outlast(lambda: administration.check(store, store.get(of_store.get(run_id).run_id)))
+    yield Started(1, ("audit",), "planted examples", 0, 0)
+    yield Progress("training", 0, len(budgets), None, "planting examples")
+    from dpcl_core.attacks import one_run  # loads the learners, torch included
+
+    audit = play or one_run.audited
+    for done, epsilon in enumerate(budgets):
+        yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
+        patience.outlast(partial(of_store.add, run_id, audit(spec, epsilon)))
+        yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
 
 
 # Audit of a trained language model: lower bound on epsilon from canaries (planted codes) among its training texts.

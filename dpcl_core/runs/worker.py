@@ -200,8 +200,7 @@ def carry_out(
     of_caller: Exception | None = None
 
     def chosen_engine() -> Engine:
-        own = engine or audits.engine_of(store, run_id) or audits.auditor_engine_of(store, run_id)
-        return own or _durable_engine(store, run_id, patience, runner)
+        return engine or audits.engine_of(store, run_id) or _durable_engine(store, run_id, patience, runner)
 
     try:
         with recorder, closing(_events(patience.outlast(chosen_engine), run.spec, device)) as stream:
