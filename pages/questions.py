@@ -149,10 +149,11 @@ def _promise(name: str) -> None:
 def _watch(set_id: str) -> None:
     """Draws a set under way, with the figures of its current run, refreshed every second; reruns the page as runs end."""
     whole = parts_questions.sets().get(set_id)
-    if whole.is_over or st.session_state.get("ended-of-set") not in (None, (set_id, whole.n_over)):
+    n_over = sum(run.is_over for run in whole.runs.values())
+    if whole.is_over or st.session_state.get("ended-of-set") not in (None, (set_id, n_over)):
         st.session_state.pop("ended-of-set", None)
         st.rerun()
-    st.session_state["ended-of-set"] = (set_id, whole.n_over)
+    st.session_state["ended-of-set"] = (set_id, n_over)
     current = whole.current
     if current is None:
         return

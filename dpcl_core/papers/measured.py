@@ -367,7 +367,9 @@ def _best(spec: RunSpec, wanted: RunSpec, finished: Iterable[CellFinished], stor
         if _fits(run.spec, wanted):
             found.append(_mean({Cell(model.epsilon, model.seed): model.metrics for model in run.models}))
     if store is not None:
-        found.append(_mean({cell.cell: cell.metrics for cell in store.alike(wanted)}))
+        from dpcl_core.runs.shards import Sets
+
+        found.append(_mean({cell.cell: cell.metrics for cell in Sets(store).alike(wanted)}))
     return max((value for value in found if value is not None), default=None)
 
 

@@ -11,12 +11,13 @@ import math
 import shutil
 import time
 from base64 import b32encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, case, func, insert, inspect, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, case, func, insert, inspect, or_, select, update
 from sqlalchemy import delete as sqlalchemy_delete
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -28,11 +29,10 @@ from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import charges, database, queue, tables
 from dpcl_core.runs.charges import OWN
 from dpcl_core.runs.process import log_file
-from dpcl_core.runs.run import Run
+from dpcl_core.runs.run import Run, spec_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, metadata, runs
-from dpcl_core.spec import RunSpec
+from dpcl_core.runs.tables import ACTIVE, OPEN, audits, cells, classifiers, events, kept_looks, metadata, runs, studies
 from dpcl_core.unforeseen import masked
 
 # How often a person's own data were looked at: every launched run, tuning and audit in a store, and what they add up to.
@@ -68,9 +68,9 @@ class Looks:
     @property
     def sentence(self) -> str:
         """The count in words, with what it adds up to."""
-        tried = (self.tuned, "setting tried by tunings")
-        parts = [(self.runs, "run"), (self.models, "model"), tried, (self.audits, "audit")]
-        counted = [_count(n, what) for n, what in parts if n]
+        parts = ((self.runs, "run", ""), (self.models, "model", ""), (self.tuned, "setting", " tried by tunings"),
+                 (self.audits, "audit", ""))  # fmt: skip
+        counted = [f"{n:,} {what}{'' if n == 1 else 's'}{rest}" for n, what, rest in parts if n]
         if not counted:
             return f"Nobody has looked at {self.dataset} yet: the first run is the first look."
         total = f"at most epsilon {shown(self.epsilon)}, delta {self.delta:.2g}"
@@ -80,9 +80,8 @@ class Looks:
 
     def document(self) -> dict[str, str | int | float]:
         """As JSON."""
-        counts = {"runs": self.runs, "models": self.models, "tuned": self.tuned, "audits": self.audits}
         epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
-        return {"dataset": self.dataset, **counts, "epsilon": epsilon, "delta": self.delta}
+        return {"dataset": self.dataset, **{name: getattr(self, name) for name in _COUNTED}, "epsilon": epsilon}
 
 
 def of(store: Store, dataset: str) -> Looks | None:
@@ -92,25 +91,31 @@ def of(store: Store, dataset: str) -> Looks | None:
     known = own.kept_marks(dataset)
     with store.reading() as connection:
         found = of_names(connection, own.sharing_marks(dataset))
-        before = [row for row in connection.execute(select(tables.kept_looks)) if known.intersection(row.marks)]
+        before = [row for row in connection.execute(select(kept_looks)) if known.intersection(row.marks)]
     added = {name: getattr(found, name) + sum(getattr(row, name) for row in before) for name in _COUNTED}
     return Looks(dataset, **added, is_known=bool(before) or found.is_known)
 
 
 def of_names(connection: Connection, names: Sequence[str]) -> Looks:
-    """The looks at the datasets of these names by runs that are in the store."""
-    is_launched = tables.dataset.in_(names) & tables.runs.c.started.is_not(None)
-    launched = select(tables.runs.c.id, tables.runs.c.spec).where(is_launched)
-    is_audit = tables.runs.c.id.in_(select(tables.audits.c.id))
-    tried = select(tables.studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials)
-    found = connection.execute(launched.where(tables.runs.c.id.not_in(tables.of_others))).all()
-    of_cells = select(tables.cells.c.run_id, tables.cells.c.guarantee)
-    cells = connection.execute(of_cells.where(tables.cells.c.run_id.in_([row.id for row in found])))
-    stated = {row.run_id: row.guarantee for row in cells}
-    launches = [(charges.spec_of(row.spec), stated.get(row.id)) for row in found]
-    audits = len(connection.execute(launched.where(is_audit)).all())
-    studies = connection.execute(tried.group_by(tables.studies.c.id)).all()
-    return _added(names, launches, sum(n for settings, n in studies if _is_on(settings, names)), audits)
+    """The looks at the datasets of these names by runs that are in the store.
+
+    A tuning on the data and an audit of a run have no bound: their numbers are read without noise.
+    """
+    launched = select(runs.c.id, runs.c.spec).where(tables.dataset.in_(names), runs.c.started.is_not(None))
+    found = connection.execute(launched.where(runs.c.id.not_in(tables.of_others))).all()
+    of_cells = select(cells.c.run_id, cells.c.guarantee).where(cells.c.run_id.in_([row.id for row in found]))
+    stated = {row.run_id: row.guarantee for row in connection.execute(of_cells)}  # of one of its models
+    launches = [(spec_of(row.spec), stated.get(row.id)) for row in found]
+    specs = [spec for spec, _ in launches if spec is not None]
+    totals = [(math.inf, 0.0) if spec is None else charges.released(spec, said) for spec, said in launches]
+    epsilon, delta = (math.fsum(column) for column in zip(*totals, (0.0, 0.0), strict=True))
+    tried = select(studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials).group_by(studies.c.id)
+    tuned = sum(n for settings, n in connection.execute(tried) if _is_on(settings, names))
+    n_audits = len(connection.execute(launched.where(runs.c.id.in_(select(audits.c.id)))).all())
+    dataset, *others = names
+    looked = any(spec.data.dataset in others for spec in specs)
+    n_models = sum(spec.n_cells for spec in specs)
+    return Looks(dataset, len(found), n_models, tuned, n_audits, math.inf if tuned or n_audits else epsilon, delta, looked)
 
 
 def keep(connection: Connection, dataset: str) -> None:
@@ -118,16 +123,15 @@ def keep(connection: Connection, dataset: str) -> None:
     found, known = of_names(connection, [dataset]), own.kept_marks(dataset)
     counts = {name: getattr(found, name) for name in _COUNTED}
     if known and any(counts.values()):
-        specs = map(charges.spec_of, connection.scalars(select(tables.runs.c.spec).where(tables.dataset == dataset)))
+        specs = map(spec_of, connection.scalars(select(runs.c.spec).where(tables.dataset == dataset)))
         units = {None if spec is None else charges.unit_of(spec) for spec in specs}
         unit = units.pop() if len(units) == 1 else None
-        connection.execute(insert(tables.kept_looks).values(marks=sorted(known), unit=unit, **counts))
+        connection.execute(insert(kept_looks).values(marks=sorted(known), unit=unit, **counts))
 
 
 def marks_kept(store: Store) -> own.Marks:
     """The marks of data that were deleted since somebody looked at them."""
-    with store.reading() as connection:
-        return frozenset(mark for row in connection.execute(select(tables.kept_looks.c.marks)) for mark in row.marks)
+    return frozenset(mark for row in store.rows(select(kept_looks.c.marks)) for mark in row.marks)
 
 
 def sentence(store: Store, dataset: str) -> str:
@@ -136,31 +140,11 @@ def sentence(store: Store, dataset: str) -> str:
     return "" if found is None else found.sentence
 
 
-Launch = tuple[RunSpec | None, Mapping[str, Any] | None]  # settings, and what the run has stated of one of its models
-
-
-def _added(names: Sequence[str], launches: Sequence[Launch], tuned: int, audits: int) -> Looks:
-    """A tuning on the data and an audit of a run have no bound: their numbers are read without noise."""
-    specs = [spec for spec, _ in launches]
-    models = sum(spec.n_cells for spec in specs if spec is not None)
-    totals = [(math.inf, 0.0) if spec is None else charges.released(spec, stated) for spec, stated in launches]
-    epsilon, delta = (math.fsum(column) for column in zip(*totals, (0.0, 0.0), strict=True))
-    has_no_bound = tuned or audits
-    dataset, *others = names
-    looked = any(spec is not None and spec.data.dataset in others for spec in specs)
-    return Looks(dataset, len(specs), models, tuned, audits, math.inf if has_no_bound else epsilon, delta, looked)
-
-
 def _is_on(settings: object, names: Sequence[str]) -> bool:
     """Whether a tuning reads the private data of one of these names, not a public stand-in."""
     if not isinstance(settings, dict) or settings.get("on") != "private":
         return False
     return settings.get("base", {}).get("data", {}).get("dataset") in names
-
-
-def _count(n: int, what: str) -> str:
-    head, _, rest = what.partition(" ")
-    return f"{n:,} {head}{'' if n == 1 else 's'}{' ' + rest if rest else ''}"
 
 
 # The tables of which a look is made, a charge or a budget, each with the layout that first had it.
@@ -227,8 +211,7 @@ def _counting_rows(there: Connection, table: Table) -> list[dict[str, Any]]:
 
 def runs_on(store: Store, dataset: str) -> list[str]:
     """The ids of all runs on a dataset, those of tunings and audits and deleted ones included, oldest first."""
-    with store.reading() as connection:
-        return _on(connection, dataset)
+    return [row.id for row in store.rows(_on(dataset))]
 
 
 def purge(store: Store, dataset: str) -> int:
@@ -240,7 +223,7 @@ def purge(store: Store, dataset: str) -> int:
     if store.visitor is not None and own.owner(dataset) != store.visitor.owner:
         raise BadInput("data", dataset, "was not brought by you: only who did can delete it")
     with store.writing() as connection:
-        ids = _on(connection, dataset)
+        ids = list(connection.scalars(_on(dataset)))
         states = connection.execute(select(runs.c.id, runs.c.status).where(runs.c.id.in_(ids)).with_for_update())
         under_way = next((run_id for run_id, status in states if status in ACTIVE), None)
         if under_way is not None:
@@ -289,11 +272,8 @@ def _forget_files(ids: Sequence[str]) -> None:
             log_file(run_id).unlink()
 
 
-def _on(connection: Connection, dataset: str) -> list[str]:
-    return list(connection.scalars(select(runs.c.id).where(tables.dataset == dataset).order_by(runs.c.number)))
-
-
-_OPEN = ("queued", *ACTIVE)
+def _on(dataset: str) -> Select[str]:
+    return select(runs.c.id).where(tables.dataset == dataset).order_by(runs.c.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +315,7 @@ def usage(store: Store) -> Sequence[Usage]:
         runs.c.owner,
         counted(is_kept & (runs.c.status == "queued"), "waiting"),
         counted(runs.c.status.in_(ACTIVE), "active"),
-        counted(is_kept & runs.c.status.not_in(_OPEN), "over"),
+        counted(is_kept & runs.c.status.not_in(OPEN), "over"),
         counted(~is_kept & runs.c.emptied.is_(None), "trash"),
         func.max(runs.c.created).label("latest"),
     )
@@ -358,20 +338,17 @@ def usage(store: Store) -> Sequence[Usage]:
 
 def stop(store: Store, owner: str) -> int:
     """Asks all runs of a visitor that wait or are under way to stop; gives their number."""
-    with store.reading() as connection:
-        ids = connection.scalars(select(runs.c.id).where(runs.c.owner == owner, runs.c.status.in_(_OPEN))).all()
-    for run_id in ids:
-        store.request_stop(run_id)
-    return len(ids)
+    found = store.rows(select(runs.c.id).where(runs.c.owner == owner, runs.c.status.in_(OPEN)))
+    for row in found:
+        store.request_stop(row.id)
+    return len(found)
 
 
 def delete(store: Store, visitor: queue.Visitor) -> int:
     """Deletes for good all results of a visitor's runs that are over; gives their number."""
-    over = runs.c.deleted.is_(None) & runs.c.status.not_in(_OPEN)
-    with store.reading() as connection:
-        ids = connection.scalars(select(runs.c.id).where(runs.c.owner == visitor.owner, over)).all()
-    for run_id in ids:
-        store.delete(run_id)
+    over = runs.c.deleted.is_(None) & runs.c.status.not_in(OPEN)
+    for row in store.rows(select(runs.c.id).where(runs.c.owner == visitor.owner, over)):
+        store.delete(row.id)
     return empty_trash(store.as_visitor(visitor))
 
 
@@ -404,14 +381,12 @@ def check(store: Store, earlier: Run) -> None:
 
 def check_set(store: Store, run_id: str) -> None:
     """The same of a run in a set and the first of the others, on the same data, that was started."""
-    sets = Sets(store)
-    if (set_id := sets.of_run(run_id)) is not None:
-        of_set = sets.get(set_id).runs.values()
-        (mine,) = (run for run in of_set if run.id == run_id)
-        same = [run for run in of_set if run is not mine and run.spec.data.dataset == mine.spec.data.dataset]
-        began = {run.id: at for run in same if (at := _began(store, run)) is not None}
-        if began:
-            check(store, min((run for run in same if run.id in began), key=lambda run: began[run.id]))
+    if (set_id := Sets(store).of_run(run_id)) is not None:
+        of_set = {run.id: run for run in Sets(store).get(set_id).runs.values()}
+        name = of_set.pop(run_id).spec.data.dataset
+        same = [run for run in of_set.values() if run.spec.data.dataset == name]
+        if began := [(at, run) for run in same if (at := _began(store, run)) is not None]:
+            check(store, min(began, key=itemgetter(0))[1])
 
 
 def _began(store: Store, run: Run) -> float | None:
@@ -419,6 +394,5 @@ def _began(store: Store, run: Run) -> float | None:
 
     One that was resumed has the start of its last process alone: then it is when it was asked for, which is safe.
     """
-    with store.reading() as connection:
-        first = connection.scalar(select(func.min(events.c.at)).where(events.c.run_id == run.id))
+    first = store.scalar(select(func.min(events.c.at)).where(events.c.run_id == run.id))
     return run.created if run.started is not None and first is not None and first < run.started else run.started

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
@@ -15,12 +16,13 @@ from sqlalchemy.exc import IntegrityError
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, JsonValue, Leaks, Progress, Started
+from dpcl_core.events import CellFinished, Event, Leaks, Progress, Started
 from dpcl_core.runs import administration, tables
 from dpcl_core.runs.process import Patience
-from dpcl_core.runs.queue import Visitor, enqueue
+from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Run, checked_id, workload_of
 from dpcl_core.runs.store import Store
+from dpcl_core.runs.tables import OPEN, audits, runs, studies, trials, turns
 from dpcl_core.spec import Cell, RunSpec
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
@@ -59,9 +61,9 @@ class Studies:
     def create(self, tune: TuneSpec, *, device: str = "cpu") -> str:
         """Puts a tuning at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
         with self.store.writing() as connection:
-            study_id = _enqueue_turn(connection, tune, tune.n_trials, device, self.store.visitor)
-            connection.execute(insert(tables.studies).values(id=study_id, settings=json.loads(tune.model_dump_json())))
-            connection.execute(insert(tables.turns).values(run_id=study_id, study_id=study_id))
+            study_id = self._enqueue(connection, tune, tune.n_trials, device)
+            connection.execute(insert(studies).values(id=study_id, settings=json.loads(tune.model_dump_json())))
+            connection.execute(insert(turns).values(run_id=study_id, study_id=study_id))
         return study_id
 
     def resume(self, study_id: str, *, device: str | None = None) -> str:
@@ -76,51 +78,49 @@ class Studies:
             raise BadInput("tuning", study_id, f"has all its {study.tune.n_trials} trials")
         with self.store.writing() as connection:
             tables.take(connection, tables.QUEUE)  # of two who resume it at once, the second finds it queued
-            is_turn = tables.runs.c.id.in_(select(tables.turns.c.run_id).where(tables.turns.c.study_id == study_id))
-            states = connection.execute(select(tables.runs.c.status, tables.runs.c.error_kind).where(is_turn)).all()
-            if any(state.status in ("queued", *tables.ACTIVE) for state in states):
+            is_turn = runs.c.id.in_(select(turns.c.run_id).where(turns.c.study_id == study_id))
+            states = connection.execute(select(runs.c.status, runs.c.error_kind).where(is_turn)).all()
+            if any(state.status in OPEN for state in states):
                 raise BadInput("tuning", study_id, "is under way: stop it before resuming it")
             if any(state.status == "cancelled" and state.error_kind is not None for state in states):
                 raise BadInput("tuning", study_id, "took longer than its server allows; start a new one with fewer trials")
             left = study.tune.n_trials - len(study.trials)
-            run_id = _enqueue_turn(connection, study.tune, left, device or study.turn.device, self.store.visitor)
-            connection.execute(insert(tables.turns).values(run_id=run_id, study_id=study_id))
+            run_id = self._enqueue(connection, study.tune, left, device or study.turn.device)
+            connection.execute(insert(turns).values(run_id=run_id, study_id=study_id))
         return run_id
+
+    def _enqueue(self, connection: Connection, tune: TuneSpec, n_trials: int, device: str) -> str:
+        """Queues a run of `n_trials` trials, which count as its cells when its duration is estimated; gives its id."""
+        base = tune.base
+        return enqueue(
+            connection, base, name=f"tuning {base.method} on {base.data.dataset}", n_cells=n_trials, device=device,
+            workload=_digest(f"tuning {tune.on} {tune.proxy} {workload_of(base)}"), visitor=self.store.visitor,
+            gives="numbers" if tune.on == "private" else "nothing",
+        )  # fmt: skip
 
     def get(self, study_id: str) -> Study:
         """The tuning with this id. Raises BadInput if there is none, and if its settings can no longer be read."""
-        with self.store.reading() as connection:
-            row = connection.execute(select(tables.studies).where(tables.studies.c.id == checked_id(study_id))).one_or_none()
-        if row is None:
+        found = self.store.rows(select(studies).where(studies.c.id == checked_id(study_id)))
+        if not found:
             raise BadInput("tuning", study_id, "no such tuning in this store")
-        return self._study(row)
+        return self._study(found[0])
 
     def newest(self, limit: int = 20) -> list[Study]:
         """The newest tunings whose settings can be read, newest first."""
-        query = select(tables.studies).join(tables.runs, tables.runs.c.id == tables.studies.c.id)
-        with self.store.reading() as connection:
-            rows = connection.execute(query.order_by(tables.runs.c.number.desc()).limit(limit)).all()
+        query = select(studies).join(runs, runs.c.id == studies.c.id).order_by(runs.c.number.desc())
         readable = []
-        for row in rows:
-            try:
+        for row in self.store.rows(query.limit(limit)):
+            with suppress(BadInput):  # a newer version of the program, or a method since removed, wrote it
                 readable.append(self._study(row))
-            except BadInput:  # a newer version of the program, or a method since removed, wrote it
-                continue
         return readable
 
     def of_run(self, run_id: str) -> str | None:
         """The id of the tuning that a run belongs to; None for an ordinary run."""
-        query = select(tables.turns.c.study_id).where(tables.turns.c.run_id == checked_id(run_id))
-        with self.store.reading() as connection:
-            study_id: str | None = connection.scalar(query)
-        return study_id
+        return self.store.scalar(select(turns.c.study_id).where(turns.c.run_id == checked_id(run_id)))
 
     def add_sizes(self, study_id: str, sizes: Sizes) -> None:
         """Stores how many examples the trials have; only the process that carries out the tuning calls this."""
-        with self.store.writing() as connection:
-            connection.execute(
-                update(tables.studies).where(tables.studies.c.id == checked_id(study_id)).values(sizes=asdict(sizes))
-            )
+        self.store.change(update(studies).where(studies.c.id == checked_id(study_id)).values(sizes=asdict(sizes)))
 
     def add_trial(self, study_id: str, trial: Trial) -> None:
         """Stores a finished trial, once if called again; only the tuning's own process calls this.
@@ -128,88 +128,36 @@ class Studies:
         Raises BadInput for another trial of the same number.
         """
         row = {"study_id": checked_id(study_id), "number": trial.number, "payload": asdict(trial)}
-        this_trial = (tables.trials.c.study_id == study_id, tables.trials.c.number == trial.number)
+        this_trial = (trials.c.study_id == study_id, trials.c.number == trial.number)
         with self.store.writing() as connection:
-            stored = connection.scalar(select(tables.trials.c.payload).where(*this_trial))
+            stored = connection.scalar(select(trials.c.payload).where(*this_trial))
             if stored is not None and Trial(**stored) == trial:
                 return
             try:
-                connection.execute(insert(tables.trials).values(row))
+                connection.execute(insert(trials).values(row))
             except IntegrityError as error:
                 raise BadInput("tuning", study_id, "must be a tuning of this store, each trial ending once") from error
 
     def _study(self, row: Row[*tuple[object, ...]]) -> Study:
-        turns = select(tables.turns.c.run_id).join(tables.runs, tables.runs.c.id == tables.turns.c.run_id)
-        newest = turns.where(tables.turns.c.study_id == row.id).order_by(tables.runs.c.number.desc()).limit(1)
-        payloads = select(tables.trials.c.payload).where(tables.trials.c.study_id == row.id).order_by(tables.trials.c.number)
-        with self.store.reading() as connection:
-            run_id = str(connection.scalar(newest))
-            trials: Sequence[Trial] = [Trial(**payload) for payload in connection.scalars(payloads)]
+        newest = select(turns.c.run_id).join(runs, runs.c.id == turns.c.run_id).where(turns.c.study_id == row.id)
+        payloads = select(trials.c.payload).where(trials.c.study_id == row.id).order_by(trials.c.number)
         return Study(
             id=row.id,
             tune=settings.parse(row.settings),
             sizes=Sizes(**row.sizes) if row.sizes else None,
-            trials=tuple(trials),
-            turn=self.store.get(run_id),
+            trials=tuple(Trial(**one.payload) for one in self.store.rows(payloads)),
+            turn=self.store.get(str(self.store.scalar(newest.order_by(runs.c.number.desc()).limit(1)))),
         )
 
 
-def _enqueue_turn(connection: Connection, tune: TuneSpec, n_trials: int, device: str, visitor: Visitor | None) -> str:
-    """Queues a run of `n_trials` trials, which count as its cells when its duration is estimated; gives its id."""
-    base = tune.base
-    workload = sha256(f"tuning {tune.on} {tune.proxy} {workload_of(base)}".encode()).hexdigest()[:16]
-    name = f"tuning {base.method} on {base.data.dataset}"
-    return enqueue(
-        connection,
-        base,
-        name=name,
-        workload=workload,
-        n_cells=n_trials,
-        device=device,
-        visitor=visitor,
-        gives="numbers" if tune.on == "private" else "nothing",
-    )
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
 
 
-# The engine of a tuning's run: continues the search and stores each trial as it ends.
-
-
-Engine = Callable[[RunSpec, str], Iterator[Event]]
-
-
-def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None) -> Engine | None:
-    """The engine that carries out the run if it belongs to a tuning; None for any other.
-
-    `prepare` opens the tuning data (None: `search.prepared`; tests put a stand-in here).
-    """
-    studies = Studies(store)
-    study_id = studies.of_run(run_id)
-    if study_id is None:
-        return None
-
-    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        from dpcl_core.tuning import search  # loads Optuna and the engine
-
-        patience = Patience()
-        study = patience.outlast(partial(studies.get, study_id))
-        open_data = prepare or search.prepared
-        for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=open_data):
-            if isinstance(item, Trial):
-                patience.outlast(partial(studies.add_trial, study_id, item))
-            elif isinstance(item, Sizes):
-                patience.outlast(partial(studies.add_sizes, study_id, item))
-            else:
-                yield item
-
-    return engine
-
-
-_DEVICE = "cpu"  # audits run on the processor
 # Made once, as the queries of `store` are.
 _OF_RUN = (
-    select(tables.audits.c.id).join(tables.runs, tables.runs.c.id == tables.audits.c.id)
-    .where(tables.audits.c.run_id == bindparam("run"), tables.runs.c.emptied.is_(None))
-    .order_by(tables.runs.c.number.desc())
+    select(audits.c.id).join(runs, runs.c.id == audits.c.id)
+    .where(audits.c.run_id == bindparam("run"), runs.c.emptied.is_(None)).order_by(runs.c.number.desc())
 )  # fmt: skip
 
 
@@ -239,54 +187,48 @@ class Audits:
             why, command = refused
             raise BadInput("method", run.spec.method, why if command is None else f"{why}; this audits it: {command}")
         administration.check(self.store, run)
-        workload = sha256(f"audit {workload_of(run.spec)}".encode()).hexdigest()[:16]
-        name, n_cells = f"audit of {run.name}"[:LONGEST_NAME], len(run.spec.privacy.epsilons)
+        name, workload = f"audit of {run.name}"[:LONGEST_NAME], _digest(f"audit {workload_of(run.spec)}")
         with self.store.writing() as connection:
-            audit_id = enqueue(
-                connection, run.spec, name=name, workload=workload, n_cells=n_cells, device=_DEVICE,
+            audit_id = enqueue(  # on the processor
+                connection, run.spec, name=name, workload=workload, n_cells=len(run.spec.privacy.epsilons), device="cpu",
                 visitor=self.store.visitor, gives="numbers",
             )  # fmt: skip
-            connection.execute(insert(tables.audits).values(id=audit_id, run_id=run_id, results=[]))
+            connection.execute(insert(audits).values(id=audit_id, run_id=run_id, results=[]))
         return audit_id
 
     def is_audit(self, run_id: str) -> bool:
         """Whether a run is an audit."""
-        with self.store.reading() as connection:
-            query = select(tables.audits.c.id).where(tables.audits.c.id == checked_id(run_id))
-            return connection.scalar(query) is not None
+        return self.store.scalar(select(audits.c.id).where(audits.c.id == checked_id(run_id))) is not None
 
     def get(self, audit_id: str) -> Audit:
         """The audit with this id. Raises BadInput if there is none."""
-        with self.store.reading() as connection:
-            row = connection.execute(
-                select(tables.audits.c.run_id, tables.audits.c.results).where(tables.audits.c.id == checked_id(audit_id))
-            ).one_or_none()
-        if row is None:
+        from dpcl_core.privacy.audit_bounds import Audited
+
+        found = self.store.rows(select(audits.c.run_id, audits.c.results).where(audits.c.id == checked_id(audit_id)))
+        if not found:
             raise BadInput("audit", audit_id, "no such audit in this store")
-        return Audit(row.run_id, _read(row.results), self.store.get(audit_id))
+        return Audit(found[0].run_id, tuple(map(Audited.read, found[0].results)), self.store.get(audit_id))
 
     def of_run(self, run_id: str) -> list[Audit]:
         """All audits of a run that are not deleted for good, newest first."""
-        with self.store.reading() as connection:
-            ids = connection.scalars(_OF_RUN, {"run": checked_id(run_id)}).all()
-        return [self.get(audit_id) for audit_id in ids]
+        return [self.get(row.id) for row in self.store.rows(_OF_RUN, {"run": checked_id(run_id)})]
 
     def add(self, audit_id: str, result: Audited) -> None:
         """Stores the result at one budget, once if called again; only the process that carries out the audit calls this.
 
         Raises BadInput for an unknown audit, and where it or its run was deleted for good.
         """
-        this_audit = tables.audits.c.id == checked_id(audit_id)
-        gone = tables.runs.c.id.in_((tables.audits.c.id, tables.audits.c.run_id)) & tables.runs.c.emptied.is_not(None)
+        this_audit = audits.c.id == checked_id(audit_id)
+        gone = runs.c.id.in_((audits.c.id, audits.c.run_id)) & runs.c.emptied.is_not(None)
         with self.store.writing() as connection:
             # Locked: whoever empties the trash just now comes before or after.
-            results = connection.scalar(select(tables.audits.c.results).where(this_audit).with_for_update())
+            results = connection.scalar(select(audits.c.results).where(this_audit).with_for_update())
             if results is None:
                 raise BadInput("audit", audit_id, "no such audit in this store")
-            if connection.scalar(select(tables.runs.c.id).join(tables.audits, gone).where(this_audit).limit(1)) is not None:
+            if connection.scalar(select(runs.c.id).join(audits, gone).where(this_audit).limit(1)) is not None:
                 raise BadInput("audit", audit_id, "it or its run was deleted for good")
             if (document := result.document()) not in results:
-                connection.execute(update(tables.audits).where(this_audit).values(results=[*results, document]))
+                connection.execute(update(audits).where(this_audit).values(results=[*results, document]))
 
 
 def refusal(spec: RunSpec) -> tuple[str, str | None] | None:
@@ -302,42 +244,54 @@ def refusal(spec: RunSpec) -> tuple[str, str | None] | None:
     return why, None if play.adds_no_noise(spec) else checks.command_line(spec, "audit")
 
 
-def _read(documents: Sequence[Mapping[str, JsonValue]]) -> tuple[Audited, ...]:
-    from dpcl_core.privacy.audit_bounds import Audited
-
-    return tuple(Audited.read(document) for document in documents)
+# What carries out the run of a tuning or an audit: stores each trial and each lower bound as it ends.
 
 
-# The engine of an audit's run: audits the settings at each budget and stores each lower bound.
-
-
+Engine = Callable[[RunSpec, str], Iterator[Event]]
 Play = Callable[[RunSpec, float], "Audited"]
 
 
-def auditor_engine_of(store: Store, run_id: str, *, play: Play | None = None) -> Engine | None:
-    """The engine that carries out the run if it is an audit; None for any other.
+def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None, play: Play | None = None) -> Engine | None:
+    """The engine that carries out the run if it is a tuning's or an audit; None for any other.
 
-    `play` audits one budget (None: the one-run audit; tests put a stand-in here).
+    Tests put stand-ins here: `prepare` opens the tuning data (None: `search.prepared`), `play` audits one budget (None: the
+    one-run audit).
     """
-    audits = Audits(store)
-    if not audits.is_audit(run_id):
-        return None
+    if (study_id := Studies(store).of_run(run_id)) is not None:
+        return lambda spec, device: _searched(Studies(store), study_id, device, prepare)
+    return (lambda spec, device: _played(store, run_id, spec, play)) if Audits(store).is_audit(run_id) else None
 
-    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        # They may have been written while it waited.
-        Patience().outlast(lambda: administration.check(store, store.get(audits.get(run_id).run_id)))
-        budgets = spec.privacy.epsilons
-        yield Started(1, ("audit",), "planted examples", 0, 0)
-        yield Progress("training", 0, len(budgets), None, "planting examples")
-        from dpcl_core.attacks import one_run  # loads the learners, torch included
 
-        audit = play or one_run.audited
-        for done, epsilon in enumerate(budgets):
-            yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
-            Patience().outlast(partial(audits.add, run_id, audit(spec, epsilon)))
-            yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
+def _searched(tunings: Studies, study_id: str, device: str, prepare: Prepare | None) -> Iterator[Event]:
+    """Continues the search."""
+    from dpcl_core.tuning import search  # loads Optuna and the engine
 
-    return engine
+    patience = Patience()
+    study = patience.outlast(partial(tunings.get, study_id))
+    open_data = prepare or search.prepared
+    for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=open_data):
+        if isinstance(item, Trial):
+            patience.outlast(partial(tunings.add_trial, study_id, item))
+        elif isinstance(item, Sizes):
+            patience.outlast(partial(tunings.add_sizes, study_id, item))
+        else:
+            yield item
+
+
+def _played(store: Store, run_id: str, spec: RunSpec, play: Play | None) -> Iterator[Event]:
+    """Audits the settings at each budget."""
+    of_store, patience, budgets = Audits(store), Patience(), spec.privacy.epsilons
+    # The data may have been written while it waited.
+    patience.outlast(lambda: administration.check(store, store.get(of_store.get(run_id).run_id)))
+    yield Started(1, ("audit",), "planted examples", 0, 0)
+    yield Progress("training", 0, len(budgets), None, "planting examples")
+    from dpcl_core.attacks import one_run  # loads the learners, torch included
+
+    audit = play or one_run.audited
+    for done, epsilon in enumerate(budgets):
+        yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
+        patience.outlast(partial(of_store.add, run_id, audit(spec, epsilon)))
+        yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
 
 
 # Audit of a trained language model: lower bound on epsilon from canaries (planted codes) among its training texts.
@@ -373,6 +327,8 @@ def audited(spec: RunSpec, device: str = "cpu") -> list[Audited]:
 
 def results(spec: RunSpec, events: Iterator[Event]) -> Iterator[Audited]:
     """The lower bounds from a run's events, one per cell. Raises BadInput where no codes were planted."""
+    from dpcl_core.privacy.audit_bounds import Audited
+
     last: dict[Cell, Leaks] = {}
     for event in events:
         if isinstance(event, Leaks):
@@ -381,21 +337,15 @@ def results(spec: RunSpec, events: Iterator[Event]) -> Iterator[Audited]:
             if event.cell not in last:
                 allowed = "must be left out for texts among which no codes are planted: try data.dataset = pii-synthetic"
                 raise BadInput("--attack", NAME, f"{allowed} ({datasets.card(spec.data.dataset).title} has none)")
-            yield _audited(spec, last[event.cell], event)
-
-
-def _audited(spec: RunSpec, leaks: Leaks, finished: CellFinished) -> Audited:
-    from dpcl_core.privacy.audit_bounds import Audited
-
-    n_planted = sum(count for level, count in zip(leaks.levels, leaks.codes, strict=True) if level > 0)
-    return Audited(
-        claimed=finished.cell.epsilon,
-        accounted=finished.guarantee.epsilon,
-        lower_bound=leaks.epsilon_at_least,
-        delta=spec.privacy.delta,
-        confidence=leaks.confidence,
-        trials=n_planted,
-        attack=_ATTACK,
-        adversary=_ADVERSARY,
-        unit="planted codes",
-    )
+            leaks = last[event.cell]
+            yield Audited(
+                claimed=event.cell.epsilon,
+                accounted=event.guarantee.epsilon,
+                lower_bound=leaks.epsilon_at_least,
+                delta=spec.privacy.delta,
+                confidence=leaks.confidence,
+                trials=sum(count for level, count in zip(leaks.levels, leaks.codes, strict=True) if level > 0),
+                attack=_ATTACK,
+                adversary=_ADVERSARY,
+                unit="planted codes",
+            )

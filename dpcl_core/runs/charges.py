@@ -19,13 +19,11 @@ a person; what protects a row that is exchanged ("replace") may show how many th
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection, case, delete, insert, or_, select
 
@@ -39,7 +37,11 @@ from dpcl_core.privacy import statement
 from dpcl_core.privacy.allowed import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import tables
-from dpcl_core.spec import SMALLEST_DELTA, Cell, RunSpec
+from dpcl_core.runs.run import spec_of
+from dpcl_core.spec import SMALLEST_DELTA, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Store
 
 OWN = "own:"  # before the name that an owner gave a dataset
 # What a run of the queue gives away: its models; numbers that are read without noise; nothing, or what another run counts.
@@ -227,13 +229,8 @@ def released(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
         return float(stated["epsilon"]), delta
     if spec.params.shares_batches and len(spec.privacy.epsilons) > 1:
         return math.inf, n * delta
-    return _asked(spec, list(spec.cells()))
-
-
-def _asked(spec: RunSpec, cells: Sequence[Cell]) -> Bound:
-    """What these models ask for in all; no bound where noise is set, or epsilon is asked for a part, whatever it is."""
-    epsilon = math.inf if cells and not spec.params.is_total_asked else math.fsum(cell.epsilon for cell in cells)
-    return epsilon, len(cells) * spec.privacy.delta
+    # As asked for: no bound where noise is set, or epsilon is asked for a part, whatever it is.
+    return math.fsum(cell.epsilon for cell in spec.cells()) if spec.params.is_total_asked else math.inf, n * delta
 
 
 def _is_bounded(spec: RunSpec) -> bool:
@@ -241,14 +238,6 @@ def _is_bounded(spec: RunSpec) -> bool:
     card = methods.CARDS[spec.method]
     is_proved = card.guarantee == "proved" and methods.standing(spec) == "bound"
     return is_proved and spec.privacy.noise == "release"
-
-
-def spec_of(text: str) -> RunSpec | None:
-    """Stored settings; None where this program no longer has what they name."""
-    try:
-        return checks.parse(json.loads(text))
-    except (BadInput, ValueError):
-        return None
 
 
 def _refusal(spec: RunSpec, gives: Gives, budget: Budget, asked: Bound) -> BadInput:
@@ -274,7 +263,7 @@ def _fix(spec: RunSpec, budget: Budget) -> dict[str, object]:
     changes = {**{f"privacy.{name}": one for name, one in privacy.items()}, "seeds": spec.seeds[:1]}
     if not epsilon or delta < SMALLEST_DELTA:
         return {}
-    needed = _charge(checks.parse(checks.changed(asdict(spec), changes)), "models", budget.unit).bound
+    needed = _charge(checks.parse(checks.changed(spec.model_dump(), changes)), "models", budget.unit).bound
     before = {**{f"privacy.{name}": getattr(asked, name) for name in privacy}, "seeds": spec.seeds}
     fits = needed[0] <= epsilon and needed[1] <= delta
     return {key: value for key, value in changes.items() if value != before[key]} if fits else {}
@@ -297,25 +286,7 @@ def _down(value: float) -> float:
 # nobody else sees or changes it.
 
 
-class Owned(Protocol):
-    """What is asked of a visitor: the name that own data have their owner by."""
-
-    @property
-    def owner(self) -> str: ...
-
-
-class Connected(Protocol):
-    """What declaring needs of a store."""
-
-    @property
-    def visitor(self) -> Owned | None: ...
-
-    def reading(self) -> AbstractContextManager[Connection]: ...
-
-    def writing(self) -> AbstractContextManager[Connection]: ...
-
-
-def budgets_of(store: Connected, dataset: str) -> list[Budget]:
+def budgets_of(store: Store, dataset: str) -> list[Budget]:
     """The budgets that hold for own:NAME: none, one, or those of several datasets whose rows it joins.
 
     Raises BadInput for data that are not here, and for a visitor of a shared server who did not bring them.
@@ -326,7 +297,7 @@ def budgets_of(store: Connected, dataset: str) -> list[Budget]:
         return [replace(one, spent=together(charges(connection, one))) for one in found]
 
 
-def declare(store: Connected, dataset: str, epsilon: float | None, delta: float | None = None) -> None:
+def declare(store: Store, dataset: str, epsilon: float | None, delta: float | None = None) -> None:
     """Declares a budget in place of those that hold; None: there is none from now on. What was spent stays counted.
 
     `delta`: None for the largest power of ten below 1/n, which is public. Raises BadInput as `budgets_of` does, and for
@@ -352,13 +323,13 @@ def declare(store: Connected, dataset: str, epsilon: float | None, delta: float 
             connection.execute(insert(tables.budgets).values(**rows, unit=unit, epsilon=epsilon, delta=delta))
 
 
-def check_at_start(store: Connected, spec: RunSpec, gives: Gives = "models") -> None:
+def check_at_start(store: Store, spec: RunSpec, gives: Gives = "models") -> None:
     """Raises BadInput for what would exceed a budget if it were started now."""
     with store.reading() as connection:
         check(connection, spec, gives)
 
 
-def _check_owner(store: Connected, dataset: str) -> None:
+def _check_owner(store: Store, dataset: str) -> None:
     owner = own.owner(dataset) if dataset.startswith(OWN) else None
     if owner is None:
         raise BadInput("data", dataset, "must be data of your own on this computer, as own:NAME")

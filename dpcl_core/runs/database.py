@@ -9,22 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from sqlalchemy import (
-    URL,
-    Column,
-    Connection,
-    Double,
-    Engine,
-    MetaData,
-    String,
-    Table,
-    create_engine,
-    event,
-    insert,
-    inspect,
-    make_url,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -40,7 +25,7 @@ from dpcl_core.unforeseen import MASK, is_secret, masked
 LAYOUTS = tuple(map(str, range(1, 12)))  # no release was made of those before the last
 LAYOUT = LAYOUTS[-1]  # of the store's tables, as one program writes and reads them
 # Where a store keeps its layout: the name is Alembic's, which is to migrate stores from the first release on.
-version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+version = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 
 BUSY_SECONDS = 10
 # What SQLite and PostgreSQL say where the same address will never do.
@@ -50,10 +35,20 @@ _LASTING = (
 )  # fmt: skip
 
 
+# What SQLite says, and what mends it.
+_FIXES = (
+    (("readonly", "read-only"), "is read-only, so nothing new can be kept; what is stored is untouched"),
+    (("disk is full", "disk i/o", "no space"), "the disk is full or failing ({}); what was stored before is untouched"),
+    (("not a database", "malformed"), "the file is damaged or no store ({}); move it away to start a new one"),
+    (("unable to open",), "cannot be opened: it must be a file in a folder that may be written"),
+)
+_AWAY = "cannot be reached ({}); see whether PostgreSQL runs there, and check user, password and name"
+
+
 class now(FunctionElement[float]):  # noqa: N801 (written like the function of the database that it stands for)
     """The database's clock, in seconds since 1970: the same for all machines that share a store."""
 
-    type = Double()
+    type = sa.Double()
     inherit_cache = True
 
 
@@ -67,7 +62,7 @@ def _postgresql_now(_element: now, _compiler: SQLCompiler, **_: object) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 
 
-def open_database(url: str) -> Engine:
+def open_database(url: str) -> sa.Engine:
     """Opens the database at a URL and creates its tables if there are none.
 
     Raises what `connected` does, and StoreUnusable for another program's database and another layout, which are left alone.
@@ -82,7 +77,7 @@ def open_database(url: str) -> Engine:
         if found is None:
             metadata.create_all(connection)
             version.create(connection)
-            connection.execute(insert(version).values(version_num=LAYOUT))
+            connection.execute(sa.insert(version).values(version_num=LAYOUT))
         elif found != LAYOUT:
             mend = "use the version of the program that wrote it, or name another store"
             if found in LAYOUTS:
@@ -92,21 +87,21 @@ def open_database(url: str) -> Engine:
     return engine
 
 
-def layout_of(connection: Connection, name: str) -> str | None:
+def layout_of(connection: sa.Connection, name: str) -> str | None:
     """The layout that a database was written in; None where it has no store. `name`: of the store, in messages.
 
     Raises StoreUnusable for the database of another program.
     """
-    names = set(inspect(connection).get_table_names())
+    names = set(sa.inspect(connection).get_table_names())
     for table, column in (("alembic_version", "version_num"), ("dpcl_layout", "version")):
         if table in names:
-            return str(connection.scalar(text(f"SELECT {column} FROM {table}")))
+            return str(connection.scalar(sa.text(f"SELECT {column} FROM {table}")))
     if names & set(metadata.tables):
         raise StoreUnusable(f"store {name}: is the database of another program; name one of its own")
     return None
 
 
-def connected(url: str) -> Engine:
+def connected(url: str) -> sa.Engine:
     """The database at a URL, as it is.
 
     Raises StoreUnknown for an unknown kind of URL, StoreUnusable for a folder that cannot be made. Errors of the database
@@ -128,18 +123,18 @@ def connected(url: str) -> Engine:
                 path.chmod(0o600)
             os.close(paths.opened(path, os.O_WRONLY | os.O_EXCL))
     try:
-        engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_settings(where))
+        engine = sa.create_engine(where, pool_pre_ping=not sqlite, connect_args={} if sqlite else _settings(where))
     except ImportError as error:
         raise StoreUnusable(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
     if sqlite:
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
     else:  # set here: naming PostgreSQL loads its part of SQLAlchemy, which would delay runs that use SQLite
         tables.one_busy.dialect_options["postgresql"]["where"] = tables.busy
     return engine
 
 
-def _settings(where: URL) -> dict[str, str | int]:
+def _settings(where: sa.URL) -> dict[str, str | int]:
     """How text comes from PostgreSQL, and how long it is waited for, where the address does not say it.
 
     Text is UTF-8, also from a database without an encoding, as a server with locale C makes it: it would give bytes.
@@ -172,7 +167,7 @@ def check_there(url: str | None) -> None:
         raise StoreUnknown(f"store {masked(str(url))}: there is none; {make}")
 
 
-def file_of(engine: Engine) -> tuple[int, int] | None:
+def file_of(engine: sa.Engine) -> tuple[int, int] | None:
     """Device and number of the file to which a store's path leads now; None for a store on a server."""
     if engine.dialect.name != "sqlite":
         return None
@@ -180,7 +175,7 @@ def file_of(engine: Engine) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def check_in_place(engine: Engine, opened: tuple[int, int] | None) -> None:
+def check_in_place(engine: sa.Engine, opened: tuple[int, int] | None) -> None:
     """Raises StoreGone where a store's path no longer leads to the file that was opened; SQLite writes on into that one."""
     try:
         is_in_place = file_of(engine) == opened
@@ -196,34 +191,24 @@ def check_in_place(engine: Engine, opened: tuple[int, int] | None) -> None:
 def trouble(error: Exception, url: str) -> StoreTrouble:
     """A database error as one sentence with a remedy."""
     message = " ".join(str(getattr(error, "orig", None) or error).split())
-    where = make_url(url)
+    where = sa.make_url(url)
     hidden = [str(where.password or ""), *(str(value) for key, value in where.query.items() if is_secret(key))]
     for secret in filter(None, hidden):
         message = message.replace(secret, MASK)
-    text = message.lower()
-    if "readonly" in text or "read-only" in text:
-        fix = "is read-only, so nothing new can be kept; what is stored is untouched"
-    elif "disk is full" in text or "disk i/o" in text or "no space" in text:
-        fix = f"the disk is full or failing ({message}); what was stored before is untouched"
-    elif "locked" in text or "busy" in text or "lock timeout" in text:
-        return StoreLocked(f"store {masked(url)}: another program has kept it locked for {BUSY_SECONDS} seconds; try again")
-    elif "not a database" in text or "malformed" in text:
-        fix = f"the file is damaged or no store ({message}); move it away to start a new one"
-    elif "unable to open" in text:
-        fix = "cannot be opened: it must be a file in a folder that may be written"
-    elif isinstance(error, OperationalError) and (error.connection_invalidated or "connection" in text):
-        fix = f"cannot be reached ({message}); see whether PostgreSQL runs there, and check user, password and name"
-    else:
-        fix = message
-    lasts = any(said in text for said in _LASTING)
-    return (StoreUnusable if lasts else StoreTrouble)(f"store {masked(url)}: {fix}")
+    text, name = message.lower(), f"store {masked(url)}"
+    if any(said in text for said in ("locked", "busy", "lock timeout")):
+        return StoreLocked(f"{name}: another program has kept it locked for {BUSY_SECONDS} seconds; try again")
+    is_away = isinstance(error, OperationalError) and (error.connection_invalidated or "connection" in text)
+    fixes = (fix for words, fix in _FIXES if any(said in text for said in words))
+    fix = next(fixes, _AWAY if is_away else "{}").format(message)
+    return (StoreUnusable if any(said in text for said in _LASTING) else StoreTrouble)(f"{name}: {fix}")
 
 
-def _checked(url: str) -> URL:
+def _checked(url: str) -> sa.URL:
     allowed = "must be sqlite:///PATH or postgresql://USER@HOST/NAME"
     try:
         is_path = "://" not in url and Path(url).suffix in (".db", ".sqlite")
-        where = URL.create("sqlite", database=url) if is_path else make_url(url)
+        where = sa.URL.create("sqlite", database=url) if is_path else sa.make_url(url)
     except (ArgumentError, ValueError):  # nobody can say which part of it is a password
         unread = f"store: the address, in DPCL_STORE or --store, {allowed}; it is not shown here, as it may hold a password"
         raise StoreUnknown(unread) from None  # the cause contains it
@@ -258,7 +243,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry
             time.sleep(0.02)
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(connection: sa.Connection) -> None:
     # A writer takes its lock at once: a lock taken halfway through cannot wait and fails instead.
     options = connection.get_execution_options()
     if options.get("writes", False):

@@ -1,6 +1,6 @@
 """Looks after queued runs and those under way; carries them out on this computer, one process per run.
 
-Each device of each machine has one run at a time. Other executors are in `executors`, which knows them all.
+Each device of each machine has one run at a time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from dpcl_core import machine, paths, unforeseen
 from dpcl_core.data import intake
 from dpcl_core.errors import BadInput, DataMissing, StoreTrouble, failure_kind, unknown
 from dpcl_core.runs import database, process, queue, resumption
-from dpcl_core.runs.process import Patience, log_file, spawn
+from dpcl_core.runs.process import TIED, Patience, Tie, WarmWorker, log_file, spawn
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, machines
-from dpcl_core.runs.warm_worker import TIED, Tie, WarmWorker
 from dpcl_core.unforeseen import masked
 
 # The machines that share a store on a server: each says every few seconds that it looks after the queue.
@@ -54,10 +53,8 @@ def announce(store: Store) -> None:
 
 def present_machines(store: Store) -> Mapping[str, Sequence[str]]:
     """The devices of each machine that looks after the queue now, by name."""
-    with store.reading() as connection:
-        is_here = database.now() - machines.c.seen < _PRESENT_SECONDS
-        rows = connection.execute(select(machines).where(is_here).order_by(machines.c.name)).all()
-    return {row.name: row.devices for row in rows}
+    is_here = database.now() - machines.c.seen < _PRESENT_SECONDS
+    return store.pairs(select(machines.c.name, machines.c.devices).where(is_here).order_by(machines.c.name))
 
 
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
@@ -80,7 +77,6 @@ class Supervisor:
 
     store: Store
     _signs: dict[str, tuple[float, object]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _blocked: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def submit(self, run_id: str) -> None:
         """Starts a queued run as soon as its turn comes."""
@@ -96,38 +92,6 @@ class Supervisor:
         """Starts runs whose device is free and ends runs whose process is gone; idempotent, called often."""
         self.check()
 
-    def startable(
-        self, unfinished: Sequence[Run], offered: Callable[[str], Sequence[str]], own: Callable[[Run], bool] | None = None
-    ) -> Iterator[tuple[Run, str]]:
-        """The runs whose turn it is, claimed one by one, each with the free device that it was claimed for.
-
-        `offered`: the devices, free or not, that could serve a run which asks for this device. `own`: which runs are looked
-        after (None: all); others that nobody starts though a device is free are passed over.
-        """
-        busy = {run.runs_on for run in unfinished if run.status in ACTIVE}
-
-        def free(run: Run) -> str | None:
-            fitting = (device for device in offered(run.device) if process.fits(run.device, device))
-            return next((device for device in fitting if device not in busy), None)
-
-        queued = [run for run in unfinished if run.status == "queued"]
-        passed = {run.id for run in queued if run.attended and (run.silent_seconds or 0.0) > SILENT_SECONDS}
-        waiting = [run for run in queued if not run.attended and (own is None or own(run))]  # attended: by their processes
-        others, since = {run.id for run in queued if run not in waiting}, self._blocked.pop("since", time.monotonic())
-        while waiting := [run for run in waiting if free(run) is not None]:
-            first = self.store.next_runs(passed)
-            turn = [run for run in waiting if run.id in first]
-            for run in turn:
-                waiting.remove(run)
-                if (device := free(run)) is not None and self.store.claim(run.id, on=device, passed=passed):
-                    busy.add(device)
-                    yield run, device
-            if not turn:
-                if own is None or passed >= others or time.monotonic() - since < FREE_SECONDS:
-                    self._blocked["since"] = since
-                    return
-                passed |= others
-
     def check(self) -> list[Run]:
         """Ends or resumes runs whose process is gone; gives those not over.
 
@@ -138,10 +102,8 @@ class Supervisor:
             if [run for run in unfinished if self._is_given_up(run)]:
                 unfinished = self.store.unfinished()
             for run in unfinished:
-                if run.status in ("starting", "running"):
-                    why = queue.overrun(run, self.store.seconds_before)
-                    if why is not None:
-                        self.store.stop_overrun(run.id, why)
+                if run.status in ("starting", "running") and (why := queue.overrun(self.store, run)) is not None:
+                    self.store.stop_overrun(run.id, why)
         except StoreTrouble:
             self._signs.clear()  # nobody could give a sign of life: silence counts from the end of the outage
             raise
@@ -172,7 +134,12 @@ class Supervisor:
                 return True
             if alive and run.process is not None:
                 process.end(run.process)
-        failure = Failure("worker-died", _gone_sentence(run), _end_of_log(run))
+        last = datetime.fromtimestamp(run.heartbeat or run.created, UTC)
+        sentence = (
+            f"The computer stopped this run at {last:%H:%M} UTC on {last:%Y-%m-%d}: its process ended without a word "
+            "(switched off, out of memory, or ended by someone)."
+        )
+        failure = Failure("worker-died", sentence, _end_of_log(run))
         return self.store.mark_failed(run, failure, resumption.resume_by_itself)
 
     def _silent_seconds(self, run: Run) -> float:
@@ -202,19 +169,49 @@ class LocalExecutor(Supervisor):
     warm: WarmWorker | None = None
     own: Callable[[Run], bool] | None = None
     tie: Tie | None = None
-    _announced: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _last: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)  # when: announced, blocked
 
     def schedule(self) -> None:
         now = time.monotonic()
-        is_due = self.own is None and now - self._announced.get("at", -math.inf) > EVERY_SECONDS
+        is_due = self.own is None and now - self._last.get("announced", -math.inf) > EVERY_SECONDS
         if is_due and can_share(self.store):
             announce(self.store)
-            self._announced["at"] = now
+            self._last["announced"] = now
         unfinished = self.check()
-        for run, _ in self.startable(unfinished, process.of_this_machine, self.own):
+        for run in self._claimed(unfinished):
             self._start(run)
         if self.warm is not None:
             self.warm.keep(self.store.url, is_idle=not unfinished)
+
+    def _claimed(self, unfinished: Sequence[Run]) -> Iterator[Run]:
+        """The runs whose turn it is, claimed one by one, each for a free device of this computer.
+
+        Those that are not this executor's, and that nobody starts though a device is free, are passed over.
+        """
+        busy = {run.runs_on for run in unfinished if run.status in ACTIVE}
+
+        def free(run: Run) -> str | None:
+            fitting = (device for device in process.of_this_machine(run.device) if process.fits(run.device, device))
+            return next((device for device in fitting if device not in busy), None)
+
+        queued = [run for run in unfinished if run.status == "queued"]
+        passed = {run.id for run in queued if run.attended and (run.silent_seconds or 0.0) > SILENT_SECONDS}
+        # Their own processes take those that are attended.
+        waiting = [run for run in queued if not run.attended and (self.own is None or self.own(run))]
+        others, since = {run.id for run in queued if run not in waiting}, self._last.pop("blocked", time.monotonic())
+        while waiting := [run for run in waiting if free(run) is not None]:
+            first = self.store.next_runs(passed)
+            turn = [run for run in waiting if run.id in first]
+            for run in turn:
+                waiting.remove(run)
+                if (device := free(run)) is not None and self.store.claim(run.id, on=device, passed=passed):
+                    busy.add(device)
+                    yield run
+            if not turn:
+                if self.own is None or passed >= others or time.monotonic() - since < FREE_SECONDS:
+                    self._last["blocked"] = since
+                    return
+                passed |= others
 
     def _start(self, run: Run) -> None:
         log = log_file(run.id)
@@ -239,14 +236,6 @@ def _is_doubtful(run: Run) -> bool:
     return run.status in ACTIVE and is_silent and (run.process is None or process.is_alive(run.process) is None)
 
 
-def _gone_sentence(run: Run) -> str:
-    last = datetime.fromtimestamp(run.heartbeat or run.created, UTC)
-    return (
-        f"The computer stopped this run at {last:%H:%M} UTC on {last:%Y-%m-%d}: its process ended without a word "
-        "(switched off, out of memory, or ended by someone)."
-    )
-
-
 def _end_of_log(run: Run) -> str:
     """What is stored and shown of a run's log. Of own data nothing, since it may quote rows: it stays in its file."""
     if run.readable_spec is None or run.readable_spec.data.dataset.startswith("own:"):
@@ -264,13 +253,10 @@ PAUSE_SECONDS = 0.5
 
 
 def move(
-    open_executor: Callable[[], Supervisor],
-    over: threading.Event,
-    *,
-    after_each: Callable[[], object] = lambda: None,
+    open_executor: Callable[[], Supervisor], over: threading.Event, *, after_each: Callable[[], object] = lambda: None,
     on_trouble: Callable[[StoreTrouble], object] = lambda trouble: None,
     patience: Patience = Patience(),  # noqa: B008 (a value that nothing changes)
-) -> None:
+) -> None:  # fmt: skip
     """Looks after the queue until `over` is set: starts runs whose turn it is and ends those whose process is gone.
 
     A store that is away is tried again after pauses that grow, and `on_trouble` hears why, once; an unexpected error
@@ -398,6 +384,7 @@ class RayExecutor(Supervisor):
 
     def schedule(self) -> None:
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         unfinished = self.check()
         waiting = [run for run in unfinished if run.status == "queued"]
@@ -406,17 +393,11 @@ class RayExecutor(Supervisor):
         busy = {_machine(run) for run in unfinished if run.status in ACTIVE}
         n_idle = sum(machine not in busy for machine in self._workers)  # about to take a run
         free = [machine for machine in _nodes() if machine not in self._workers]
-        for node in free[: max(0, len(waiting) - n_idle)]:
-            self._workers[node] = self._started(node)
-
-    def _started(self, machine: str) -> Any:
-        import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        node = _nodes()[machine]
-        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        asked = {"num_cpus": 1, "num_gpus": _n_cards(node), "max_retries": 0, "scheduling_strategy": there}
-        return ray.remote(work).options(**asked).remote(self.store.url, machine)
+        for name in free[: max(0, len(waiting) - n_idle)]:
+            node = _nodes()[name]
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            asked = {"num_cpus": 1, "num_gpus": _n_cards(node), "max_retries": 0, "scheduling_strategy": there}
+            self._workers[name] = ray.remote(work).options(**asked).remote(self.store.url, name)
 
 
 def _connected() -> None:
@@ -433,15 +414,13 @@ def _nodes() -> Mapping[str, Mapping[str, Any]]:
     """The machines of the cluster that are up and have a processor for us, by name."""
     import ray
 
-    up = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-    return {_name(node): node for node in up}
+    found = dict[str, Mapping[str, Any]]()
+    for node in ray.nodes():
+        if node["Alive"] and node["Resources"].get("CPU", 0) >= 1:
+            is_named = node["NodeName"] != node["NodeManagerAddress"]  # at its start; else its computer's name
+            found[process.as_machine(str(node["NodeName" if is_named else "NodeManagerHostname"]))] = node
+    return found
 
 
 def _n_cards(node: Mapping[str, Any]) -> int:
     return int(node["Resources"].get("GPU", 0))
-
-
-def _name(node: Mapping[str, Any]) -> str:
-    """What a node was called at its start, else its computer's name."""
-    is_named = node["NodeName"] != node["NodeManagerAddress"]
-    return process.as_machine(str(node["NodeName"] if is_named else node["NodeManagerHostname"]))

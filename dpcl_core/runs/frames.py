@@ -1,12 +1,13 @@
-"""Data frames of a run's events, one row per number, for figures and exports."""
+"""Data frames of a run's events, one row per number, for figures and exports.
+
+Those of how client lists were matched (`entries` to `statistics`) are of simulations only: the server never sees this.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dpcl_core import metrics as measures
 from dpcl_core.events import CellFinished, Event, Guarantee, Leaks, Retained, Signatures, TaskLearned, TokensScored, of_kind
@@ -15,7 +16,27 @@ from dpcl_core.spec import Cell
 if TYPE_CHECKING:
     import pandas as pd
 
-_CELL = {"epsilon": "float64", "seed": "int64"}  # the first columns of every table
+# What is in a column of each name; all others have numbers with a fraction.
+_KINDS = {
+    **dict.fromkeys(("metric", "model", "label", "token", "kind", "name", "matcher", "statistic"), "str"),
+    **dict.fromkeys(("is_stop", "is_right", "is_own"), "bool"),
+    **dict.fromkeys(
+        ("seed", "task", "after_task", "on_task", "of_task", "text", "place", "planted", "codes", "round", "client", "group",
+         "mode", "n_entries", "m"), "int64",
+    ),
+}  # fmt: skip
+
+
+def _table(columns: str, rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
+    """A data frame of these columns after epsilon and seed, also of no rows; each row begins with an event of their cell."""
+    import numpy as np  # imported late, both: a run that only prints its results would start a third of a second later
+    import pandas as pd
+
+    names = ["epsilon", "seed", *columns.split()]
+    values = list(zip(*((one.cell.epsilon, one.cell.seed, *rest) for one, *rest in rows), strict=True)) or [()] * len(names)
+    kinds = [_KINDS.get(name, "float64") for name in names]
+    typed = (pd.array(of, kind) if kind == "str" else np.array(of, kind) for kind, of in zip(kinds, values, strict=True))
+    return pd.DataFrame(dict(zip(names, typed, strict=True)))
 
 
 def rules(events: Iterable[Event]) -> tuple[str, ...]:
@@ -29,14 +50,14 @@ def accuracy(events: Iterable[Event], rule: str | None = None) -> pd.DataFrame:
     Without an evaluation there is no row. With `rule`: as if the run had predicted by that rule (pooled NaN: it is counted
     for the run's own rule only). Raises KeyError where the run has no accuracies under the rule.
     """
-    return table(
-        _CELL | {"after_task": "int64", "on_task": "int64", "accuracy": "float64", "pooled": "float64"},
-        [
-            (event.cell.epsilon, event.cell.seed, event.task, on_task, value, event.pooled if rule is None else None)
+    return _table(
+        "after_task on_task accuracy pooled",
+        (
+            (event, event.task, on_task, value, event.pooled if rule is None else None)
             for event in of_kind(events, TaskLearned)
             for on_task, value in enumerate(_row(event, rule))
             if value is not None
-        ],
+        ),
     )
 
 
@@ -45,45 +66,37 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
 
     With `rule`: computed from the accuracies under that rule, as in `accuracy`.
     """
-    matrices: dict[Cell, list[tuple[float | None, ...]]] = {}
-    for event in of_kind(events, TaskLearned):
-        matrices.setdefault(event.cell, []).append(_row(event, rule))
-    return table(
-        _CELL | {"metric": "str", "value": "float64"},
-        [
-            (event.cell.epsilon, event.cell.seed, name, value)
-            for event in of_kind(events, CellFinished)
-            for name, value in (event.metrics if rule is None else measures.summary(matrices[event.cell])).items()
-        ],
-    )
+    found = _metrics(events, rule)
+    finished = of_kind(events, CellFinished)
+    return _table("metric value", ((event, *one) for event in finished for one in found[event.cell].items()))
 
 
 def averages(events: Sequence[Event], rule: str | None = None) -> dict[Cell, float | None]:
     """The final average accuracy (AA) of every finished cell, without a table; `rule` as in `metrics`."""
+    return {cell: found.get("AA") for cell, found in _metrics(events, rule).items()}
+
+
+def _metrics(events: Sequence[Event], rule: str | None) -> dict[Cell, Mapping[str, float | None]]:
+    finished = {event.cell: event.metrics for event in of_kind(events, CellFinished)}
     if rule is None:
-        return {event.cell: event.metrics.get("AA") for event in of_kind(events, CellFinished)}
-    matrices: dict[Cell, list[tuple[float | None, ...]]] = {}
+        return finished
+    matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in finished}
     for event in of_kind(events, TaskLearned):
-        matrices.setdefault(event.cell, []).append(_row(event, rule))
-    return {event.cell: measures.summary(matrices[event.cell])["AA"] for event in of_kind(events, CellFinished)}
+        if event.cell in matrices:
+            matrices[event.cell].append(_row(event, rule))
+    return {cell: measures.summary(matrix) for cell, matrix in matrices.items()}
 
 
 def cells(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon (requested), seed, accounted_epsilon (inf: no bound), delta, seconds: one row per finished cell."""
-    return table(
-        _CELL | dict.fromkeys(("accounted_epsilon", "delta", "seconds"), "float64"),
-        [
-            (event.cell.epsilon, event.cell.seed, event.guarantee.epsilon, event.guarantee.delta, event.seconds)
-            for event in of_kind(events, CellFinished)
-        ],
-    )
+    of_cells = ((one, one.guarantee.epsilon, one.guarantee.delta, one.seconds) for one in of_kind(events, CellFinished))
+    return _table("accounted_epsilon delta seconds", of_cells)
 
 
 def spent(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon (requested), seed, after_task, accounted_epsilon (of the ledger by then; inf: no bound)."""
-    return table(
-        _CELL | {"after_task": "int64", "accounted_epsilon": "float64"},
-        [(event.cell.epsilon, event.cell.seed, event.task, event.epsilon) for event in of_kind(events, TaskLearned)],
+    return _table(
+        "after_task accounted_epsilon", ((event, event.task, event.epsilon) for event in of_kind(events, TaskLearned))
     )
 
 
@@ -91,19 +104,17 @@ def tokens(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, model (base, current), text (its number in the event), label, place, token, kind,
     is_stop, probability (in (0, 1]), commonness (Score2 of PeCL): one row per token of a synthetic or public text.
     """
-    return table(
-        _CELL
-        | {"task": "int64", "model": "str", "text": "int64", "label": "str", "place": "int64", "token": "str", "kind": "str",
-           "is_stop": "bool", "probability": "float64", "commonness": "float64"},
-        [
-            (event.cell.epsilon, event.cell.seed, event.task, event.model, number, text.label, place, *row)
+    return _table(
+        "task model text label place token kind is_stop probability commonness",
+        (
+            (event, event.task, event.model, number, text.label, place, *row)
             for event in of_kind(events, TokensScored)
             for number, text in enumerate(event.texts)
             for place, row in enumerate(
                 zip(text.tokens, text.kinds, text.is_stop, text.probability, text.commonness, strict=True)
             )
-        ],
-    )  # fmt: skip
+        ),
+    )
 
 
 def retained(events: Iterable[Event]) -> pd.DataFrame:
@@ -111,13 +122,13 @@ def retained(events: Iterable[Event]) -> pd.DataFrame:
 
     `private` is NaN where no private span is marked in the task.
     """
-    return table(
-        _CELL | {"after_task": "int64", "of_task": "int64", "ordinary": "float64", "private": "float64"},
-        [
-            (event.cell.epsilon, event.cell.seed, event.task, of_task, ordinary, private)
+    return _table(
+        "after_task of_task ordinary private",
+        (
+            (event, event.task, of_task, ordinary, private)
             for event in of_kind(events, Retained)
             for of_task, (ordinary, private) in enumerate(zip(event.ordinary, event.private, strict=True))
-        ],
+        ),
     )
 
 
@@ -125,17 +136,15 @@ def leaks(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, after_task (-1: before the first), planted (in how many texts; 0: controls), codes, exposure,
     below (bits), first, extracted (shares), epsilon_at_least (of the whole model, with `confidence`): one row per level.
     """
-    return table(
-        _CELL
-        | dict.fromkeys(("after_task", "planted", "codes"), "int64")
-        | dict.fromkeys(("exposure", "below", "first", "extracted", "epsilon_at_least", "confidence"), "float64"),
-        [
-            (event.cell.epsilon, event.cell.seed, event.task, *level, event.epsilon_at_least, event.confidence)
+    return _table(
+        "after_task planted codes exposure below first extracted epsilon_at_least confidence",
+        (
+            (event, event.task, *level, event.epsilon_at_least, event.confidence)
             for event in of_kind(events, Leaks)
             for level in zip(
                 event.levels, event.codes, event.exposure, event.below, event.first, event.extracted, strict=True
             )
-        ],
+        ),
     )
 
 
@@ -147,11 +156,11 @@ def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
     of_seeds: dict[float, list[Guarantee]] = {}
     for event in of_kind(events, CellFinished):
         of_seeds.setdefault(event.cell.epsilon, []).append(event.guarantee)
-    return {epsilon: max(given, key=_size) for epsilon, given in of_seeds.items()}
 
+    def size(one: Guarantee) -> tuple[float, float]:
+        return one.epsilon, one.claim.epsilon if one.claim is not None else 0.0
 
-def _size(guarantee: Guarantee) -> tuple[float, float]:
-    return guarantee.epsilon, guarantee.claim.epsilon if guarantee.claim is not None else 0.0
+    return {epsilon: max(given, key=size) for epsilon, given in of_seeds.items()}
 
 
 def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:
@@ -160,30 +169,13 @@ def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:
     return event.by_rule[rule] if rule is not None and was_tested else event.accuracy
 
 
-def table(columns: dict[str, str], rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:
-    """A data frame of the rows with these column types, also when there are no rows."""
-    import numpy as np  # imported late, both: a run that only prints its results would start a third of a second later
-    import pandas as pd
-
-    values = zip(*rows, strict=True) if rows else [()] * len(columns)
-    typed = {
-        name: pd.array(of, dtype=kind) if kind == "str" else np.array(of, dtype=kind)
-        for (name, kind), of in zip(columns.items(), values, strict=True)
-    }
-    return pd.DataFrame(typed)
-
-
-# Tables of how a run's client lists were matched, for figures and exports. Simulation only: the server never sees this.
-
-
-_ROUND = {"epsilon": "float64", "seed": "int64", "task": "int64", "round": "int64"}
-
-
 def entries(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, client, weight, mean_x, mean_y, signature_x, signature_y, group (-1: none), name
     (of the group), margin, regret (NaN: not one to one), mode (-1: unknown), is_right (in the group assigned to its
     mode, one group per mode; False where the mode is unknown): one row per entry.
     """
+    import numpy as np
+
     from dpcl_core.explorers import matching as agreeing
 
     rows: list[tuple[object, ...]] = []
@@ -195,30 +187,26 @@ def entries(events: Iterable[Event]) -> pd.DataFrame:
                        strict=True):  # fmt: skip
             client, weight, mean, signature, group, *rest = row
             name = names[group] if group >= 0 else ""
-            rows.append((*_round_key(event), client, weight, *mean, *signature, group, name, *rest))
-    return table(
-        {**_ROUND, "client": "int64", "weight": "float64", "mean_x": "float64", "mean_y": "float64",
-         "signature_x": "float64", "signature_y": "float64", "group": "int64", "name": "str", "margin": "float64",
-         "regret": "float64", "mode": "int64", "is_right": "bool"},
-        rows,
-    )  # fmt: skip
+            rows.append((event, event.task, event.round, client, weight, *mean, *signature, group, name, *rest))
+    columns = "client weight mean_x mean_y signature_x signature_y group name margin regret mode is_right"
+    return _table(f"task round {columns}", rows)
 
 
 def prototypes(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, group, name, and for the spaces mean and signature each SPACE_x, SPACE_y, and the
     covariance of the privacy noise there, SPACE_xx, SPACE_xy, SPACE_yy: one row per group.
     """
-    spaces = {f"{space}_{part}": "float64" for space in ("mean", "signature") for part in ("x", "y", "xx", "xy", "yy")}
-    return table(
-        {**_ROUND, "group": "int64", "name": "str", **spaces},
-        [
-            (*_round_key(event), group, name, *mean, *mean_spread, *signature, *signature_spread)
+    spaces = (f"{space}_{part}" for space in ("mean", "signature") for part in ("x", "y", "xx", "xy", "yy"))
+    return _table(
+        " ".join(("task round group name", *spaces)),
+        (
+            (event, event.task, event.round, group, name, *mean, *mean_spread, *signature, *signature_spread)
             for event in of_kind(events, Signatures)
             if (of := event.prototypes)
             for group, (name, mean, mean_spread, signature, signature_spread) in enumerate(
                 zip(of.name, of.mean, of.mean_spread, of.signature, of.signature_spread, strict=True)
             )
-        ],
+        ),
     )
 
 
@@ -232,45 +220,38 @@ def agreement(events: Iterable[Event]) -> pd.DataFrame:
         values = [(matcher, math.nan, value) for matcher, value in event.agreement.items()]
         for matcher, at_levels in event.agreement_at.items():
             values += [(matcher, level, value) for level, value in zip(event.noise_levels, at_levels, strict=True)]
-        rows += [(*_round_key(event), name, name == event.matcher, *rest, _n_compared(event)) for name, *rest in values]
-    columns = {"matcher": "str", "is_own": "bool", "noise": "float64", "agreement": "float64", "n_entries": "int64"}
-    return table({**_ROUND, **columns}, rows)
+        place, n = (event, event.task, event.round), _n_compared(event)
+        rows += [(*place, name, name == event.matcher, *rest, n) for name, *rest in values]
+    return _table("task round matcher is_own noise agreement n_entries", rows)
 
 
 def anchors(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, gap, m, mean_rate, least_rate, least_gap, needed (inf: no number would do),
     agreement, n_entries (compared): one row per number of anchors.
     """
-    columns = ("gap", "mean_rate", "least_rate", "least_gap", "needed", "agreement")
-    return table(
-        {**_ROUND, "m": "int64", **dict.fromkeys(columns, "float64"), "n_entries": "int64"},
-        [
-            (*_round_key(event), m, of.gap, *rest, _n_compared(event))
+    return _table(
+        "task round m gap mean_rate least_rate least_gap needed agreement n_entries",
+        (
+            (event, event.task, event.round, m, of.gap, *rest, _n_compared(event))
             for event in of_kind(events, Signatures)
             if (of := event.anchors) is not None
-            for m, *rest in zip(
-                of.m, of.mean_rate, of.least_rate, of.least_gap, of.needed, of.agreement, strict=True
-            )
-        ],
-    )  # fmt: skip
+            for m, *rest in zip(of.m, of.mean_rate, of.least_rate, of.least_gap, of.needed, of.agreement, strict=True)
+        ),
+    )
 
 
 def statistics(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, statistic, signal, noise (lengths): one row per released statistic."""
-    return table(
-        {**_ROUND, "statistic": "str", "signal": "float64", "noise": "float64"},
-        [
-            (*_round_key(event), name, signal, event.noise.get(name, math.nan))
+    return _table(
+        "task round statistic signal noise",
+        (
+            (event, event.task, event.round, name, signal, event.noise.get(name, math.nan))
             for event in of_kind(events, Signatures)
             for name, signal in event.signal.items()
-        ],
+        ),
     )
 
 
 def _n_compared(event: Signatures) -> int:
     """Number of entries that matchers were compared on: those of known mode, or a subsample of them."""
     return event.n_compared if event.n_compared is not None else sum(mode >= 0 for mode in event.entries.mode)
-
-
-def _round_key(event: Signatures) -> tuple[float, int, int, int]:
-    return event.cell.epsilon, event.cell.seed, event.task, event.round

@@ -15,7 +15,7 @@ import os
 import secrets
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address
@@ -24,31 +24,16 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, Connection, Row, Text, cast, delete, func, insert, literal, select, true, update
 
 from dpcl_core import paths
-from dpcl_core.data import own
+from dpcl_core.data import copying, own
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.runs import charges, database, process, run, tables
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import Split, columns_of
-from dpcl_core.runs.tables import (
-    ACTIVE,
-    checkpoints,
-    classifiers,
-    events,
-    kept_turns,
-    members,
-    rooms,
-    runs,
-    set_runs,
-    shards,
-    splits,
-    turns,
-)
+from dpcl_core.runs.tables import ACTIVE, OPEN, checkpoints, kept_turns, members, rooms, runs, set_runs, shards, turns
 from dpcl_core.runs.tables import visitors as known
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.run import Run
-
+    from dpcl_core.runs.store import Store
 
 # What each visitor of a shared server may use, all from one address, and all together: runs, seconds, storage, rooms.
 #
@@ -62,8 +47,7 @@ VARIABLE = "DPCL_SHARED"
 USUAL = "usual"  # the value for limits as they are below
 CLASS = "class:"  # begins the name of a pool that is a class
 _REMEMBERED_SECONDS = 86_400.0
-_IS_OPEN = runs.c.status.in_(("queued", *ACTIVE))
-_STATE = (checkpoints.c.document, checkpoints.c.arrays)
+_IS_OPEN = runs.c.status.in_(OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +121,22 @@ def read(text: str) -> Limits:
     return Limits(**found)
 
 
+def check_cost(store: Store, spec: RunSpec, seconds: float | None) -> None:
+    """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of the store's visitor."""
+    if store.visitor is not None:
+        with store.reading() as connection:
+            check(connection, store.visitor, spec.n_cells, seconds)
+
+
 def check(connection: Connection, visitor: Visitor, n_cells: int, seconds: float | None) -> None:
     """Raises BadInput, with what would mend it, for a run above a limit. `seconds`: its estimate, None if there is none."""
-    most = visitor.limits
+    most, pool = visitor.limits, pool_of(connection, visitor)
     if n_cells > most.cells:
         fewer = f"must be at most {most.cells} on this server: take fewer budgets or seeds"
         raise BadInput("budgets times seeds", n_cells, fewer)
     if seconds is not None and seconds > most.seconds:
         shorter = f"must be at most {most.seconds} on this server: take fewer examples, budgets or seeds"
         raise BadInput("estimated seconds", f"{seconds:.0f}", shorter)
-    _check_places(connection, visitor, seconds)
-    check_kept(connection, visitor)
-
-
-def _check_places(connection: Connection, visitor: Visitor, seconds: float | None) -> None:
-    most, pool = visitor.limits, pool_of(connection, visitor)
     of_pool = runs.c.owner.in_(select(known.c.owner).where(known.c.pool == pool))
     shared = max(most.places, most.class_places if pool.startswith(CLASS) else most.address_places)
     wait = "waiting or under way on this server: wait for one to end"
@@ -163,22 +148,25 @@ def _check_places(connection: Connection, visitor: Visitor, seconds: float | Non
         n_open = connection.scalar(select(func.count()).where(whose, _IS_OPEN)) or 0
         if n_open >= max(places, most.places):
             raise BadInput(field, n_open, allowed)
-    ahead = _seconds_ahead(connection, most) + (most.seconds if seconds is None else seconds)
+    found = connection.execute(select(*run.WORK).where(runs.c.owner.is_not(None), _IS_OPEN)).all()
+    # Of which nothing is known takes all that it may.
+    ahead = sum(most.seconds if one is None else one for one in (*run.estimates(connection, found), seconds))
     if ahead > max(most.all_seconds, most.seconds):
         later = f"must be at most {most.all_seconds} for all that waits on this server: try again later"
         raise BadInput("estimated seconds of all runs", f"{ahead:.0f}", later)
+    _check_kept(connection, visitor)
 
 
-def _seconds_ahead(connection: Connection, most: Limits) -> float:
-    """What visitors' runs that wait or are under way are expected to take; of which nothing is known, all that they may."""
-    columns = (runs.c.workload, runs.c.device, runs.c.n_cells)
-    found = connection.execute(select(*columns).where(runs.c.owner.is_not(None), _IS_OPEN)).all()
-    past = run.past(connection, {row.workload for row in found}) if found else {}
-    estimates = (run.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in found)
-    return sum(most.seconds if seconds is None else seconds for seconds in estimates)
+def check_kept(store: Store, more: int = 0) -> None:
+    """Raises BadInput where the store's visitor, with so many more bytes, keeps more than the server allows."""
+    if store.visitor is not None:
+        with store.writing() as connection:
+            if more:  # data without a run, which count for others, too
+                note(connection, store.visitor)
+            _check_kept(connection, store.visitor, more)
 
 
-def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
+def _check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
     """Raises BadInput, with what would mend it, for a visitor who keeps too much, alone or with others of one address, and
     where all do. `more`: bytes about to be added.
     """
@@ -188,9 +176,13 @@ def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
             raise BadInput(field, f"{(kept + more) / 1e6:.1f}", f"must be at most {most} on this server: {mend}")
 
 
-def bytes_left(connection: Connection, visitor: Visitor) -> int:
-    """How many more bytes a visitor may keep."""
-    return max(0, min(most * 10**6 - kept for _, kept, most in _kept(connection, visitor)))
+def bytes_left(store: Store) -> int:
+    """How many more bytes the store's visitor may keep; where nothing is limited, as many as data may have."""
+    if store.visitor is None:
+        return copying.MAX_BYTES
+    with store.reading() as connection:
+        left = (most * 10**6 - kept for _, kept, most in _kept(connection, store.visitor))
+        return max(0, min(copying.MAX_BYTES, *left))
 
 
 def _kept(connection: Connection, visitor: Visitor) -> list[tuple[str, int, int]]:
@@ -236,34 +228,35 @@ def note(connection: Connection, visitor: Visitor) -> None:
         connection.execute(insert(known).values(owner=visitor.owner, since=now, **said))
 
 
-def overrun(run: Run, before: Callable[[str], float]) -> str | None:
-    """Why a visitor's run has to stop, as a sentence; None where it may go on.
+def overrun(store: Store, visited: run.Run) -> str | None:
+    """Why a visitor's run that took so long has to stop, as a sentence; None where it may go on.
 
-    `before`: gives the seconds that count beside its own, from its id (`seconds_before`).
+    The other turns of its tuning, each a run of its own in the queue, count as well.
     """
-    most = None if run.owner is None else limits()  # nobody's runs have no limit, whatever the variable says
-    if most is None or (run.seconds_taken or 0.0) + before(run.id) <= most.seconds:
+    most = None if visited.owner is None else limits()  # nobody's runs have no limit, whatever the variable says
+    if most is None:
+        return None
+    mine, other = turns.alias("mine"), turns.alias("other")
+    of_tuning = select(other.c.run_id).join(mine, mine.c.study_id == other.c.study_id).where(mine.c.run_id == visited.id)
+    before = store.scalar(select(func.sum(runs.c.seconds)).where(runs.c.id.in_(of_tuning), runs.c.id != visited.id))
+    if (visited.seconds_taken or 0.0) + (before or 0.0) <= most.seconds:
         return None
     return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
-
-
-def seconds_before(connection: Connection, run_id: str) -> float:
-    """What the other turns of a run's tuning took, each a run of its own in the queue; 0 for any other run."""
-    mine, other = turns.alias("mine"), turns.alias("other")
-    of_tuning = select(other.c.run_id).join(mine, mine.c.study_id == other.c.study_id).where(mine.c.run_id == run_id)
-    took = select(func.sum(runs.c.seconds)).where(runs.c.id.in_(of_tuning), runs.c.id != run_id)
-    return float(connection.scalar(took) or 0.0)
 
 
 def stored_bytes(connection: Connection, owners: Collection[str] | None) -> int:
     """How much visitors (None: all) keep: runs, those in the trash and checkpoints of stopped ones included, and data."""
     is_theirs: ColumnElement[bool] = runs.c.owner.is_not(None) if owners is None else runs.c.owner.in_(owners)
     ids = select(runs.c.id).where(is_theirs)
-    said = select(func.sum(func.length(cast(events.c.payload, Text)))).where(events.c.run_id.in_(ids))
-    released = select(func.sum(func.length(classifiers.c.arrays))).where(classifiers.c.run_id.in_(ids))
-    saved = (func.coalesce(func.length(part), 0) for part in (cast(checkpoints.c.events, Text), *_STATE))
-    state = select(func.sum(sum(saved, start=literal(0)))).where(checkpoints.c.run_id.in_(ids))
-    return sum(int(connection.scalar(query) or 0) for query in (said, released, state)) + own.stored_bytes(owners)
+    in_all = 0
+    for table, columns in (
+        (tables.events, (cast(tables.events.c.payload, Text),)),
+        (tables.classifiers, (tables.classifiers.c.arrays,)),
+        (checkpoints, (cast(checkpoints.c.events, Text), checkpoints.c.document, checkpoints.c.arrays)),
+    ):
+        size = sum((func.coalesce(func.length(column), 0) for column in columns), start=literal(0))
+        in_all += int(connection.scalar(select(func.sum(size)).where(table.c.run_id.in_(ids))) or 0)
+    return in_all + own.stored_bytes(owners)
 
 
 RECENT_SECONDS = 3600.0
@@ -390,51 +383,34 @@ def places(connection: Connection) -> dict[str, int]:
 
 
 def enqueue(
-    connection: Connection,
-    spec: RunSpec,
-    *,
-    name: str,
-    workload: str,
-    n_cells: int,
-    device: str,
-    visitor: Visitor | None,
-    split: Split | None = None,
-    gives: charges.Gives = "models",
+    connection: Connection, spec: RunSpec, *, name: str, device: str, visitor: Visitor | None, workload: str | None = None,
+    n_cells: int | None = None, split: run.Split | None = None, gives: charges.Gives = "models",
     attended_by: Process | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Puts a row at the end of its device's queue and gives its id. `attended_by`: the command or script that it ends with.
 
-    Raises BadInput for a bad device, for settings with a null character (PostgreSQL could then look up no run's dataset),
-    for what is above a limit of the visitor of a shared server, and for what exceeds a budget declared for own data.
+    `workload`, `n_cells`: what its duration follows from; None for those of the settings. Raises BadInput for a bad device,
+    for settings with a null character (PostgreSQL could then look up no run's dataset), for what is above a limit of the
+    visitor of a shared server, and for what exceeds a budget declared for own data.
     """
-    document = spec.to_json()
+    document = spec.model_dump_json()
+    workload, n_cells = workload or run.workload_of(spec), spec.n_cells if n_cells is None else n_cells
     if "\\u0000" in document:
         raise BadInput("settings", "a null character", "must be text that can be printed")
     process.checked(device)
     tables.take(connection, tables.QUEUE)
     if visitor is not None:
-        past = run.past(connection, {workload}).get((workload, device), [])
         note(connection, visitor)
-        check(connection, visitor, n_cells, run.estimate(past, n_cells))
+        check(connection, visitor, n_cells, *run.estimates(connection, [(workload, device, n_cells)]))
     charges.check(connection, spec, gives)
     run_id = secrets.token_hex(6)
-    connection.execute(
-        insert(runs).values(
-            id=run_id,
-            name=name,
-            spec=document,
-            digest=spec.digest(),
-            workload=workload,
-            n_cells=n_cells,
-            device=device,
-            status="queued",
-            created=time.time(),
-            owner=None if visitor is None else visitor.owner,
-            attended=attended_by is not None,
-            heartbeat=None if attended_by is None else database.now(),
-            **columns_of(attended_by),
-        )
-    )
+    row = {
+        "id": run_id, "name": name, "spec": document, "digest": spec.digest(), "workload": workload, "n_cells": n_cells,
+        "device": device, "status": "queued", "created": time.time(), "owner": None if visitor is None else visitor.owner,
+        "attended": attended_by is not None, "heartbeat": None if attended_by is None else database.now(),
+        **run.columns_of(attended_by),
+    }  # fmt: skip
+    connection.execute(insert(runs).values(row))
     if split is not None:
-        connection.execute(insert(splits).values(run_id=run_id, **asdict(split)))
+        connection.execute(insert(tables.splits).values(run_id=run_id, **asdict(split)))
     return run_id

@@ -7,26 +7,29 @@ that, too, can depend on private data, and another try would ask them again. See
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
+from pathlib import Path
 from typing import cast
 
 from safetensors import SafetensorError, deserialize
 from sqlalchemy import ColumnElement, Connection, Row, Text, and_, delete, func, insert, or_, select, update
 from sqlalchemy import cast as cast_in_store
 
+from dpcl_core import paths
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
-from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
+from dpcl_core.errors import BadInput, StoreRefused, StoreTrouble, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import charges, database, process, queue, recorder, tables
-from dpcl_core.runs import run as runs_run
+from dpcl_core.runs import charges, database, process, queue, run, tables
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import RESUMABLE, Failure, checked_id, no_such_run
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
+from dpcl_core.runs.tables import OPEN, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
 
 BY_ITSELF = 2  # times that a run is resumed before a person has to
 FRESH_SECONDS = 3600.0  # a run that was silent for longer may be one of a restored backup: that is left to a person
@@ -60,26 +63,24 @@ class Stored:
 
         Raises StoreUnusable where one is damaged, as `_whole` does, and where the store is behind what has left already.
         """
-        left = self.patience.outlast(lambda: recorder.n_tasks(self.run_id))
-        kept = [_whole(row) for row in self.patience.outlast(lambda: self._of(group))]
+        left = self.patience.outlast(lambda: n_tasks(self.run_id))
+
+        def saved() -> Sequence[_Row]:
+            with self.store.reading() as connection:
+                return _rows(connection, checkpoints.c.run_id == self.run_id, checkpoints.c.learner == group)
+
+        kept = [_whole(row) for row in self.patience.outlast(saved)]
         n = kept[-1].task + 1 if kept else 0
         if n < left.get(group, 0):
             raise StoreUnusable(_UNKNOWN)
         if kept:
-            self._record(group, n)
+            self.patience.outlast(lambda: record(self.run_id, group, n))
         return kept
-
-    def _of(self, group: int) -> Sequence[_Row]:
-        with self.store.reading() as connection:
-            return _rows(connection, checkpoints.c.run_id == self.run_id, checkpoints.c.learner == group)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Saves a checkpoint in place of the state before it. Raises BadInput in a process from which the run was taken."""
         self.patience.outlast(lambda: self._save(checkpoint))
-        self._record(checkpoint.group, checkpoint.task + 1)
-
-    def _record(self, group: int, n: int) -> None:
-        self.patience.outlast(lambda: recorder.record(self.run_id, group, n))
+        self.patience.outlast(lambda: record(self.run_id, checkpoint.group, checkpoint.task + 1))
 
     def _save(self, checkpoint: Checkpoint) -> None:
         place = {"run_id": self.run_id, "learner": checkpoint.group}
@@ -87,8 +88,10 @@ class Stored:
         of_learner = [checkpoints.c[name] == value for name, value in place.items()]
         state = {"document": checkpoint.document, "arrays": checkpoint.arrays}
         with self.store.holding(self.part or self.run_id, process.me()) as connection:
-            if self.part is not None and _is_given_up(connection, self.run_id):
-                raise BadInput("run", self.run_id, "is over, so that its parts end")
+            if self.part is not None:  # of a whole whose process died, which may go on by itself, the parts go on
+                goes_on = runs.c.deleted.is_(None) & runs.c.status.not_in(("finished", "failed", "cancelled"))
+                if connection.scalar(select(runs.c.id).where(runs.c.id == self.run_id, goes_on)) is None:
+                    raise BadInput("run", self.run_id, "is over, so that its parts end")
             connection.execute(update(checkpoints).where(*of_learner).values(document=None, arrays=None))
             # It is there if an earlier attempt was saved and the answer was lost.
             connection.execute(delete(checkpoints).where(*of_learner, checkpoints.c.task == checkpoint.task))
@@ -99,14 +102,9 @@ class Stored:
 
 def check_known(store: Store, run_id: str, patience: Patience) -> None:
     """Raises StoreUnusable where the store is behind what has left this computer of a run, in any group of it."""
-    left = patience.outlast(lambda: recorder.n_tasks(run_id))  # read first: parts that go on add to both, to the store first
+    left = patience.outlast(lambda: n_tasks(run_id))  # read first: parts that go on add to both, to the store first
     counted = select(checkpoints.c.learner, func.max(checkpoints.c.task) + 1).where(checkpoints.c.run_id == run_id)
-
-    def saved() -> dict[int, int]:
-        with store.reading() as connection:
-            return {int(group): int(n) for group, n in connection.execute(counted.group_by(checkpoints.c.learner))}
-
-    found = patience.outlast(saved)
+    found = patience.outlast(lambda: store.pairs(counted.group_by(checkpoints.c.learner)))
     if any(found.get(group, 0) < n for group, n in left.items()):
         raise StoreUnusable(_UNKNOWN)
 
@@ -145,10 +143,9 @@ def resume(store: Store, run_id: str) -> None:
         why = _why_not(connection, checked_id(run_id))
         if why is None and store.visitor is not None:
             tables.take(connection, tables.QUEUE)
-            run = connection.execute(select(runs).where(runs.c.id == run_id)).one()
-            past = runs_run.past(connection, {run.workload}).get((run.workload, run.device), [])
+            work = connection.execute(select(*run.WORK).where(runs.c.id == run_id)).one()
             queue.note(connection, store.visitor)
-            queue.check(connection, store.visitor, run.n_cells, runs_run.estimate(past, run.n_cells))
+            queue.check(connection, store.visitor, work.n_cells, *run.estimates(connection, [work]))
         if why is None:
             charges.check_again(connection, run_id, is_start=False)
         if why is not None or not _requeued(connection, run_id):
@@ -176,15 +173,12 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
     n = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
     before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
     n_times = before.n_times if before is not None and (groups is None or before.n_checkpoints == n) else 0
-    if connection.scalar(select(runs.c.attended).where(runs.c.id == run_id)):
-        said = _ATTENDED.format(run_id)
-        connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + said))
+    of_process = select(runs.c.attended, database.now() - runs.c.heartbeat).where(runs.c.id == run_id)
+    is_attended, silent = connection.execute(of_process).one()
+    if not is_attended and (not (n or groups) or _why_not(connection, run_id) is not None):
         return False
-    if not (n or groups) or _why_not(connection, run_id) is not None:
-        return False
-    silent = connection.scalar(select(database.now() - runs.c.heartbeat).where(runs.c.id == run_id))
-    if n_times >= BY_ITSELF or silent is None or silent > FRESH_SECONDS:
-        why = _GIVEN_UP if n_times >= BY_ITSELF else _SILENT
+    if is_attended or n_times >= BY_ITSELF or silent is None or silent > FRESH_SECONDS:
+        why = _ATTENDED.format(run_id) if is_attended else _GIVEN_UP if n_times >= BY_ITSELF else _SILENT
         connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + why))
         return False
     connection.execute(delete(resumptions).where(resumptions.c.run_id == run_id))
@@ -201,23 +195,23 @@ def _requeued(connection: Connection, run_id: str) -> bool:
 
 
 def _why_not(connection: Connection, run_id: str) -> str | None:
-    run = connection.execute(select(runs).where(runs.c.id == run_id)).first()
-    if run is None:
+    row = connection.execute(select(runs).where(runs.c.id == run_id)).first()
+    if row is None:
         raise no_such_run(run_id)
-    if run.deleted is not None:
+    if row.deleted is not None:
         return "it is deleted, and its checkpoints with it"
-    if run.status in ("queued", *ACTIVE, "finished"):
-        return f"it is {run.status}"
-    if run.status == "failed" and run.error_kind not in RESUMABLE:
+    if row.status in (*OPEN, "finished"):
+        return f"it is {row.status}"
+    if row.status == "failed" and row.error_kind not in RESUMABLE:
         return "it failed by itself, and would fail again; change its settings and start a new run"
-    if run.status == "cancelled" and run.error_kind is not None:
+    if row.status == "cancelled" and row.error_kind is not None:
         return "it took longer than its server allows; take fewer examples, budgets or seeds and start a new run"
     for table, column in ((turns, turns.c.run_id), (audits, audits.c.id)):
         if connection.scalar(select(column).select_from(table).where(column == run_id)) is not None:
             return "it is part of a tuning or an audit"
     of_run, whole_id, groups = _checkpoints_of(connection, run_id)
     try:
-        left = recorder.n_tasks(whole_id)  # read first, as in `check_known`
+        left = n_tasks(whole_id)  # read first, as in `check_known`
         saved = [_whole(row) for row in _rows(connection, of_run)]
     except StoreTrouble as damaged:
         return str(damaged)
@@ -244,12 +238,6 @@ def _checkpoints_of(connection: Connection, run_id: str) -> tuple[ColumnElement[
     if part is None:
         return checkpoints.c.run_id == run_id, run_id, None
     return and_(checkpoints.c.run_id == part.run_id, checkpoints.c.learner.in_(part.groups)), part.run_id, part.groups
-
-
-def _is_given_up(connection: Connection, run_id: str) -> bool:
-    """Whether a run is deleted, or has ended and is not to go on by itself; one whose process died may."""
-    run = connection.execute(select(runs.c.status, runs.c.deleted).where(runs.c.id == run_id)).one_or_none()
-    return run is None or run.deleted is not None or run.status in ("finished", "failed", "cancelled")
 
 
 _Row = Row[int, int, str, str | None, bytes | None, str]
@@ -325,3 +313,61 @@ def _key(document: dict[str, JsonValue]) -> str:
         cell = cast("dict[str, float]", document["cell"])
         return json.dumps([Classifier.__name__, float(cell["epsilon"]), cell["seed"], document["task"]])
     return json.dumps(document, sort_keys=True)
+
+
+# What has left the runs that this computer carried out, kept outside the store: a restored backup does not know it.
+#
+# A file for each run, to which a line `GROUP N` is appended before the results of a group's first N tasks leave. It outlives
+# the run: a backup may have it under way, and it would draw its noise again for what somebody has seen.
+
+
+_LINE = re.compile(rb"(\d{1,9}) (\d{1,9})")
+
+
+def n_tasks(run_id: str) -> dict[int, int]:
+    """By group, of how many tasks results have left this computer; a group without any is not in it.
+
+    Raises StoreTrouble where that cannot be read, as StoreRefused where this user may not.
+    """
+    path, found = _released(run_id), dict[int, int]()
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return found
+    except OSError as error:
+        raise _refused("read", error) from error
+    for line in lines:
+        if said := _LINE.fullmatch(line):  # a power cut may have left a part of the last one: nothing had left then
+            group, n = map(int, said.groups())
+            found[group] = max(n, found.get(group, 0))
+    return found
+
+
+def record(run_id: str, group: int, n: int) -> None:
+    """Writes down that results of a group's first `n` tasks leave from now on; the disk has it when this returns.
+
+    Raises StoreTrouble where the disk refuses, as StoreRefused where this user may not write: nothing may leave then.
+    Written again where it stands already: an earlier attempt may have failed before the disk had it.
+    """
+    path = _released(run_id)
+    try:
+        is_new = not path.exists()
+        paths.made(path.parent)
+        handle = paths.opened(path, os.O_WRONLY | os.O_APPEND)
+        with os.fdopen(handle, "ab", buffering=0) as file:  # appended whole: parts of a run may write at once
+            file.write(b"\n%d %d" % (group, n))  # on a line of its own, also after a part of one
+            os.fsync(file.fileno())
+        if is_new:
+            for folder in (path.parent, path.parent.parent):
+                paths.keep_names(folder)
+    except OSError as error:
+        raise _refused("written", error) from error
+
+
+def _released(run_id: str) -> Path:
+    return paths.inside(paths.home() / "released", f"{run_id}.txt", "run")
+
+
+def _refused(done: str, error: OSError) -> StoreTrouble:
+    kind = StoreRefused if isinstance(error, PermissionError) else StoreTrouble
+    return kind(f"what has left a run cannot be {done} in released/ of the home folder: {error.strerror or 'unknown error'}")

@@ -6,7 +6,6 @@ opened, and then all of it is deleted; runs stay with the store.
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections import Counter, defaultdict
@@ -15,17 +14,16 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import groupby
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
-from dpcl_core.events import JsonValue, TaskLearned
+from dpcl_core.events import JsonValue, TaskLearned, plain_number
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import Standing
 from dpcl_core.runs import queue
-from dpcl_core.runs.run import checked_id, spec_of
+from dpcl_core.runs.run import checked_id, clean_line, spec_of
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import members, room_runs, rooms, runs, votes
 from dpcl_core.spec import RunSpec
@@ -61,32 +59,16 @@ class Poll:
         return (self.question, self.choices) == (asked, tuple(answers))
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A finished budget of somebody's run: mean final accuracy in [0, 1] over its seeds. `standing`: of the run's ε."""
-
-    run_id: str
-    name: str
-    method: str
-    epsilon: float
-    standing: Standing
-    accuracy: float
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A run's mean accuracy over its seeds on the tasks learned so far, task by task, at the budget that is shown first."""
-
-    epsilon: float
-    standing: Standing
-    accuracy: tuple[float, ...]
+Document = dict[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
     """A room as it is now: visitors' names and answers by digest of their token, names by id of their runs.
 
-    `curve`: of the shown run; None also where its settings can no longer be read.
+    `points`: one for each finished budget of a run, with the mean final accuracy in [0, 1] over its seeds, and the standing
+    of its ε. `curve`: of the shown run, the mean accuracy over its seeds on the tasks learned so far, task by task, at the
+    budget that is shown first; None also where its settings can no longer be read.
     """
 
     code: str
@@ -97,42 +79,31 @@ class Room:
     poll: Poll | None
     choices: dict[str, int]
     runs: dict[str, str]
-    points: tuple[Point, ...]
+    points: Sequence[Document]
     shown: str | None
-    curve: Curve | None
+    curve: Document | None
 
     def belongs_to(self, token: str) -> bool:
         """Whether the visitor with this token opened the room."""
         return self.owner == digest(token)
 
-    def as_seen_by(self, token: str) -> dict[str, JsonValue]:
+    def as_seen_by(self, token: str) -> Document:
         """The room as a document for one visitor, who sees the counts of all answers once the own one is given."""
-        me = digest(token)
-        poll: dict[str, JsonValue] | None = None
+        me, poll = digest(token), None
+        shown: Document | None = None
         if self.poll is not None:
             mine, counts = self.choices.get(me), Counter(self.choices.values())
             sees = mine is not None or me == self.owner or not self.poll.is_open
             poll = {
-                **cast("dict[str, JsonValue]", asdict(self.poll)),
-                "choices": list(self.poll.choices),
-                "votes": len(self.choices),
-                "mine": mine,
+                **asdict(self.poll), "choices": list(self.poll.choices), "votes": len(self.choices), "mine": mine,
                 "counts": [counts[place] for place in range(len(self.poll.choices))] if sees else None,
-            }
-        shown: dict[str, JsonValue] | None = None
+            }  # fmt: skip
         if self.shown is not None:
-            shown = {"run": self.shown, "name": self.runs.get(self.shown, ""), "curve": None}
-            if self.curve is not None:
-                shown["curve"] = {**_written(self.curve), "accuracy": list(self.curve.accuracy)}
+            shown = {"run": self.shown, "name": self.runs.get(self.shown, ""), "curve": self.curve}
         return {
-            "code": self.code,
-            "title": self.title,
-            "people": len(self.names),
-            "you": self.names.get(me),
-            "poll": poll,
-            "points": [_written(point) for point in self.points],
-            "shown": shown,
-        }
+            "code": self.code, "title": self.title, "people": len(self.names), "you": self.names.get(me), "poll": poll,
+            "points": [*self.points], "shown": shown,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +117,10 @@ class Rooms:
 
         Raises BadInput for an empty or long title, and where this visitor may open no more.
         """
-        named, now = _line("title", title, LONGEST_TITLE), time.time()
+        named, now = clean_line("title", title, LONGEST_TITLE), time.time()
         code = "".join(secrets.choice(_LETTERS) for _ in range(6))
         with self.store.writing() as connection:
-            _delete_ended(connection, now)
+            _delete(connection, connection.scalars(select(rooms.c.code).where(rooms.c.ends <= now)).all())
             if (opener := self.store.visitor) is not None:
                 opener = replace(opener, owner=digest(token))  # of a classroom the browser, whoever is logged in
                 queue.note(connection, opener)
@@ -168,45 +139,40 @@ class Rooms:
         """Lets a visitor in, once, and gives the name drawn for this room. Raises BadInput for a full or unknown room."""
         with self.store.writing() as connection:
             room = _row(connection, code, locked=True).code  # one at a time: each gets a name that nobody has
-            me = digest(token)
-            mine = select(members.c.name).where(members.c.room == room, members.c.token == me)
-            if (name := connection.scalar(mine)) is not None:
+            if (name := connection.scalar(_name_of(room, token))) is not None:
                 return str(name)
             taken = set(connection.scalars(select(members.c.name).where(members.c.room == room)))
             if len(taken) >= MOST_MEMBERS:
                 raise BadInput("room", room, f"is full: at most {MOST_MEMBERS} visitors")
             name = secrets.choice([one for one in _NAMES if one not in taken])
-            connection.execute(insert(members).values(room=room, token=me, name=name))
+            connection.execute(insert(members).values(room=room, token=digest(token), name=name))
         return name
 
     def leave(self, code: str, token: str) -> None:
         """Deletes a visitor's name and answer; points of the visitor's runs go, too."""
-        me = digest(token)
         with self.store.writing() as connection:
-            mine = select(members.c.name).where(members.c.room == code, members.c.token == me).scalar_subquery()
+            mine = _name_of(code, token).scalar_subquery()
             connection.execute(delete(room_runs).where(room_runs.c.room == code, room_runs.c.name == mine))
-            connection.execute(delete(votes).where(votes.c.room == code, votes.c.token == me))
-            connection.execute(delete(members).where(members.c.room == code, members.c.token == me))
+            for table in (votes, members):
+                connection.execute(delete(table).where(table.c.room == code, table.c.token == digest(token)))
 
     def room_of(self, token: str) -> str | None:
         """The code of the newest room that a visitor is in, while it lasts."""
         found = select(rooms.c.code).join(members).where(members.c.token == digest(token), rooms.c.ends > time.time())
-        with self.store.reading() as connection:
-            return connection.scalar(found.order_by(rooms.c.created.desc()))
+        return self.store.scalar(found.order_by(rooms.c.created.desc()))
 
     def of_owner(self, token: str) -> list[tuple[str, str]]:
         """Codes and titles of the rooms that belong to a token, newest first."""
         found = select(rooms.c.code, rooms.c.title).where(rooms.c.owner == digest(token), rooms.c.ends > time.time())
-        with self.store.reading() as connection:
-            return [(row.code, row.title) for row in connection.execute(found.order_by(rooms.c.created.desc()))]
+        return [(row.code, row.title) for row in self.store.rows(found.order_by(rooms.c.created.desc()))]
 
     def ask(self, code: str, token: str, question: str, choices: Sequence[str]) -> None:
         """Puts a question to the room, in place of the one before.
 
         Raises BadInput for a room of somebody else, an empty or long text, and fewer than two or more than four answers.
         """
-        asked = _line("question", question, LONGEST_QUESTION)
-        answers = tuple(_line("answers", choice, LONGEST_CHOICE) for choice in choices)
+        asked = clean_line("question", question, LONGEST_QUESTION)
+        answers = tuple(clean_line("answers", choice, LONGEST_CHOICE) for choice in choices)
         allowed = "must be two to four different answers, one per line"
         if not 2 <= len(answers) <= 4:
             raise BadInput("answers", f"{len(answers)} answer{'s' if len(answers) != 1 else ''}", allowed)
@@ -229,7 +195,7 @@ class Rooms:
                 raise BadInput("poll", poll, "takes no more answers")
             if not 0 <= choice < len(asked.choices):
                 raise BadInput("answer", choice, f"must be 0 to {len(asked.choices) - 1}")
-            if not connection.scalar(select(members.c.name).where(members.c.room == row.code, members.c.token == me)):
+            if not connection.scalar(_name_of(row.code, token)):
                 raise BadInput("room", row.code, "join it first")
             mine = (votes.c.room == row.code) & (votes.c.poll == poll) & (votes.c.token == me)
             if not connection.execute(update(votes).where(mine).values(choice=choice)).rowcount:
@@ -239,8 +205,7 @@ class Rooms:
         """Puts a visitor's run on the room's plot. Raises BadInput for an unknown run or a visitor who is not in."""
         with self.store.writing() as connection:
             room = _row(connection, code, locked=True).code
-            name = connection.scalar(select(members.c.name).where(members.c.room == room, members.c.token == digest(token)))
-            if name is None:
+            if (name := connection.scalar(_name_of(room, token))) is None:
                 raise BadInput("room", room, "join it first")
             try:
                 connection.execute(insert(room_runs).values(run_id=checked_id(run_id), room=room, name=name))
@@ -262,15 +227,14 @@ class Rooms:
         with self.store.reading() as connection:
             row = _row(connection, code)
             poll = _read_poll(row.poll)
-            names = {one.token: one.name for one in connection.execute(select(members).where(members.c.room == row.code))}
-            of_poll = select(votes).where(votes.c.room == row.code, votes.c.poll == ("" if poll is None else poll.id))
-            choices = {one.token: one.choice for one in connection.execute(of_poll)}
+            names = dict(connection.execute(select(members.c.token, members.c.name).where(members.c.room == row.code)).all())
+            of_poll = select(votes.c.token, votes.c.choice).where(votes.c.room == row.code)
+            choices = dict(connection.execute(of_poll.where(votes.c.poll == ("" if poll is None else poll.id))).all())
             listed = select(room_runs.c.run_id, room_runs.c.name, runs.c.spec).join(runs).where(room_runs.c.room == row.code)
             of_room = connection.execute(listed.where(runs.c.deleted.is_(None)).order_by(runs.c.number)).all()
         specs = {one.run_id: spec_of(one.spec) for one in of_room}
         names_of_runs = {one.run_id: one.name for one in of_room}
-        is_there = row.shown_run in (one.run_id for one in of_room)  # it may be deleted, or gone with who left
-        shown = row.shown_run if is_there else None
+        shown = row.shown_run if row.shown_run in specs else None  # it may be deleted, or gone with who left
         return Room(
             code=row.code, title=row.title, owner=row.owner, ends=row.ends, names=names, poll=poll, choices=choices,
             runs=names_of_runs, points=self._points(names_of_runs, specs),
@@ -283,20 +247,19 @@ class Rooms:
             connection.execute(delete(votes).where(votes.c.room == room, votes.c.poll != poll.id))
             connection.execute(update(rooms).where(rooms.c.code == room).values(poll=asdict(poll)))
 
-    def _points(self, names: Mapping[str, str], specs: Mapping[str, RunSpec | None]) -> tuple[Point, ...]:
-        results = self.store.results(list(names))
-        points = []
-        for run_id, name in names.items():
-            if (spec := specs[run_id]) is None:
+    def _points(self, names: Mapping[str, str], specs: Mapping[str, RunSpec | None]) -> list[Document]:
+        results, points = self.store.results(list(names)), list[Document]()
+        for run_id, spec in specs.items():
+            if spec is None:
                 continue
             for epsilon, of_budget in groupby(results[run_id], key=lambda cell: cell.cell.epsilon):
-                scores = [cell.metrics["AA"] for cell in of_budget]
-                known = [score for score in scores if score is not None]
+                known = [score for cell in of_budget if (score := cell.metrics["AA"]) is not None]
                 if known:
-                    points.append(Point(run_id, name, spec.method, epsilon, methods.standing(spec), fmean(known)))
-        return tuple(points)
+                    said = {"epsilon": plain_number(epsilon), "standing": methods.standing(spec), "accuracy": fmean(known)}
+                    points.append({"run_id": run_id, "name": names[run_id], "method": spec.method, **said})
+        return points
 
-    def _curve(self, run_id: str, spec: RunSpec | None) -> Curve | None:
+    def _curve(self, run_id: str, spec: RunSpec | None) -> Document | None:
         if spec is None:
             return None
         epsilon = spec.privacy.usual_epsilon
@@ -304,13 +267,8 @@ class Rooms:
         for event in self.store.events(run_id):
             if isinstance(event, TaskLearned) and event.cell.epsilon == epsilon:
                 by_task[event.task] += [score for score in event.accuracy if score is not None]
-        accuracy = tuple(fmean(by_task[task]) for task in sorted(by_task) if by_task[task])
-        return Curve(epsilon, methods.standing(spec), accuracy)
-
-
-def _written(one: Point | Curve) -> dict[str, JsonValue]:
-    """The fields as JSON, which has no infinity."""
-    return {**asdict(one), "epsilon": "inf" if math.isinf(one.epsilon) else one.epsilon}
+        accuracy: list[JsonValue] = [fmean(by_task[task]) for task in sorted(by_task) if by_task[task]]
+        return {"epsilon": plain_number(epsilon), "standing": methods.standing(spec), "accuracy": accuracy}
 
 
 def digest(token: str) -> str:
@@ -335,15 +293,16 @@ def _row(connection: Connection, code: str, *, locked: bool = False) -> Any:
     return found
 
 
+def _name_of(room: str, token: str) -> Select[str]:
+    """The name of a visitor who is in a room."""
+    return select(members.c.name).where(members.c.room == room, members.c.token == digest(token))
+
+
 def _owned(connection: Connection, code: str, token: str) -> str:
     row = _row(connection, code, locked=True)
     if row.owner != digest(token):
         raise BadInput("room", row.code, "belongs to another browser: only the one that opened it can change it")
     return str(row.code)
-
-
-def _delete_ended(connection: Connection, now: float) -> None:
-    _delete(connection, list(connection.scalars(select(rooms.c.code).where(rooms.c.ends <= now))))
 
 
 def _delete(connection: Connection, codes: Sequence[str]) -> None:
@@ -354,13 +313,6 @@ def _delete(connection: Connection, codes: Sequence[str]) -> None:
 
 def _read_poll(document: Any) -> Poll | None:
     return None if document is None else Poll(**{**document, "choices": tuple(document["choices"])})
-
-
-def _line(field: str, text: str, longest: int) -> str:
-    cleaned = " ".join(text.split())
-    if not 1 <= len(cleaned) <= longest or not cleaned.isprintable():
-        raise BadInput(field, cleaned[:20] or "nothing", f"must be one line of 1 to {longest} characters")
-    return cleaned
 
 
 _NAMES = tuple(f"{colour} {animal}" for colour in _COLOURS for animal in _ANIMALS)

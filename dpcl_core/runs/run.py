@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from hashlib import sha256
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Update, bindparam, case, delete, func, select, update
 
@@ -127,12 +128,17 @@ def no_such_run(run_id: str) -> BadInput:
     return BadInput("run", run_id, "no such run in this store")
 
 
+def clean_line(field: str, text: str, longest: int) -> str:
+    """A text without needless blanks. Raises BadInput for an empty or long one."""
+    cleaned = " ".join(text.split())
+    if not 1 <= len(cleaned) <= longest or not cleaned.isprintable():
+        raise BadInput(field, cleaned[:20] or "nothing", f"must be one line of 1 to {longest} characters")
+    return cleaned
+
+
 def clean_name(name: str) -> str:
     """The name of a run without needless blanks. Raises BadInput for an empty or long one."""
-    cleaned = " ".join(name.split())
-    if not 1 <= len(cleaned) <= LONGEST_NAME or not cleaned.isprintable():
-        raise BadInput("name", name, f"must be one line of 1 to {LONGEST_NAME} characters")
-    return cleaned
+    return clean_line("name", name, LONGEST_NAME)
 
 
 def of_row(row: Row[*tuple[object, ...]], place: int | None, estimate: float | None) -> Run:
@@ -242,19 +248,18 @@ def seconds_left(fraction: float, elapsed: float, estimate: float | None = None)
 
 
 Work = tuple[str, int]  # a run's workload and number of cells
-Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
 
+WORK = (runs.c.workload, runs.c.device, runs.c.n_cells)  # what a run's duration follows from
 # Made once, as the queries of `store` are.
 _PLACE = func.row_number().over(partition_by=(runs.c.workload, runs.c.device), order_by=runs.c.number.desc())
 _FINISHED = (
-    select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.seconds, _PLACE.label("place"))
+    select(*WORK, runs.c.seconds, _PLACE.label("place"))
     .where(
         runs.c.status == "finished", runs.c.workload.in_(bindparam("workloads", expanding=True)),
         runs.c.id.not_in(select(splits.c.run_id)),
     ).subquery()
 )  # fmt: skip
-_KEPT = ("workload", "device", "n_cells", "seconds")
-_PAST = select(*(_FINISHED.c[name] for name in _KEPT)).where(_FINISHED.c.place <= 200)
+_PAST = select(*(column for column in _FINISHED.c if column.name != "place")).where(_FINISHED.c.place <= 200)
 
 
 def workload_of(spec: RunSpec) -> str:
@@ -267,38 +272,25 @@ def work_of(spec: RunSpec) -> Work:
     return workload_of(spec), spec.n_cells
 
 
-def past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], Durations]:
-    """Durations of the last 200 finished runs of each workload on each device.
+def estimates(connection: Connection, work: Sequence[Sequence[Any]]) -> list[float | None]:
+    """Seconds that runs of this workload, device and number of cells (`WORK`) are likely to take; None where unknown.
 
+    The median of the last 200 finished runs with as many cells; without any, their median seconds per cell times the cells.
     Those of a run that was split are those of its parts, each on one device.
     """
-    durations: dict[tuple[str, str], Durations] = {}
-    for workload, device, n_cells, seconds in connection.execute(_PAST, {"workloads": list(workloads)}):
-        durations.setdefault((workload, device), []).append((n_cells, seconds))
-    return durations
+    known: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    if work:
+        for workload, device, n_cells, seconds in connection.execute(_PAST, {"workloads": [one[0] for one in work]}):
+            known[workload, device].append((n_cells, seconds))
 
+    def estimate(workload: str, device: str, n_cells: int) -> float | None:
+        comparable = [past for past in known[workload, device] if past[0] == n_cells] or known[workload, device]
+        return n_cells * median(seconds / cells for cells, seconds in comparable) if comparable else None
 
-def estimate(known: Durations, n_cells: int) -> float | None:
-    """Median seconds of runs with as many cells; without any, the median seconds per cell of the others times `n_cells`."""
-    comparable = [(cells, seconds) for cells, seconds in known if cells == n_cells] or known
-    return n_cells * median(seconds / cells for cells, seconds in comparable) if comparable else None
+    return [estimate(*one) for one in work]
 
 
 # How the state of a run changes: statements that change nothing unless the run is in the state that they start from.
-
-
-def is_carried_out(connection: Connection, run_id: str, by: Process, *also: Status) -> bool:
-    """Whether this process carries out a run, which is under way or in one of the states `also`; locks it to the end.
-
-    Nobody does once it is deleted for good: its results must not come back. Raises BadInput for an unknown run.
-    """
-    columns = (runs.c.status, runs.c.emptied, runs.c.machine, runs.c.pid, runs.c.ticks)
-    row = connection.execute(select(*columns).where(runs.c.id == checked_id(run_id)).with_for_update()).one_or_none()
-    if row is None:
-        raise no_such_run(run_id)
-    if row.emptied is not None:
-        return False
-    return row.status in (*ACTIVE, *also) and Process(row.machine, row.pid, row.ticks) == by
 
 
 def transition(run_id: str, before: Sequence[str]) -> Update:
@@ -346,23 +338,10 @@ def _storable(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
-def ended(connection: Connection, run_id: str, change: Update, status: End, failure: Failure | None) -> bool:
-    """Carries out the end of a run, and deletes its checkpoints where it cannot be resumed."""
-    if not applied(connection, change):
-        return False
-    if status == "finished" or (failure is not None and failure.kind not in RESUMABLE):
-        forget(connection, run_id)
-    return True
-
-
 def forget(connection: Connection, run_id: str) -> None:
     """Deletes the checkpoints of a run, which cannot be resumed from now on."""
     for table in (checkpoints, resumptions):
         connection.execute(delete(table).where(table.c.run_id == run_id))
-
-
-def applied(connection: Connection, change: Update) -> bool:
-    return connection.execute(change).rowcount == 1
 
 
 def columns_of(process: Process | None) -> dict[str, str | int | None]:

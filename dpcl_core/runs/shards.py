@@ -16,32 +16,21 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from sqlalchemy import Connection, Text, cast, func, insert, select
+from sqlalchemy import Row, Text, cast, func, insert, select, update
 
 from dpcl_core.checkpoints import Checkpoint, Division, Whole, is_public
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Event, Progress, Started
-from dpcl_core.runs import recorder, resumption, tables
+from dpcl_core.events import CellFinished, Event, Progress
+from dpcl_core.runs import resumption, run, tables
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.process import Patience, Process
 from dpcl_core.runs.queue import enqueue
-from dpcl_core.runs.resumption import Stored
-from dpcl_core.runs.run import (
-    LONGEST_NAME,
-    Failure,
-    Run,
-    Split,
-    Status,
-    checked_id,
-    clean_name,
-    stop,
-    stop_shards,
-    workload_of,
-)
+from dpcl_core.runs.run import LONGEST_NAME, Failure, Run, Split, Status, checked_id, clean_name, stop, stop_shards
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import checkpoints, runs, shards
-from dpcl_core.spec import DataSpec, RunSpec, validated
+from dpcl_core.runs.tables import OPEN, checkpoints, runs, set_runs, sets, shards
+from dpcl_core.spec import DataSpec, RunSpec
 
 _PAUSE_SECONDS = 0.25
 _STOPPED = Failure("worker-died", "A part of this run was stopped, so that all of it ended.", "")
@@ -61,30 +50,14 @@ def parts(n_groups: int, n_shards: int) -> list[list[int]]:
     return [list(range(first, n_groups, n)) for first in range(n)]
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A part of a run as it stands: `groups` are the places of its groups in the whole run."""
+def of_run(store: Store, run_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
+    """The parts of a run, in order; none for a run that is whole, or has not begun.
 
-    id: str
-    groups: Sequence[int]
-    status: Status
-    runs_on: str | None
-    failure: Failure | None
-
-
-def of_run(store: Store, run_id: str) -> list[Shard]:
-    """The parts of a run, in order; none for a run that is whole, or has not begun."""
+    Each with its id, the places of its `groups` in the whole run, status, `runs_on`, and what its run failed of.
+    """
     columns = (runs.c.status, runs.c.runs_on, runs.c.error_kind, runs.c.error, runs.c.error_log)
     query = select(shards.c.id, shards.c.groups, *columns).join(runs, runs.c.id == shards.c.id)
-    with store.reading() as connection:
-        rows = connection.execute(query.where(shards.c.run_id == run_id).order_by(runs.c.number)).all()
-    return [
-        Shard(
-            row.id, row.groups, row.status, row.runs_on,
-            None if row.error_kind is None else Failure(row.error_kind, row.error, row.error_log or ""),
-        )
-        for row in rows
-    ]  # fmt: skip
+    return store.rows(query.where(shards.c.run_id == run_id).order_by(runs.c.number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +67,7 @@ class Part:
     Only progress leaves it otherwise: all else comes out of the run's own process, from the checkpoints.
     """
 
-    stored: Stored
+    stored: resumption.Stored
     groups: frozenset[int]
     _public: list[Event] = field(default_factory=list)  # of the task under way, which leave before its checkpoint
 
@@ -120,22 +93,14 @@ class Part:
 
 def part_of(store: Store, run_id: str, patience: Patience) -> Part | None:
     """The part of a run that this run of the queue is; None for any other."""
-    with store.reading() as connection:
-        row = connection.execute(select(shards).where(shards.c.id == run_id)).one_or_none()
-    return None if row is None else Part(Stored(store, row.run_id, patience, run_id), frozenset(row.groups))
-
-
-def without_results(events: Iterator[Event]) -> Iterator[Event]:
-    """The events of a part that are stored as its own: that it has begun, and how far it is."""
-    return (event for event in events if isinstance(event, Progress | Started))
+    found = store.rows(select(shards).where(shards.c.id == run_id))
+    return Part(resumption.Stored(store, found[0].run_id, patience, run_id), frozenset(found[0].groups)) if found else None
 
 
 def division_of(store: Store, run_id: str, open_executor: Callable[[str], Supervisor], patience: Patience) -> Division:
     """How this process carries out a run: whole, or by waiting for its parts, which the opened executor starts."""
     split = store.split_of(run_id)
-    if split is None:
-        return Whole()
-    return Waiting(store, run_id, split, open_executor(split.executor), patience)
+    return Whole() if split is None else Waiting(store, run_id, split, open_executor(split.executor), patience)
 
 
 @dataclass(slots=True)
@@ -157,7 +122,8 @@ class Waiting:
             self._n_tasks, self._n_checkpoints = n_tasks, n_groups * n_tasks
             resumption.check_known(self.store, self.run_id, self.patience)
             self.patience.outlast(lambda: _put_into_queue(self.store, self.run_id, shared, self.split.device))
-            self.patience.outlast(lambda: self.store.leave_device(self.run_id))
+            only_waits = update(runs).where(runs.c.id == self.run_id).values(runs_on=None)
+            self.patience.outlast(lambda: self.store.change(only_waits))
 
     def events(self, group: int, here: Callable[[], Iterator[Event]]) -> Iterator[Event]:
         if not self._n_checkpoints:
@@ -181,7 +147,7 @@ class Waiting:
                 events = resumption.events_of(group, seen, said, digest)
                 seen += 1
                 # Also here: the part that saved it may be on another machine, and may not have written it down yet.
-                self.patience.outlast(partial(recorder.record, self.run_id, group, seen))
+                self.patience.outlast(partial(resumption.record, self.run_id, group, seen))
                 yield from events
             if seen == self._n_tasks:
                 return
@@ -202,8 +168,8 @@ class Waiting:
 
     def _check_parts(self) -> None:
         for shard in of_run(self.store, self.run_id):
-            if shard.status in ("failed", "lost") and shard.failure is not None:
-                raise PartFailed(shard.failure)
+            if shard.status in ("failed", "lost") and shard.error_kind is not None:
+                raise PartFailed(Failure(shard.error_kind, shard.error, shard.error_log or ""))
             if shard.status == "cancelled" and self.store.status(self.run_id) in ("starting", "running"):
                 raise PartFailed(_STOPPED)
 
@@ -222,7 +188,7 @@ def _put_into_queue(store: Store, run_id: str, shared: Sequence[Sequence[int]], 
                 tail = f": part {number + 1} of {len(shared)}"
                 shard_id = enqueue(
                     connection, run.spec, name=clean_name(run.name[: LONGEST_NAME - len(tail)] + tail), device=device,
-                    workload=workload_of(run.spec), n_cells=run.spec.n_cells * len(groups) // n_groups, visitor=None,
+                    n_cells=run.spec.n_cells * len(groups) // n_groups, visitor=None,
                     gives="nothing",  # that the whole run does not count
                 )  # fmt: skip
                 connection.execute(insert(shards).values(id=shard_id, run_id=run.id, groups=list(groups)))
@@ -272,10 +238,6 @@ class Set:
         open_runs = [(label, run) for label, run in self.runs.items() if not run.is_over]
         return next((one for one in open_runs if one[1].status != "queued"), open_runs[0] if open_runs else None)
 
-    @property
-    def n_over(self) -> int:
-        return sum(run.is_over for run in self.runs.values())
-
     def line(self, titles: Mapping[str, str] | None = None) -> str:
         """How many of its runs have ended, and how: "2 of 4 runs finished, 1 failed (cosine)". `titles` by label, if any.
 
@@ -317,34 +279,26 @@ class Sets:
         ids: dict[str, str] = {}
         with self.store.writing() as connection:
             tables.take(connection, tables.QUEUE)  # before it is asked: of two presses at once, the second finds the set
-            if once and (same := self._under_way(connection, preset)) is not None:
-                return same
+            if once:
+                is_mine = runs.c.owner == (None if self.store.visitor is None else self.store.visitor.owner)
+                under_way = select(sets.c.id).select_from(_OF_SETS).where(sets.c.preset == preset, is_mine, _IS_OPEN)
+                if (same := connection.scalar(under_way.limit(1))) is not None:
+                    return str(same)
             for label, spec in specs.items():
                 ids[label] = enqueue(
-                    connection, spec, name=names[label], workload=workload_of(spec), n_cells=spec.n_cells, device=device,
-                    visitor=self.store.visitor, split=split, attended_by=attended_by,
+                    connection, spec, name=names[label], device=device, visitor=self.store.visitor, split=split,
+                    attended_by=attended_by,
                 )  # fmt: skip
             set_id = next(iter(ids.values()))
-            connection.execute(insert(tables.sets).values(id=set_id, preset=preset))
+            connection.execute(insert(sets).values(id=set_id, preset=preset))
             rows = [{"run_id": run_id, "set_id": set_id, "label": label} for label, run_id in ids.items()]
-            connection.execute(insert(tables.set_runs), rows)
+            connection.execute(insert(set_runs), rows)
         return set_id
-
-    def _under_way(self, connection: Connection, preset: str) -> str | None:
-        """The id of this visitor's set of a preset that is not over."""
-        is_mine = tables.runs.c.owner == (None if self.store.visitor is None else self.store.visitor.owner)
-        query = select(tables.sets.c.id).select_from(_OF_SETS).where(tables.sets.c.preset == preset, is_mine)
-        found: str | None = connection.scalar(query.where(tables.runs.c.status.in_(("queued", *tables.ACTIVE))).limit(1))
-        return found
 
     def get(self, set_id: str) -> Set:
         """The set with this id, with the runs that are not deleted for good. Raises BadInput if there is none."""
-        query = select(tables.set_runs.c.run_id, tables.set_runs.c.label, tables.sets.c.preset)
-        query = query.select_from(_OF_SETS)
-        with self.store.reading() as connection:
-            rows = connection.execute(
-                query.where(tables.sets.c.id == checked_id(set_id)).order_by(tables.runs.c.number)
-            ).all()
+        query = select(set_runs.c.run_id, set_runs.c.label, sets.c.preset).select_from(_OF_SETS)
+        rows = self.store.rows(query.where(sets.c.id == checked_id(set_id)).order_by(runs.c.number))
         present = self.store.present([row.run_id for row in rows])
         if not present:
             raise BadInput("set", set_id, "no such set of runs in this store")
@@ -352,58 +306,48 @@ class Sets:
 
     def newest(self, preset: str) -> Set | None:
         """The set of this preset that was started last, of those with a run that is not in the trash."""
-        query = select(tables.sets.c.id).select_from(_OF_SETS)
-        query = query.where(tables.sets.c.preset == preset, tables.runs.c.deleted.is_(None))
-        query = query.order_by(tables.runs.c.number.desc()).limit(1)
-        with self.store.reading() as connection:
-            set_id: str | None = connection.scalar(query)
+        query = select(sets.c.id).select_from(_OF_SETS).where(sets.c.preset == preset, runs.c.deleted.is_(None))
+        set_id = self.store.scalar(query.order_by(runs.c.number.desc()).limit(1))
         return None if set_id is None else self.get(set_id)
 
     def of_run(self, run_id: str) -> str | None:
         """The id of the set that a run belongs to; None for a run started alone."""
-        query = select(tables.set_runs.c.set_id).where(tables.set_runs.c.run_id == checked_id(run_id))
-        with self.store.reading() as connection:
-            set_id: str | None = connection.scalar(query)
-        return set_id
+        return self.store.scalar(select(set_runs.c.set_id).where(set_runs.c.run_id == checked_id(run_id)))
 
     def preset_of_runs(self) -> dict[str, str]:
         """The preset of each run that belongs to a set, by the run's id."""
-        query = select(tables.set_runs.c.run_id, tables.sets.c.preset).join_from(tables.set_runs, tables.sets)
-        with self.store.reading() as connection:
-            return {row.run_id: row.preset for row in connection.execute(query)}
+        return self.store.pairs(select(set_runs.c.run_id, sets.c.preset).join_from(set_runs, sets))
 
     def under_way(self) -> dict[str, int]:
         """The presets of sets that are not over, each with how many of its runs are left."""
-        query = select(tables.sets.c.preset, func.count()).select_from(_OF_SETS)
-        query = query.where(tables.runs.c.status.in_(("queued", *tables.ACTIVE))).group_by(tables.sets.c.preset)
-        with self.store.reading() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
+        query = select(sets.c.preset, func.count()).select_from(_OF_SETS).where(_IS_OPEN)
+        return self.store.pairs(query.group_by(sets.c.preset))
 
     def request_stop(self, set_id: str) -> None:
         """Cancels the queued runs and requests the one under way to stop, both at once; runs that ended stay as they are."""
         self.store.check_mine(set_id)
-        runs_of_set = select(tables.set_runs.c.run_id).where(tables.set_runs.c.set_id == checked_id(set_id))
-        parts = select(tables.shards.c.id).where(tables.shards.c.run_id.in_(runs_of_set))
+        of_set = select(set_runs.c.run_id).where(set_runs.c.set_id == checked_id(set_id))
         with self.store.writing() as connection:
-            stop(connection, tables.runs.c.id.in_(runs_of_set))
-            stop(connection, tables.runs.c.id.in_(parts))
+            for ids in (of_set, select(shards.c.id).where(shards.c.run_id.in_(of_set))):
+                stop(connection, runs.c.id.in_(ids))
 
     def finished(self, digests: Collection[str]) -> dict[str, str]:
         """The newest finished run, not deleted, of each of these settings (`RunSpec.digest`): its id by digest."""
-        query = select(tables.runs.c.digest, tables.runs.c.id).order_by(tables.runs.c.number)
-        query = query.where(
-            tables.runs.c.digest.in_(digests), tables.runs.c.status == "finished", tables.runs.c.deleted.is_(None),
-            tables.runs.c.id.not_in(tables.of_others),
-        )  # fmt: skip
-        with self.store.reading() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
+        is_ours = runs.c.digest.in_(digests) & runs.c.id.not_in(tables.of_others)
+        return self.store.pairs(select(runs.c.digest, runs.c.id).where(is_ours, *_FINISHED).order_by(runs.c.number))
+
+    def alike(self, spec: RunSpec) -> list[CellFinished]:
+        """The finished cells of all finished runs that differ from `spec` in budgets, seeds and labels alone."""
+        found = self.store.rows(select(runs.c.id).where(runs.c.workload == run.workload_of(spec), *_FINISHED))
+        return [cell for of_run in self.store.results([row.id for row in found]).values() for cell in of_run]
 
     def data_used(self) -> frozenset[DataSpec]:
         """The data settings of the finished runs: their features were computed once."""
-        query = select(tables.runs.c.workload, func.max(tables.runs.c.spec)).group_by(tables.runs.c.workload)
-        with self.store.reading() as connection:
-            rows = connection.execute(query.where(tables.runs.c.status == "finished")).all()
-        return frozenset(validated(DataSpec, json.loads(row[1])["data"]) for row in rows)
+        query = select(runs.c.workload, func.max(runs.c.spec)).where(runs.c.status == "finished")
+        specs = self.store.pairs(query.group_by(runs.c.workload)).values()
+        return frozenset(DataSpec.model_validate(json.loads(spec)["data"]) for spec in specs)
 
 
-_OF_SETS = tables.set_runs.join(tables.sets).join(tables.runs, tables.runs.c.id == tables.set_runs.c.run_id)
+_OF_SETS = set_runs.join(sets).join(runs, runs.c.id == set_runs.c.run_id)
+_IS_OPEN = runs.c.status.in_(OPEN)
+_FINISHED = (runs.c.status == "finished", runs.c.deleted.is_(None))

@@ -8,50 +8,183 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
 
 from __future__ import annotations
 
+import os
+import shutil
+import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import get_args
+from copy import copy
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast, get_args
 
-from sqlalchemy import Connection, and_, case, or_, select, update
-from sqlalchemy.exc import IntegrityError
+import sqlalchemy as sa
+from sqlalchemy import Connection, Row, Select, Update, bindparam, case, func, select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from dpcl_core import paths
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Event, Progress
+from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
 from dpcl_core.runs import charges, database, queue, run, tables
 from dpcl_core.runs.process import Process, fits, here
-from dpcl_core.runs.reader import Reader
-from dpcl_core.runs.run import (
-    End,
-    Failure,
-    Run,
-    Split,
-    Status,
-    applied,
-    checked_id,
-    clean_name,
-    columns_of,
-    end_update,
-    ended,
-    forget,
-    is_carried_out,
-    no_such_run,
-    seconds_taken,
-    stop,
-    stop_shards,
-    transition,
-)
-from dpcl_core.runs.tables import ACTIVE, runs
+from dpcl_core.runs.run import RESUMABLE, End, Failure, Named, Run, Split, Status, checked_id, no_such_run, transition
+from dpcl_core.runs.tables import ACTIVE, OPEN, cells, dataset, events, of_others, runs, splits
 from dpcl_core.spec import RunSpec
 
 _TAKEN = "is no longer carried out by this process: it was ended or taken over elsewhere, as after a silence; see dpcl runs"
 PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
+_ROOM = 1_000_000  # bytes that a disk has to have free
+_Query = TypeVar("_Query", bound=Select[*tuple[Any, ...]])
+_Rows = Sequence[Row[*tuple[Any, ...]]]
+
+# What every page asks is made here once: making a query takes several times as long as carrying it out.
+_ROWS = select(runs, (database.now() - runs.c.heartbeat).label("silent_seconds"))
+_ONE = _ROWS.where(runs.c.id == bindparam("run"), runs.c.emptied.is_(None))
+_IS_LISTED = runs.c.deleted.is_(None) & runs.c.id.not_in(of_others)
+_LISTED = select(runs.c.number).where(_IS_LISTED)
+_COUNTED = _LISTED.with_only_columns(runs.c.status, func.count()).group_by(runs.c.status)
+_NEWEST_FIRST = (runs.c.number.desc(),)
+_OWN_FIRST = (case((runs.c.owner == bindparam("owner"), 0), else_=1), *_NEWEST_FIRST)
+_IS_OPEN, _IS_ACTIVE = runs.c.status.in_(OPEN), runs.c.status.in_(ACTIVE)
+_UNFINISHED = _ROWS.where(_IS_OPEN).order_by(runs.c.number)
+_QUEUES = (
+    select(runs.c.device, func.count().filter(_IS_ACTIVE), func.count().filter(~_IS_ACTIVE))
+    .where(_IS_OPEN).group_by(runs.c.device).order_by(runs.c.device)
+)  # fmt: skip
 
 
-class Store(Reader):
-    """The runs in one database, and what changes them. Every method raises StoreTrouble when it fails, in one sentence."""
+class Store:
+    """The runs in one database, and what changes them. Every method raises StoreTrouble, with one sentence, when it fails.
 
-    # Making runs
+    Safe to share between threads and processes: it keeps nothing in memory but connections.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        if url is None and (named := os.environ.get("DPCL_STORE")):
+            database.check_there(url := named)
+        self.url = database.absolute(url or f"sqlite:///{paths.home() / 'store.sqlite'}")
+        self._file: tuple[int, int] | None = None
+        with self._troubles():
+            self._reads = database.open_database(self.url)
+            self._file = database.file_of(self._reads)
+        self.visitor: queue.Visitor | None = None
+        self._sees: Callable[[str], bool] | None = None
+
+    def seen_by(self, sees: Callable[[str], bool]) -> Self:
+        """The same store for somebody who sees runs on some datasets alone: `get` and lists have no others."""
+        view = copy(self)
+        view._sees = sees
+        return view
+
+    def as_visitor(self, visitor: queue.Visitor) -> Self:
+        """The same store as a visitor of a shared server may use it: within limits, and changing no run of another one."""
+        own = copy(self)
+        own.visitor = visitor
+        return own
+
+    def split_of(self, run_id: str) -> Split | None:
+        """Into how many parts a run is split, and what starts them; None for one that is carried out whole."""
+        found = self.rows(select(splits).where(splits.c.run_id == checked_id(run_id)))
+        return Split(*found[0][1:]) if found else None
+
+    def get(self, run_id: str) -> Run:
+        """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
+        found = self._runs(_ONE, run=checked_id(run_id))
+        if not found:
+            raise no_such_run(run_id)
+        return found[0]
+
+    def get_with_results(self, run_id: str) -> Run:
+        """As `get`. Raises BadInput also for what has no results of its own: a tuning, an audit, and a part of a run."""
+        found = self.get(run_id)
+        if self.scalar(select(runs.c.id).where(runs.c.id == run_id, runs.c.id.in_(of_others))) is not None:
+            allowed = "must be a run with results of its own: this is a tuning, an audit or a part of a run"
+            raise BadInput("run", run_id, allowed)
+        return found
+
+    def present(self, run_ids: Collection[str]) -> dict[str, Run]:
+        """Those of these runs that are there, by id: without unknown ones and without those deleted for good."""
+        return {one.id: one for one in self._runs(_ROWS.where(_is_one_of(run_ids), runs.c.emptied.is_(None)))}
+
+    def listed(self, run_ids: Collection[str]) -> dict[str, Run]:
+        """Those of these runs that `list_runs` has, by id: without deleted ones, parts, and those of tunings and audits."""
+        return {one.id: one for one in self._runs(_ROWS.where(_is_one_of(run_ids), _IS_LISTED))}
+
+    def list_runs(
+        self, limit: int | None = None, *, states: Sequence[Status] = (), only: Callable[[Named], bool] | None = None
+    ) -> list[Run]:
+        """The runs that are not deleted, a visitor's own first, then newest first; without those of tunings and audits.
+
+        `limit`: no more than so many. `states`: those in one of these (none: in any). `only`: those that it is true of.
+        """
+        order, values = (_NEWEST_FIRST, {}) if self.visitor is None else (_OWN_FIRST, {"owner": self.visitor.owner})
+        with self.reading() as connection:
+            chosen = self._seen(connection, _LISTED).order_by(*order)
+            if states:
+                chosen = chosen.where(runs.c.status.in_(states))
+            if only is not None:
+                said = (func.coalesce(sa.cast(one, sa.Text), "") for one in (tables.method, dataset, tables.scenario))
+                named = chosen.with_only_columns(runs.c.id, runs.c.name, *said)
+                wanted = [one.id for one in map(Named._make, connection.execute(named, values)) if only(one)]
+                chosen = chosen.where(runs.c.id.in_(wanted[:limit]))
+            # Numbers are put into order first: whole rows take several times as long.
+            return _read(connection, _ROWS.where(runs.c.number.in_(chosen.limit(limit))).order_by(*order), values)
+
+    def n_listed(self) -> dict[Status, int]:
+        """How many runs `list_runs` has in each state."""
+        with self.reading() as connection:
+            return dict(connection.execute(self._seen(connection, _COUNTED)).all())
+
+    def trash(self) -> list[Run]:
+        """The deleted runs that can be restored, newest first: a visitor's own, and all where the server is not shared."""
+        mine = [] if self.visitor is None else [runs.c.owner == self.visitor.owner]
+        listed = _ROWS.where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine)
+        return self._runs(listed.order_by(*_NEWEST_FIRST))
+
+    def unfinished(self) -> list[Run]:
+        """Runs that are queued or under way, oldest first."""
+        return self._runs(_UNFINISHED)
+
+    def status(self, run_id: str) -> Status:
+        """The state of a run, without the rest. Raises BadInput for an id that is malformed or unknown."""
+        status = self.scalar(select(runs.c.status).where(runs.c.id == checked_id(run_id)))
+        if status is None:
+            raise no_such_run(run_id)
+        return cast(Status, status)
+
+    def may_change(self, one: Run) -> bool:
+        """Whether a run may be stopped, renamed and deleted from here: on a shared server only by who started it."""
+        return self.visitor is None or one.owner == self.visitor.owner
+
+    def next_runs(self, passed: Collection[str] = ()) -> frozenset[str]:
+        """The run of each device whose turn is next, without those `passed` over; none for a device with an empty queue."""
+        with self.reading() as connection:
+            return queue.next_runs(connection, passed)
+
+    def ahead(self, device: str, run_id: str | None = None) -> list[Run]:
+        """What is ahead of a waiting run (None: of a new one) on the device it asks for: under way, then waiting."""
+        with self.reading() as connection:
+            ids = queue.ahead(connection, device, run_id)
+        found = self.present(ids)
+        return [found[one] for one in ids if one in found]
+
+    def queues(self) -> dict[str, tuple[int, int]]:
+        """By device, how many runs are under way and how many wait, those that are not seen included."""
+        return {device: (active, queued) for device, active, queued in self.rows(_QUEUES)}
+
+    def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
+        """Estimated duration of a run of this spec, from finished runs of the same workload; None when there are none."""
+        return self.estimates([run.work_of(spec)], device=device)[0]
+
+    def estimates(self, work: Sequence[run.Work], *, device: str = "cpu") -> list[float | None]:
+        """`estimate_seconds` of several runs, by one query."""
+        with self.reading() as connection:
+            return run.estimates(connection, [(workload, device, n_cells) for workload, n_cells in work])
+
+    def is_full(self) -> bool:
+        """Whether the disk of the store's file, or of the home, has no room for what a run says."""
+        files = [paths.home(), *([] if self._file is None else [Path(str(self._reads.url.database))])]
+        return any(one.exists() and shutil.disk_usage(one).free < _ROOM for one in files)
 
     def create(
         self, spec: RunSpec, *, name: str | None = None, device: str = "cpu", split: Split | None = None,
@@ -61,33 +194,16 @@ class Store(Reader):
 
         `split`: it is to be carried out in parts. `attended_by`: the command or script that it ends with.
         """
-        label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
+        label = run.clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
             return queue.enqueue(
-                connection, spec, name=label, workload=run.workload_of(spec), n_cells=spec.n_cells, device=device,
-                visitor=self.visitor, split=split, attended_by=attended_by,
-            )  # fmt: skip
-
-    def check_cost(self, spec: RunSpec, seconds: float | None) -> None:
-        """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of this visitor."""
-        if self.visitor is not None:
-            with self.reading() as connection:
-                queue.check(connection, self.visitor, spec.n_cells, seconds)
-
-    def check_kept(self, more: int = 0) -> None:
-        """Raises BadInput where this visitor, with so many more bytes, keeps more than the server allows."""
-        if self.visitor is not None:
-            with self.writing() as connection:
-                if more:  # data without a run, which count for others, too
-                    queue.note(connection, self.visitor)
-                queue.check_kept(connection, self.visitor, more)
+                connection, spec, name=label, device=device, visitor=self.visitor, split=split, attended_by=attended_by
+            )
 
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
         before = self.get(run_id)
         return self.create(before.spec, name=before.name, device=before.device, split=self.split_of(run_id))
-
-    # Events
 
     def append(
         self, run_id: str, new_events: Sequence[Event], *, first: int | None = None, by: Process | None = None
@@ -101,23 +217,51 @@ class Store(Reader):
         checked_id(run_id)
         if new_events:
             durable = not all(isinstance(event, Progress) for event in new_events)
-            with self.writing(durable=durable) if by is None else self.holding(run_id, by, durable=durable) as connection:
+            with self._changing(run_id, by, durable=durable) as connection:
                 tables.append(connection, run_id, new_events, first)
 
-    # Requests of users
+    def last_number(self, run_id: str) -> int:
+        """The number of a run's last event; 0 if it has none."""
+        with self.reading() as connection:
+            return tables.last_number(connection, checked_id(run_id))
+
+    def classifiers(self, run_id: str) -> list[Classifier]:
+        """What the models of a run had released by the end of each task, in order of budget, seed and task."""
+        with self.reading() as connection:
+            return tables.classifiers_of(connection, checked_id(run_id))
+
+    def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
+        """The events of a run after number `seq` (0: all), in order, each with its number."""
+        query = select(events.c.seq, events.c.payload).where(events.c.run_id == checked_id(run_id), events.c.seq > seq)
+        return [(row.seq, tables.read(row.payload)) for row in self.rows(query.order_by(events.c.seq))]
+
+    def events(self, run_id: str) -> tuple[Event, ...]:
+        """All events of a run so far, in order."""
+        return tuple(event for _, event in self.events_after(run_id))
+
+    def results(self, run_ids: Sequence[str]) -> dict[str, list[CellFinished]]:
+        """The finished cells of many runs by run id, in order of budget and seed, without reading their events."""
+        by_run: dict[str, list[CellFinished]] = {run_id: [] for run_id in run_ids}
+        query = select(cells).where(cells.c.run_id.in_(run_ids)).order_by(cells.c.run_id, cells.c.epsilon, cells.c.seed)
+        for row in self.rows(query):
+            cell = {"epsilon": row.epsilon, "seed": row.seed}
+            rest = {"metrics": row.metrics, "guarantee": row.guarantee, "seconds": row.seconds}
+            by_run[row.run_id].append(cast(CellFinished, from_json({"event": "CellFinished", "cell": cell, **rest})))
+        return by_run
 
     def request_stop(self, run_id: str) -> Status:
         """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
         self.check_mine(run_id)
         with self.writing() as connection:
-            stop(connection, runs.c.id == checked_id(run_id))
-            stop_shards(connection, run_id)
+            run.stop(connection, runs.c.id == run_id)
+            run.stop_shards(connection, run_id)
         return self.status(run_id)
 
     def rename(self, run_id: str, name: str) -> None:
         """Gives a run another name. Raises BadInput for an empty or long one."""
         self.check_mine(run_id)
-        self._set(run_id, name=clean_name(name))
+        if not self.change(update(runs).where(runs.c.id == run_id).values(name=run.clean_name(name))):
+            raise no_such_run(run_id)
 
     def delete(self, run_id: str) -> None:
         """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints and stops its parts.
@@ -130,26 +274,23 @@ class Store(Reader):
             connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(transition(run_id, get_args(End)).values(deleted=now)).rowcount
             if changed:
-                stop_shards(connection, run_id)  # those of a run whose own process died go on
-                forget(connection, run_id)
+                run.stop_shards(connection, run_id)  # those of a run whose own process died go on
+                run.forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
 
     def restore(self, run_id: str) -> None:
         """Puts a deleted run back into the list."""
         self.check_mine(run_id)
-        with self.writing() as connection:  # one statement: results that go just now leave no empty run in the list
-            change = update(runs).where(runs.c.id == checked_id(run_id), runs.c.emptied.is_(None))
-            if not applied(connection, change.values(deleted=None)):
-                raise no_such_run(run_id)
+        # One statement: results that go just now leave no empty run in the list.
+        if not self.change(update(runs).where(runs.c.id == run_id, runs.c.emptied.is_(None)).values(deleted=None)):
+            raise no_such_run(run_id)
 
     def check_mine(self, run_id: str) -> None:
         """Raises BadInput for a run that only another visitor may change, and for an id that is malformed."""
         owner = select(runs.c.owner).where(runs.c.id == checked_id(run_id))
-        if self.visitor is not None:
-            with self.reading() as connection:
-                if connection.scalar(owner) != self.visitor.owner:
-                    raise BadInput("run", run_id, "was not started by you: only who did can change it")
+        if self.visitor is not None and self.scalar(owner) != self.visitor.owner:
+            raise BadInput("run", run_id, "was not started by you: only who did can change it")
 
     # Transitions by executors and workers: each gives whether this call made it
 
@@ -168,7 +309,7 @@ class Store(Reader):
             if run_id not in queue.next_runs(connection, passed):
                 return False
             try:
-                begun = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **columns_of(process)}
+                begun = {"started": time.time(), "heartbeat": database.now(), **run.columns_of(process)}
                 asked = str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id)))
                 on = on or here(asked)
                 if not fits(asked, on):
@@ -176,51 +317,44 @@ class Store(Reader):
                 try:
                     charges.check_again(connection, run_id, is_start=True)
                 except BadInput as refused:
-                    failed = end_update(run_id, "failed", Failure(refused.kind, str(refused), ""), before=("queued",))
-                    connection.execute(failed)
+                    failure = Failure(refused.kind, str(refused), "")
+                    connection.execute(run.end_update(run_id, "failed", failure, before=("queued",)))
                     return False
-                return applied(connection, change.values(**begun, runs_on=on))
+                return connection.execute(change.values(status="starting", runs_on=on, **begun)).rowcount == 1
             except IntegrityError:  # the index of one run per device
                 return False
 
     def attach(self, run_id: str, process: Process) -> bool:
         """Records the process of a run that was claimed for one about to be started."""
-        same_process = [runs.c[name].is_not_distinct_from(value) for name, value in columns_of(process).items()]
-        change = transition(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*same_process)))
-        with self.writing() as connection:
-            return applied(connection, change.values(heartbeat=database.now(), **columns_of(process)))
+        is_same = sa.and_(*(runs.c[name].is_not_distinct_from(value) for name, value in run.columns_of(process).items()))
+        change = transition(run_id, ("starting", "stopping")).where(runs.c.pid.is_(None) | is_same)
+        return self.change(change.values(heartbeat=database.now(), **run.columns_of(process))) == 1
 
     def wait(self, run_id: str, process: Process) -> bool:
         """Records that a process waits to carry out a queued run itself, which ends with it.
 
         Others pass over the run after ten seconds without a word, so call it again.
         """
-        change = transition(run_id, ("queued",)).values(heartbeat=database.now(), attended=True, **columns_of(process))
-        with self.writing(durable=False) as connection:
-            return applied(connection, change)
+        said = {"heartbeat": database.now(), "attended": True, **run.columns_of(process)}
+        return self.change(transition(run_id, ("queued",)).values(**said), durable=False) == 1
 
-    def requeue(self, run: Run) -> bool:
+    def requeue(self, claimed: Run) -> bool:
         """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
-        change = transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
+        change = transition(claimed.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == claimed.heartbeat)
         started = case((runs.c.seconds.is_(None), None), else_=runs.c.started)  # an earlier process stays a look at the data
-        with self.writing() as connection:
-            return applied(connection, change.values(status="queued", started=started, heartbeat=None, runs_on=None))
-
-    def leave_device(self, run_id: str) -> None:
-        """Frees the device of a run whose own process from now on only waits for its parts."""
-        self._set(run_id, runs_on=None)
+        return self.change(change.values(status="queued", started=started, heartbeat=None, runs_on=None)) == 1
 
     def begin(self, run_id: str, *, by: Process | None = None) -> bool:
         """From starting to running: the data are loaded and the first task begins. `by`: as for `append`."""
-        with self.writing() if by is None else self.holding(run_id, by) as connection:
-            return applied(connection, transition(run_id, ("starting",)).values(status="running"))
+        with self._changing(run_id, by) as connection:
+            return connection.execute(transition(run_id, ("starting",)).values(status="running")).rowcount == 1
 
     def heartbeat(self, run_id: str, by: Process) -> Status:
         """Records that the process of a run is alive, and gives the run's state, which others may have changed.
 
         Raises BadInput for a run that this process no longer carries out.
         """
-        beat = {"heartbeat": database.now(), "seconds": seconds_taken()}
+        beat = {"heartbeat": database.now(), "seconds": run.seconds_taken()}
         change = update(runs).where(runs.c.id == checked_id(run_id)).values(**beat)
         with self.holding(run_id, by, durable=False) as connection:
             status: Status = connection.execute(change.returning(runs.c.status)).scalar_one()
@@ -229,8 +363,7 @@ class Store(Reader):
     def is_prompt(self, run_id: str) -> bool:
         """Whether the store takes a write at once; to see that, a run's heartbeat is written over itself."""
         begun = time.monotonic()
-        with self.writing(durable=False) as connection:
-            connection.execute(update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=runs.c.heartbeat))
+        self.change(update(runs).where(runs.c.id == run_id).values(heartbeat=runs.c.heartbeat), durable=False)
         return time.monotonic() - begun < PROMPT_SECONDS
 
     def end(self, run_id: str, status: End, failure: Failure | None = None, *, by: Process | None = None) -> bool:
@@ -238,44 +371,67 @@ class Store(Reader):
 
         Raises BadInput for a run that `by` no longer carries out; one that has ended is still its own.
         """
-        with self.writing() if by is None else self.holding(run_id, by, *get_args(End)) as connection:
-            return ended(connection, run_id, end_update(run_id, status, failure), status, failure)
+        with self._changing(run_id, by, *get_args(End)) as connection:
+            is_ended = connection.execute(run.end_update(run_id, status, failure)).rowcount == 1
+            if is_ended and (status == "finished" or (failure is not None and failure.kind not in RESUMABLE)):
+                run.forget(connection, run_id)
+            return is_ended
 
     def stop_overrun(self, run_id: str, why: str) -> None:
         """Requests a run under way to stop because it is above a limit, and keeps why; it then cannot be resumed."""
         change = transition(run_id, ("starting", "running"))
         with self.writing() as connection:
-            if applied(connection, change.values(status="stopping", error_kind="wrong-input", error=why)):
-                stop_shards(connection, run_id)
+            if connection.execute(change.values(status="stopping", error_kind="wrong-input", error=why)).rowcount:
+                run.stop_shards(connection, run_id)
 
-    def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
-        """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
+    def mark_failed(self, gone: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
+        """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `gone`.
 
         `if_lost`: what happens to a lost run in the same transaction. An attended one may have waited; its parts stop.
         """
-        status: End = "cancelled" if run.status == "stopping" else "lost"
-        before = (*ACTIVE, "queued") if run.attended else ACTIVE
+        status: End = "cancelled" if gone.status == "stopping" else "lost"
+        before = OPEN if gone.attended else ACTIVE
         # A computer that was switched off took none of the time since.
-        change = end_update(run.id, status, failure if status == "lost" else None, before, is_gone=True)
+        change = run.end_update(gone.id, status, failure if status == "lost" else None, before, is_gone=True)
         with self.writing() as connection:
-            change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
-            is_marked = applied(connection, change)
+            change = change.where(runs.c.status == gone.status, runs.c.heartbeat == gone.heartbeat)
+            is_marked = connection.execute(change).rowcount == 1
             if is_marked and status == "lost" and if_lost is not None:
-                if_lost(connection, run.id)
-            if is_marked and run.attended:
-                stop_shards(connection, run.id)
+                if_lost(connection, gone.id)
+            if is_marked and gone.attended:
+                run.stop_shards(connection, gone.id)
             return is_marked
 
-    # Inside
+    # Queries and transactions; only for modules of `runs`
 
-    def _set(self, run_id: str, **columns: str | float | None) -> None:
-        with self.writing() as connection:
-            if not applied(connection, update(runs).where(runs.c.id == checked_id(run_id)).values(**columns)):
-                raise no_such_run(run_id)
+    def rows(self, query: Select[*tuple[Any, ...]], values: Mapping[str, object] | None = None) -> _Rows:
+        """All rows of a query."""
+        with self.reading() as connection:
+            return connection.execute(query, values).all()
+
+    def pairs(self, query: Select[*tuple[Any, ...]]) -> dict[Any, Any]:
+        """The second column of a query by the first; of equal ones the last."""
+        return dict(map(tuple, self.rows(query)))
+
+    def scalar(self, query: Select[*tuple[Any, ...]]) -> Any | None:
+        """The first value of a query's first row; None without a row."""
+        with self.reading() as connection:
+            return connection.scalar(query)
+
+    def change(self, statement: Update, *, durable: bool = True) -> int:
+        """Carries out one UPDATE; gives the number of rows that it changed."""
+        with self.writing(durable=durable) as connection:
+            return connection.execute(statement).rowcount
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A read transaction."""
+        with self._troubles(), self._reads.connect() as connection:
+            yield connection
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[Connection]:
-        """A write transaction, committed whole or not at all; only for modules of `runs`.
+        """A write transaction, committed whole or not at all.
 
         `durable`: a power cut just after it takes nothing back; False for what is said again a moment later.
         """
@@ -289,9 +445,56 @@ class Store(Reader):
         """A write transaction of the process that carries out a run: until it is over, no other can take the run.
 
         Raises BadInput where the run was given up, or taken by another process, because this one was thought dead: what it
-        learned must not leave it, as the other learns the same. `also`: states allowed beside those under way.
+        learned must not leave it, as the other learns the same. A run that is deleted for good is nobody's: its results must
+        not come back. `also`: states allowed beside those under way.
         """
+        columns = (runs.c.machine, runs.c.pid, runs.c.ticks, runs.c.status, runs.c.emptied)
+        asked = select(*columns).where(runs.c.id == checked_id(run_id)).with_for_update()
         with self.writing(durable=durable) as connection:
-            if not is_carried_out(connection, run_id, by, *also):
+            row = connection.execute(asked).one_or_none()
+            if row is None:
+                raise no_such_run(run_id)
+            if row.emptied is not None or row.status not in (*ACTIVE, *also) or Process(*row[:3]) != by:
                 raise BadInput("run", run_id, _TAKEN)
             yield connection
+
+    @contextmanager
+    def _changing(self, run_id: str, by: Process | None, *also: Status, durable: bool = True) -> Iterator[Connection]:
+        with self.writing(durable=durable) if by is None else self.holding(run_id, by, *also, durable=durable) as connection:
+            yield connection
+
+    @contextmanager
+    def _troubles(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            if self._file is not None:
+                database.check_in_place(self._reads, self._file)
+            raise database.trouble(error, self.url) from error
+
+    def _runs(self, query: Select[*tuple[Any, ...]], **values: str) -> list[Run]:
+        with self.reading() as connection:
+            return _read(connection, self._seen(connection, query), values)
+
+    def _seen(self, connection: Connection, query: _Query) -> _Query:
+        """The query without runs on datasets that are not seen."""
+        if self._sees is None:
+            return query
+        named = connection.scalars(select(dataset).distinct().where(dataset.startswith("own:")))
+        hidden = [name for name in named if not self._sees(name)]
+        return query.where(dataset.not_in(hidden)) if hidden else query
+
+
+def _read(connection: Connection, query: Select[*tuple[Any, ...]], values: Mapping[str, str]) -> list[Run]:
+    """The runs of a query, with their places in the queue and estimated durations."""
+    rows = connection.execute(query, values).all()
+    is_open = [row for row in rows if row.status in OPEN]
+    places = queue.places(connection) if is_open else {}
+    durations = run.estimates(connection, [(row.workload, row.device, row.n_cells) for row in is_open])
+    estimates = {row.id: seconds for row, seconds in zip(is_open, durations, strict=True)}
+    return [run.of_row(row, places.get(row.id), estimates.get(row.id)) for row in rows]
+
+
+def _is_one_of(run_ids: Collection[str]) -> sa.ColumnElement[bool]:
+    """Whether a run is one of these. Malformed ids are left out: a link may have NUL, which PostgreSQL refuses."""
+    return runs.c.id.in_([run_id for run_id in run_ids if run.is_id(run_id)])

@@ -14,9 +14,10 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Classifier, Event, JsonValue, Note, from_json, to_json
+from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
 
 ACTIVE = ("starting", "running", "stopping")
+OPEN = ("queued", *ACTIVE)
 
 metadata = sa.MetaData()
 
@@ -25,28 +26,45 @@ def _table(name: str, *parts: Any, **options: Any) -> sa.Table:
     return sa.Table(name, metadata, *parts, **options)
 
 
+def _columns(names: str, kind: Any, *, nullable: bool = False, **options: Any) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=nullable, **options) for name in names.split()]
+
+
+def _key(name: str, kind: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _of(name: str, to: str, *, is_key: bool = False, **options: Any) -> sa.Column[Any]:
+    """A column that refers to another table's."""
+    kind = sa.String(6 if to == "rooms.code" else 12)
+    return sa.Column(name, kind, sa.ForeignKey(to, **options), primary_key=is_key, nullable=False, index=not is_key)
+
+
+def _room(*, is_key: bool = False) -> sa.Column[Any]:
+    return _of("room", "rooms.code", is_key=is_key, ondelete="CASCADE")
+
+
+def _number() -> sa.Column[int]:
+    return sa.Column("number", sa.Integer, primary_key=True, autoincrement=True)
+
+
 runs = _table(
     "runs",
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),  # the order of the queues
+    _number(),  # the order of the queues
     sa.Column("id", sa.String(12), nullable=False, unique=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("spec", sa.Text, nullable=False),  # JSON, exactly as its digest was taken
+    *_columns("name spec", sa.Text),  # the spec in JSON, exactly as its digest was taken
     sa.Column("digest", sa.String(16), nullable=False),
     sa.Column("workload", sa.String(16), nullable=False, index=True),  # those of one take about as long per cell
     sa.Column("n_cells", sa.Integer, nullable=False),
     sa.Column("device", sa.String(20).with_variant(sa.String(60), "postgresql"), nullable=False),  # that it asks for
     sa.Column("status", sa.String(10), nullable=False),
     sa.Column("created", sa.Double, nullable=False),  # times are seconds since 1970
-    sa.Column("started", sa.Double),
-    sa.Column("finished", sa.Double),
-    sa.Column("heartbeat", sa.Double),
-    sa.Column("deleted", sa.Double),
+    *_columns("started finished heartbeat deleted", sa.Double, nullable=True),
     sa.Column("machine", sa.Text),  # the process that carries the run out, or waits to
     sa.Column("pid", sa.Integer),
     sa.Column("ticks", sa.BigInteger),
     sa.Column("error_kind", sa.String(20)),
-    sa.Column("error", sa.Text),
-    sa.Column("error_log", sa.Text),
+    *_columns("error error_log", sa.Text, nullable=True),
     sa.Column("owner", sa.String(64)),  # digest of a visitor's token; none where the server is not shared or from a terminal
     sa.Column("runs_on", sa.String(60)),  # the device that it was given when claimed, MACHINE/cpu; none for one that waits
     sa.Column("emptied", sa.Double),  # its results are deleted for good; the row stays, since a look at data stays a look
@@ -61,8 +79,8 @@ sa.Index("runs_by_status", runs.c.status)
 
 events = _table(
     "events",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),  # 1, 2, ... within its run
+    _of("run_id", "runs.id", is_key=True),
+    _key("seq", sa.Integer),  # 1, 2, ... within its run
     sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("payload", sa.JSON, nullable=False),
@@ -71,31 +89,25 @@ events = _table(
 
 cells = _table(
     "cells",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("epsilon", sa.Double, primary_key=True),
-    sa.Column("seed", sa.BigInteger, primary_key=True),
-    sa.Column("metrics", sa.JSON, nullable=False),
-    sa.Column("guarantee", sa.JSON, nullable=False),
-    sa.Column("seconds", sa.Double, nullable=False),
-)
+    _of("run_id", "runs.id", is_key=True), _key("epsilon", sa.Double), _key("seed", sa.BigInteger),
+    *_columns("metrics guarantee", sa.JSON), *_columns("seconds", sa.Double),
+)  # fmt: skip
 
 # What each model had released by the end of a task; a run's are at most `methods.common.classifier.LARGEST` bytes.
 classifiers = _table(
     "classifiers",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("epsilon", sa.Double, primary_key=True),
-    sa.Column("seed", sa.BigInteger, primary_key=True),
-    sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
+    _of("run_id", "runs.id", is_key=True, ondelete="CASCADE"),
+    _key("epsilon", sa.Double), _key("seed", sa.BigInteger), _key("task", sa.Integer),
     sa.Column("about", sa.JSON, nullable=False),  # the event without its arrays
     sa.Column("arrays", sa.LargeBinary, nullable=False),  # a safetensors file
-)
+)  # fmt: skip
 
 # What a run needs to go on after its process has died; deleted when the run ends. Only a learner's newest row has a state.
 checkpoints = _table(
     "checkpoints",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("learner", sa.Integer, primary_key=True, autoincrement=False),  # place of its group of cells in the run
-    sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
+    _of("run_id", "runs.id", is_key=True, ondelete="CASCADE"),
+    _key("learner", sa.Integer),  # place of its group of cells in the run
+    _key("task", sa.Integer),
     sa.Column("events", sa.JSON, nullable=False),  # that leave after this task
     sa.Column("document", sa.Text),
     sa.Column("arrays", sa.LargeBinary),  # a safetensors file
@@ -105,15 +117,14 @@ checkpoints = _table(
 # How often a run was resumed by itself since a person resumed it; of a part of a run, since it last had a new checkpoint.
 resumptions = _table(
     "resumptions",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("n_checkpoints", sa.Integer, nullable=False),
-    sa.Column("n_times", sa.Integer, nullable=False),
+    _of("run_id", "runs.id", is_key=True, ondelete="CASCADE"),
+    *_columns("n_checkpoints n_times", sa.Integer),
 )
 
 # A run that is carried out in parts, by several processes and machines: at most so many, and what starts them.
 splits = _table(
     "splits",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    _of("run_id", "runs.id", is_key=True),
     sa.Column("n_shards", sa.Integer, nullable=False),
     sa.Column("executor", sa.String(10), nullable=False),
     sa.Column("device", sa.String(60), nullable=False),  # that its parts ask for
@@ -122,10 +133,9 @@ splits = _table(
 # A part of such a run is a run in the queue, too. Its checkpoints are kept under the whole run's id.
 shards = _table(
     "shards",
-    sa.Column("id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), nullable=False, index=True),
+    _of("id", "runs.id", is_key=True), _of("run_id", "runs.id"),
     sa.Column("groups", sa.JSON, nullable=False),  # places of its groups of cells in the whole run
-)
+)  # fmt: skip
 
 # The machines that look after the queue of a store on a server, and when each did last, by the database's clock.
 machines = _table(
@@ -138,61 +148,51 @@ machines = _table(
 # A tuning is a run in the queue each time it is started or resumed; its id is that of its first run.
 studies = _table(
     "studies",
-    sa.Column("id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
+    _of("id", "runs.id", is_key=True),
     sa.Column("settings", sa.JSON, nullable=False),
     sa.Column("sizes", sa.JSON),  # numbers of examples; empty until the data are first opened
 )
 
-turns = _table(
-    "turns",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("study_id", sa.String(12), sa.ForeignKey("studies.id"), nullable=False, index=True),
-)
+turns = _table("turns", _of("run_id", "runs.id", is_key=True), _of("study_id", "studies.id"))
 
 trials = _table(
     "trials",
-    sa.Column("study_id", sa.String(12), sa.ForeignKey("studies.id"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),  # 0, 1, ... within its study
+    _of("study_id", "studies.id", is_key=True),
+    _key("number", sa.Integer),  # 0, 1, ... within its study
     sa.Column("payload", sa.JSON, nullable=False),
 )
 
 # An audit of a stored run is a run in the queue, too; its id is that of this run.
 audits = _table(
     "audits",
-    sa.Column("id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), nullable=False, index=True),
+    _of("id", "runs.id", is_key=True), _of("run_id", "runs.id"),
     sa.Column("results", sa.JSON, nullable=False),  # one per budget, in the order computed
-)
+)  # fmt: skip
 
 # The runs of a preset that were started together: one entry in the queue.
 sets = _table(
     "sets",
-    sa.Column("id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),  # that of its first run
+    _of("id", "runs.id", is_key=True),  # that of its first run
     sa.Column("preset", sa.Text, nullable=False, index=True),
 )
 
 set_runs = _table(
-    "set_runs",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("set_id", sa.String(12), sa.ForeignKey("sets.id"), nullable=False, index=True),
-    sa.Column("label", sa.Text, nullable=False),
-)
+    "set_runs", _of("run_id", "runs.id", is_key=True), _of("set_id", "sets.id"), *_columns("label", sa.Text)
+)  # fmt: skip
 
 # A class: visitors who joined with its code. All of it is deleted when the room ends.
 rooms = _table(
     "rooms",
     sa.Column("code", sa.String(6), primary_key=True),
     sa.Column("owner", sa.String(64), nullable=False),  # digest of the teacher's token
-    sa.Column("title", sa.Text, nullable=False),
-    sa.Column("created", sa.Double, nullable=False),
-    sa.Column("ends", sa.Double, nullable=False),
+    *_columns("title", sa.Text), *_columns("created ends", sa.Double),
     sa.Column("poll", sa.JSON),  # the question that is open, or none
     sa.Column("shown_run", sa.String(12)),  # the run that everybody is looking at
-)
+)  # fmt: skip
 
 members = _table(
     "members",
-    sa.Column("room", sa.String(6), sa.ForeignKey("rooms.code", ondelete="CASCADE"), primary_key=True),
+    _room(is_key=True),
     sa.Column("token", sa.String(64), primary_key=True),  # digest of the visitor's token
     sa.Column("name", sa.String(40), nullable=False),
     sa.UniqueConstraint("room", "name", name="one_name_per_room"),
@@ -200,51 +200,33 @@ members = _table(
 
 votes = _table(
     "votes",
-    sa.Column("room", sa.String(6), sa.ForeignKey("rooms.code", ondelete="CASCADE"), primary_key=True),
-    sa.Column("poll", sa.String(12), primary_key=True),
-    sa.Column("token", sa.String(64), primary_key=True),
+    _room(is_key=True), _key("poll", sa.String(12)), _key("token", sa.String(64)),
     sa.Column("choice", sa.Integer, nullable=False),  # index of the answer
-)
+)  # fmt: skip
 
-room_runs = _table(
-    "room_runs",
-    sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("room", sa.String(6), sa.ForeignKey("rooms.code", ondelete="CASCADE"), nullable=False, index=True),
-    sa.Column("name", sa.String(40), nullable=False),
-)
+room_runs = _table("room_runs", _of("run_id", "runs.id", is_key=True), _room(), *_columns("name", sa.String(40)))
 
 # What deleted data had been used for, known again by `marks` (`data.own`): neither their name nor their owner is kept.
 kept_looks = _table(
     "kept_looks",
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    _number(),
     sa.Column("marks", sa.JSON, nullable=False),  # list of str
-    sa.Column("runs", sa.Integer, nullable=False),
-    sa.Column("models", sa.Integer, nullable=False),
-    sa.Column("tuned", sa.Integer, nullable=False),
-    sa.Column("audits", sa.Integer, nullable=False),
-    sa.Column("epsilon", sa.Double, nullable=False),
-    sa.Column("delta", sa.Double, nullable=False),
+    *_columns("runs models tuned audits", sa.Integer), *_columns("epsilon delta", sa.Double),
     sa.Column("unit", sa.Text),  # who may be left out of them (`charges.unit_of`); none: not known
-)
+)  # fmt: skip
 
 # What an owner declared for all runs on the same rows, known again by `marks`; by the name where data have none.
 budgets = _table(
     "budgets",
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    _number(),
     sa.Column("dataset", sa.Text),
     sa.Column("marks", sa.JSON, nullable=False),  # list of str
     sa.Column("unit", sa.Text, nullable=False),  # the column of people; empty: rows
-    sa.Column("epsilon", sa.Double, nullable=False),
-    sa.Column("delta", sa.Double, nullable=False),
+    *_columns("epsilon delta", sa.Double),
 )
 
 # When runs were started that were deleted with their data, for as long as that counts in the queue (`queue`).
-kept_turns = _table(
-    "kept_turns",
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("owner", sa.String(64)),
-    sa.Column("started", sa.Double, nullable=False),
-)
+kept_turns = _table("kept_turns", _number(), sa.Column("owner", sa.String(64)), *_columns("started", sa.Double))
 
 # For whom the visitors of a shared server count who were there within a day (`visitors`).
 visitors = _table(
@@ -252,8 +234,7 @@ visitors = _table(
     sa.Column("owner", sa.String(64), primary_key=True),
     sa.Column("address", sa.String(32)),  # keyed digest; none for an account
     sa.Column("pool", sa.String(80), nullable=False, index=True),
-    sa.Column("since", sa.Double, nullable=False),
-    sa.Column("seen", sa.Double, nullable=False),
+    *_columns("since seen", sa.Double),
 )
 
 
@@ -300,46 +281,32 @@ def append(connection: sa.Connection, run_id: str, new_events: Sequence[Event], 
     now = time.time()
     connection.execute(sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update())  # one writer of a run at a time
     last = last_number(connection, run_id)
-    documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
-    numbered = list(enumerate(documents, start=last + 1 if first is None else first))
-    rows = [
-        {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
-        for seq, document in numbered
-        if seq > last
-    ]
-    done = [_cell_row(run_id, document) for seq, document in numbered if seq > last and document["event"] == "CellFinished"]
-    kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
-    if first is not None and kept:
-        place = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
+    place = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
+    there = set[tuple[Any, ...]]()
+    if first is not None and any(isinstance(event, Classifier) for event in new_events):
         there = {tuple(row) for row in connection.execute(sa.select(*place).where(classifiers.c.run_id == run_id))}
-        kept = [row for row in kept if (row["epsilon"], row["seed"], row["task"]) not in there]
+    rows: dict[sa.Table, list[dict[str, Any]]] = {events: [], classifiers: [], cells: []}
+    seq = last if first is None else first - 1
+    for event in new_events:
+        document = cast(dict[str, Any], to_json(event))
+        if isinstance(event, Classifier):
+            where = {"epsilon": event.cell.epsilon, "seed": event.cell.seed, "task": event.task}
+            if tuple(where.values()) not in there:
+                arrays = base64.b64decode(document.pop("content"))
+                rows[classifiers].append({"run_id": run_id, **where, "about": document, "arrays": arrays})
+            continue
+        seq += 1
+        if seq > last:
+            rows[events].append({"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document})
+            if isinstance(event, CellFinished):
+                said = {name: document[name] for name in ("metrics", "guarantee", "seconds")}
+                rows[cells].append({"run_id": run_id, "epsilon": event.cell.epsilon, "seed": event.cell.seed, **said})
     try:
-        if rows:
-            connection.execute(sa.insert(events), rows)
-        if kept:
-            connection.execute(sa.insert(classifiers), kept)
-        if done:
-            connection.execute(sa.insert(cells), done)
+        for table, of_table in rows.items():
+            if of_table:
+                connection.execute(sa.insert(table), of_table)
     except IntegrityError as error:
         raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
-
-
-def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    cell = cast(Mapping[str, float | str | int], document["cell"])
-    return {
-        "run_id": run_id,
-        "epsilon": float(cell["epsilon"]),
-        "seed": int(cell["seed"]),
-        "metrics": document["metrics"],
-        "guarantee": document["guarantee"],
-        "seconds": document["seconds"],
-    }
-
-
-def _classifier_row(run_id: str, event: Classifier) -> dict[str, object]:
-    place = {"run_id": run_id, "epsilon": event.cell.epsilon, "seed": event.cell.seed, "task": event.task}
-    about = {name: value for name, value in to_json(event).items() if name != "content"}
-    return {**place, "about": about, "arrays": base64.b64decode(event.content)}
 
 
 def classifiers_of(connection: sa.Connection, run_id: str) -> list[Classifier]:

@@ -20,17 +20,17 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from types import TracebackType
 from typing import get_args
 
 from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
-from dpcl_core.events import Event
-from dpcl_core.runs import administration, audits, executor, process, resumption, shards, warm_worker
+from dpcl_core.events import Classifier, Event, Progress, Started
+from dpcl_core.runs import administration, audits, executor, process, resumption, shards
 from dpcl_core.runs.audits import Engine
 from dpcl_core.runs.executor import FREE_SECONDS, WORKER, LocalExecutor, Supervisor
 from dpcl_core.runs.process import Patience
-from dpcl_core.runs.recorder import Recorder
 from dpcl_core.runs.run import End, Failure, Run, Status
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE
@@ -38,15 +38,15 @@ from dpcl_core.spec import RunSpec
 from dpcl_core.unforeseen import masked
 
 _QUEUE_SECONDS = 0.25
+TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
+GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a stop takes effect within three seconds
+_STOP_PATIENCE_SECONDS = 2.0  # for the end of a run that was stopped: somebody waits for it
 _LEFT_SECONDS = 2.0  # for handing a run back; what takes longer ends as after a crash
 
 
 def real_engine(
-    spec: RunSpec,
-    device: str,
-    keep: Keep | None = None,
-    division: Division = Whole(),  # noqa: B008 (a value that nothing changes)
-) -> Iterator[Event]:
+    spec: RunSpec, device: str, keep: Keep | None = None, division: Division = Whole(),  # noqa: B008 (nothing changes it)
+) -> Iterator[Event]:  # fmt: skip
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
@@ -62,10 +62,12 @@ def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Super
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
         patience.outlast(lambda: administration.check_set(store, run_id))
         if (part := shards.part_of(store, run_id, patience)) is not None:
-            stream = shards.without_results(real_engine(spec, device, part, part))
-            return resumption.carried_on(store, run_id, stream, patience)
-        division = shards.division_of(store, run_id, lambda name: executor.opened(name, store, local=runner), patience)
-        stream = real_engine(spec, device, resumption.Stored(store, run_id, patience), division)
+            # Of a part no more is stored as its own than that it has begun, and how far it is.
+            stream = real_engine(spec, device, part, part)
+            stream = (event for event in stream if isinstance(event, Progress | Started))
+        else:
+            division = shards.division_of(store, run_id, lambda name: executor.opened(name, store, local=runner), patience)
+            stream = real_engine(spec, device, resumption.Stored(store, run_id, patience), division)
         return resumption.carried_on(store, run_id, stream, patience)
 
     return engine
@@ -88,14 +90,14 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
     parser = argparse.ArgumentParser(prog="python -m dpcl_core.runs.worker")
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("run_id", metavar="RUN_ID", nargs="?")
-    target.add_argument(warm_worker.FLAG, action="store_true", help="wait for an app to send a run's id")
+    target.add_argument(process.WARM, action="store_true", help="wait for an app to send a run's id")
     parser.add_argument("--store", metavar="URL")
-    parser.add_argument(warm_worker.TIED, choices=get_args(warm_worker.Tie), help="of the run when standard input is closed")
+    parser.add_argument(process.TIED, choices=get_args(process.Tie), help="of the run when standard input is closed")
     options = parser.parse_args(arguments)
     if options.run_id is None:
         _set_passive_waiting()
     try:
-        run_id = warm_worker.wait_for_run() if options.run_id is None else str(options.run_id)
+        run_id = process.wait_for_run() if options.run_id is None else str(options.run_id)
         patience = Patience()
         store = patience.outlast(lambda: Store(options.store))
         if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
@@ -111,7 +113,7 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
     return 0
 
 
-def _left(store: Store, run_id: str, tie: warm_worker.Tie) -> None:
+def _left(store: Store, run_id: str, tie: process.Tie) -> None:
     """Waits for the end of the command that started this process, then ends both: nothing may go on using a processor."""
     sys.stdin.buffer.read()
     if tie == "stop":
@@ -129,12 +131,9 @@ def of_command(store: Store, run_id: str, worker: Sequence[str] = WORKER) -> Loc
 
 
 def run_here(
-    store: Store,
-    run_id: str,
-    *,
-    on_wait: Callable[[Sequence[Run]], None] | None = None,
+    store: Store, run_id: str, *, on_wait: Callable[[Sequence[Run]], None] | None = None,
     on_event: Callable[[Event], None] | None = None,
-) -> Run:
+) -> Run:  # fmt: skip
     """Carries out a queued run in this process when its turn comes, and gives the run as it ended.
 
     Calls `on_wait` with the runs ahead of it and `on_event` with each event, whose errors are raised here and end the run.
@@ -176,14 +175,9 @@ def wait_for_device(store: Store, run_id: str, on_wait: Callable[[Sequence[Run]]
 
 
 def carry_out(
-    store: Store,
-    run_id: str,
-    *,
-    on_event: Callable[[Event], None] | None = None,
-    engine: Engine | None = None,
-    executor: Supervisor | None = None,
-    patience: Patience = Patience(),  # noqa: B008 (a value that nothing changes)
-) -> Status:
+    store: Store, run_id: str, *, on_event: Callable[[Event], None] | None = None, engine: Engine | None = None,
+    executor: Supervisor | None = None, patience: Patience = Patience(),  # noqa: B008 (a value that nothing changes)
+) -> Status:  # fmt: skip
     """Carries out the run that this process has claimed, stores its events, and gives its final state.
 
     A run of another process is followed to its end instead. An exception of the engine ends the run, not this process; one
@@ -206,11 +200,10 @@ def carry_out(
     of_caller: Exception | None = None
 
     def chosen_engine() -> Engine:
-        own = engine or audits.engine_of(store, run_id) or audits.auditor_engine_of(store, run_id)
-        return own or _durable_engine(store, run_id, patience, runner)
+        return engine or audits.engine_of(store, run_id) or _durable_engine(store, run_id, patience, runner)
 
     try:
-        with recorder, closing(_generator(patience.outlast(chosen_engine), run.spec, device)) as stream:
+        with recorder, closing(_events(patience.outlast(chosen_engine), run.spec, device)) as stream:
             for event in stream:
                 recorder.add(event)
                 try:
@@ -233,7 +226,7 @@ def carry_out(
     return patience.outlast(lambda: store.status(run_id))
 
 
-def _generator(engine: Engine, spec: RunSpec, device: str) -> Generator[Event]:
+def _events(engine: Engine, spec: RunSpec, device: str) -> Generator[Event]:
     yield from engine(spec, device)
 
 
@@ -255,6 +248,133 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
             return status
         patience.outlast(supervisor.check)
         time.sleep(_QUEUE_SECONDS)
+
+
+class Recorder:
+    """Writes down a run that this process carries out: `add` its events inside `with`, then `end` it.
+
+    What the store has not taken waits in memory. A process that dies meanwhile loses nothing that anybody saw: results leave
+    after their checkpoint, which the store has (`dpcl_core.checkpoints`). Two threads, because a store that is away may hold
+    up for minutes whoever asks it: one talks to the store, the other cuts off a step after a stop.
+
+    `failed_as` describes an error as a failure of the run; `on_cut_off` is called before this process is ended in the middle
+    of a step.
+    """
+
+    def __init__(
+        self, store: Store, run_id: str, *, failed_as: Callable[[BaseException], Failure], on_cut_off: Callable[[], None],
+        patience: Patience,
+    ) -> None:  # fmt: skip
+        self._store, self._run_id, self._patience = store, run_id, patience
+        self._failed_as, self._on_cut_off = failed_as, on_cut_off
+        self._lock = threading.Lock()
+        self._waiting = list[Event]()  # of no number yet
+        self._sent = list[Event]()  # numbered from `_next` on; the store has not confirmed them
+        self._next = 1
+        self._is_begin_due = False
+        self._stopped_at: float | None = None
+        self._trouble: Exception | None = None
+        self._over, self._ended = threading.Event(), threading.Event()
+        self._sender = threading.Thread(target=self._send, name="recorder", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="stops", daemon=True)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run should end now: a stop was requested, or the run was ended or deleted elsewhere."""
+        return self._stopped_at is not None
+
+    def add(self, event: Event) -> None:
+        with self._lock:
+            # Newer progress replaces an unwritten older one on the same line: which lines there are depends on no time.
+            last = self._waiting[-1] if self._waiting else None
+            if (
+                isinstance(event, Progress)
+                and isinstance(last, Progress)
+                and (last.task, last.text) == (event.task, event.text)
+            ):
+                self._waiting.pop()
+            self._waiting.append(event)
+
+    def __enter__(self) -> None:
+        self._next = self._patience.outlast(lambda: self._store.last_number(self._run_id)) + 1
+        self._sender.start()
+        self._watcher.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._sender.join()
+        if self._trouble is not None and kind is None:
+            raise self._trouble
+
+    def end(self, status: End, failure: Failure | None) -> None:
+        """Sends what is left and ends the run; of two concurrent ends the first counts.
+
+        Raises StoreTrouble if the store stays away: the run then goes on after its last checkpoint, as after a crash.
+        """
+
+        def finish() -> None:
+            if self._trouble is None:
+                self._flush()
+            self._store.end(self._run_id, status, failure, by=process.me())
+
+        patience = self._patience
+        if status == "cancelled":
+            patience = Patience(patience.first_pause, patience.longest_pause, min(patience.give_up, _STOP_PATIENCE_SECONDS))
+        try:
+            patience.outlast(finish)
+        finally:
+            self._over.set()
+            self._ended.set()
+            if self._watcher.is_alive():
+                self._watcher.join()
+
+    def _send(self) -> None:
+        failures = 0
+        while not self._over.wait(self._patience.pause(failures) if failures else TICK_SECONDS):
+            try:
+                self._flush()
+                status = self._store.heartbeat(self._run_id, process.me())
+                if status not in ("starting", "running"):
+                    self._stopped_at = self._stopped_at or time.monotonic()
+                failures = 0
+            except StoreTrouble as trouble:
+                if not failures:
+                    unforeseen.say(f"the run goes on and waits for its store: {trouble}")
+                failures += 1
+            except Exception as trouble:  # no outage: the run is gone or was taken from here, or the program itself is wrong
+                self._trouble = self._trouble or trouble
+                self._stopped_at = self._stopped_at or time.monotonic()
+
+    def _flush(self) -> None:
+        with self._lock:
+            self._sent += self._waiting
+            self._waiting.clear()
+        self._store.append(self._run_id, self._sent, first=self._next, by=process.me())
+        self._is_begin_due |= any(isinstance(event, Started) for event in self._sent)
+        self._next += sum(not isinstance(event, Classifier) for event in self._sent)  # classifiers have no number
+        self._sent.clear()
+        if self._is_begin_due:
+            self._store.begin(self._run_id, by=process.me())
+            self._is_begin_due = False
+
+    def _watch(self) -> None:
+        """Ends this process where a step goes on after a stop; the other thread may be held up by the store."""
+        while not self._ended.wait(TICK_SECONDS):
+            if self._stopped_at is not None and time.monotonic() - self._stopped_at > GRACE_SECONDS:
+                self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Ends this process in the middle of a step; the other thread has sent the events before it."""
+        if self._over.is_set():
+            return  # the step has just ended by itself
+        unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
+        end: End = "cancelled" if self._trouble is None else "failed"
+        try:
+            failure = None if self._trouble is None else self._failed_as(self._trouble)
+            self._store.end(self._run_id, end, failure, by=process.me())
+            self._on_cut_off()
+        finally:
+            os._exit(1)
 
 
 def _failure(error: BaseException, *, is_own: bool) -> Failure:

@@ -12,6 +12,7 @@ from dpcl_core import paths
 from dpcl_core.data import copying, intake, own, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
+from dpcl_core.runs import queue
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import ScenarioSpec, fields_of
 from pages.parts import fields, layout, state, text, visitor
@@ -86,7 +87,7 @@ def _written(name: str, content: bytes) -> Path:
     folder = _folder()
     shutil.rmtree(folder, ignore_errors=True)
     own.sweep_uploads()
-    state.store().check_kept(len(content))
+    queue.check_kept(state.store(), len(content))
     given = PurePath(name.replace("\\", "/"))  # its own name may be longer than a file system allows
     path = folder / f"{intake.slug(given.stem)}{given.suffix[:_LONGEST]}"
     try:
@@ -106,7 +107,7 @@ def given(path: Path, asked: Asked, seen: frozenset[str], of: str | None = None)
     from dpcl_core import apart  # loads parquet's library
 
     mine = visitor.digest()
-    return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, state.store().bytes_left(), of)
+    return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, queue.bytes_left(state.store()), of)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

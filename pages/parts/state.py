@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from streamlit.starlette import App
 
     from dpcl_core.runs.executor import LocalExecutor
+    from dpcl_core.runs.process import WarmWorker
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
-    from dpcl_core.runs.warm_worker import WarmWorker
 
 
 CHANGES = "changes-of-page"  # session key: number of page changes, counted by app.py
@@ -275,7 +275,7 @@ def _executor(place: tuple[str, str]) -> LocalExecutor:
 @st.cache_resource(show_spinner=False)
 def _warm_worker() -> WarmWorker:
     from dpcl_core.runs.executor import WORKER
-    from dpcl_core.runs.warm_worker import WarmWorker
+    from dpcl_core.runs.process import WarmWorker
 
     return WarmWorker(WORKER)
 

@@ -15,8 +15,8 @@ from dpcl_core import presets
 from dpcl_core.events import Event, TaskLearned, TokensScored
 from dpcl_core.methods import catalog
 from dpcl_core.runs.executor import WORKER, LocalExecutor
+from dpcl_core.runs.process import WarmWorker
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.warm_worker import WarmWorker
 
 NOISE = 1.5
 LIBRARIES = "dpcl_core.backbones.causal"

@@ -116,7 +116,7 @@ def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only
 ) -> None:
     expected: list[tuple[str, ...]] = []
     monkeypatch.setattr(
-        "dpcl_core.runs.warm_worker.WarmWorker.expect", lambda self, url, *modules, device: expected.append(modules)
+        "dpcl_core.runs.process.WarmWorker.expect", lambda self, url, *modules, device: expected.append(modules)
     )
     open_page("start")
     assert expected == []

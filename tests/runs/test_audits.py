@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 from dpcl_core import checks, export
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.runs import administration, audits, process, tables, worker
+from dpcl_core.runs import administration, audits, process, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.shards import Sets
@@ -51,7 +50,7 @@ def test_an_audit_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, 
 def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: str) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=audits.auditor_engine_of(store, audit_id, play=played)) == "finished"
+    assert worker.carry_out(store, audit_id, engine=audits.engine_of(store, audit_id, play=played)) == "finished"
     (found,) = Audits(Store()).of_run(run_id)
     assert found.results == (audited.result(1.0), audited.result(math.inf))
     assert store.estimate_seconds(SPEC) is not None  # of the run alone, as below
@@ -70,7 +69,7 @@ def test_what_goes_wrong_is_one_sentence_and_keeps_what_was_found(store: Store, 
 
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=audits.auditor_engine_of(store, audit_id, play=broken)) == "failed"
+    assert worker.carry_out(store, audit_id, engine=audits.engine_of(store, audit_id, play=broken)) == "failed"
     found = Audits(store).get(audit_id)
     assert found.turn.error == "params = x: must be something else"
     assert found.results == (audited.result(1.0),)
@@ -112,7 +111,7 @@ def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: 
     with pytest.raises(BadInput, match=f"own:mine: must be as run {run_id} read it, but was written again since"):
         Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=audits.auditor_engine_of(store, audit_id, play=played)) == "failed"
+    assert worker.carry_out(store, audit_id, engine=audits.engine_of(store, audit_id, play=played)) == "failed"
     assert "written again since" in str(store.get(audit_id).error), "also where they were written while it waited"
 
 
@@ -124,9 +123,7 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
     administration.check(store, store.get(run_id))
     created = store.get(run_id).created
     os.utime(home / "data" / "mine" / "train.csv", (created + 60, created + 60))
-    with store.writing() as connection:
-        later = created + 3600
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(started=later, finished=later))
+    replay.alter(store, run_id, started=created + 3600, finished=created + 3600)
     with pytest.raises(BadInput, match="written again since"):
         Audits(store).create(run_id)
 
@@ -134,7 +131,7 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
 def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_id: str, monkeypatch) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    engine = audits.auditor_engine_of(store, audit_id, play=played)
+    engine = audits.engine_of(store, audit_id, play=played)
     looks = iter([StoreTrouble("away"), None])
     true_check = administration.check
 

@@ -16,7 +16,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Mechanism, Planned, Spending, Written
 from dpcl_core.privacy import gaussian
-from dpcl_core.runs import administration, charges, process, resumption, tables
+from dpcl_core.runs import administration, charges, resumption, shards, tables
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.charges import declare
 from dpcl_core.runs.queue import Limits, Visitor
@@ -279,11 +279,8 @@ def test_a_run_that_waits_does_not_start_under_a_budget_declared_since(data: str
 
 
 def test_a_part_of_a_run_is_counted_with_the_whole(data: str, store: Store) -> None:
-    from dpcl_core.runs import shards
-
     declare(store, data, 2.0)
-    run_id = store.create(asking(data, [1.0], [0, 1]), split=Split(2, "local", "cpu"))
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, asking(data, [1.0], [0, 1]), split=Split(2, "local", "cpu"))
     shards._put_into_queue(store, run_id, [[0], [1]], "cpu")
     assert len(shards.of_run(store, run_id)) == 2
     assert spent(store, data)[0] == 2.0

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Row, func, select
 
 from dpcl_core import machine
 from dpcl_core.runs import process, shards
@@ -112,7 +112,7 @@ def lose_a_node(url: str) -> Lost:
     with nodes("first", "second") as cluster:
         command, store = started(url, *settings, "--executor", "ray", "--shards", "2"), Store(url)
 
-        def on_second() -> shards.Shard | None:
+        def on_second() -> Row[Any] | None:
             of_all = [one for run in store.list_runs() for one in shards.of_run(store, run.id)]
             return next((one for one in of_all if one.runs_on == "second/cpu" and one.status in ACTIVE), None)
 
@@ -121,15 +121,13 @@ def lose_a_node(url: str) -> Lost:
             if shard is None:
                 return 0
             query = select(func.count()).select_from(checkpoints).where(checkpoints.c.learner.in_(shard.groups))
-            with store.reading() as connection:
-                return connection.scalar(query) or 0
+            return store.scalar(query) or 0
 
         until(lambda: n_saved() > 0 or command.poll() is not None)
         lost, n_kept = on_second(), n_saved()
         assert lost is not None, command.communicate()
         its_process = store.get(lost.id).process
         cluster["cluster"].remove_node(cluster["second"], allow_graceful=False)
-        assert its_process is not None
         assert its_process.machine == process.me().machine
         os.kill(its_process.pid, signal.SIGKILL)
         killed = time.monotonic()
@@ -160,7 +158,7 @@ def test_a_stop_reaches_the_parts_on_all_nodes(home: Path) -> None:
         command = started(url, "--set", "seeds=[0]", "--set", "params.seconds=60.0", "--executor", "ray")
         store = Store(url)
 
-        def running() -> list[shards.Shard]:
+        def running() -> list[Row[Any]]:
             found = [one for run in store.list_runs() for one in shards.of_run(store, run.id)]
             return [one for one in found if one.status == "running"]
 

@@ -12,13 +12,15 @@ from dataclasses import replace
 
 import pytest
 from safetensors import numpy as safetensors
-from sqlalchemy import insert, update
+from sqlalchemy import insert
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs import database, executor, process, resumption, tables
 from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.run import columns_of
 from dpcl_core.runs.store import Store
+from scripts.record_outages import Starts, race
 from tests.support import replay, stand_in
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
@@ -221,9 +223,14 @@ def test_a_run_that_a_living_terminal_waits_for_is_left_to_it_and_ends_with_it(s
     assert not store.get(mine).attended
 
 
+@both
+@pytest.mark.parametrize("races", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_of_two_apps_that_see_a_run_at_once_one_starts_it(home, races):
+    """And they never leave it to each other."""
+    assert race(races) == Starts(races, twice=0, never=0)
+
+
 def _under_way(store: Store, worker: process.Process, status: str, *, silent: float) -> str:
     run_id = replay.fill(store, replay.a_spec(), [], status=status)
-    values = {"machine": worker.machine, "pid": worker.pid, "ticks": worker.ticks, "heartbeat": time.time() - silent}
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**values))
+    replay.alter(store, run_id, heartbeat=time.time() - silent, **columns_of(worker))
     return run_id

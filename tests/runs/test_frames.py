@@ -12,6 +12,7 @@ from dpcl_core.events import CellFinished, Leaks, Retained, TaskLearned, TokensS
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
 from tests.support import replay
+from tests.support.signatures import ENTRIES, PROTOTYPES, SCORES, TOLD, with_lists
 from tests.support.texts import SCORED, with_texts
 
 SPEC = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0, 7))
@@ -57,6 +58,7 @@ def test_the_guarantee_of_a_budget_is_the_worst_of_its_seeds():
 
 
 OF_TEXTS = with_texts(SAID)
+MATCHED = with_lists(replay.recorded(replay.a_spec(epsilons=(1.0,), seeds=(0, 7)), n_tasks=2))
 
 
 def test_every_token_said_has_one_row():
@@ -86,13 +88,46 @@ def test_what_is_retained_and_leaks_has_one_row_a_number():
     assert set(before["confidence"]) == {0.95}
 
 
-@pytest.mark.parametrize(
-    "table", [frames.accuracy, frames.metrics, frames.spent, frames.tokens, frames.retained, frames.leaks]
-)
-def test_an_empty_table_has_the_columns_and_types_of_a_full_one(table):
-    assert table([]).dtypes.to_dict() == table(OF_TEXTS).dtypes.to_dict()
+OF_RUNS = (frames.accuracy, frames.metrics, frames.spent, frames.tokens, frames.retained, frames.leaks)
+OF_LISTS = (frames.entries, frames.prototypes, frames.agreement, frames.anchors, frames.statistics)
+
+
+@pytest.mark.parametrize(("table", "said"), [*((one, OF_TEXTS) for one in OF_RUNS), *((one, MATCHED) for one in OF_LISTS)])
+def test_an_empty_table_has_the_columns_and_types_of_a_full_one(table, said):
+    assert table([]).dtypes.to_dict() == table(said).dtypes.to_dict()
     assert len(table([])) == 0
     assert frames.guarantees([]) == {}
+
+
+def test_every_entry_has_one_row() -> None:
+    table = frames.entries(MATCHED)
+    assert len(table) == 2 * 2 * len(ENTRIES.client)
+    one = table.query("seed == 7 and task == 1")
+    for column in ("client", "weight", "group", "margin", "regret", "mode"):
+        assert tuple(one[column]) == getattr(ENTRIES, column)
+    assert list(zip(one["signature_x"], one["signature_y"], strict=True)) == list(ENTRIES.signature)
+    assert list(one["name"]) == ["World", "Sports", "World", "World"]
+    assert list(one["is_right"]) == [True, True, True, False]
+
+
+def test_every_group_matcher_anchor_count_and_statistic_has_one_row() -> None:
+    groups = frames.prototypes([TOLD])
+    assert list(groups["name"]) == list(PROTOTYPES.name)
+    assert list(groups["signature_xy"]) == [0.01, 0.0]
+    agreement = frames.agreement([TOLD])
+    assert agreement[agreement["noise"].isna()].set_index("matcher")["agreement"].to_dict() == dict(TOLD.agreement)
+    assert agreement.query("matcher == 'Hungarian'")[["noise", "agreement"]].to_numpy().tolist() == [[0.0, 1.0], [0.1, 0.2]]
+    assert set(agreement.loc[agreement["is_own"], "matcher"]) == {TOLD.matcher}
+    anchors = frames.anchors([TOLD])
+    assert tuple(anchors["m"]) == SCORES.m
+    assert set(agreement["n_entries"]) == set(anchors["n_entries"]) == {len(ENTRIES.mode)}
+    assert set(frames.agreement([replace(TOLD, n_compared=3)])["n_entries"]) == {3}
+    for column in ("mean_rate", "least_rate", "least_gap", "needed", "agreement"):
+        assert tuple(anchors[column]) == getattr(SCORES, column)
+    statistics = frames.statistics([TOLD])
+    assert statistics[["statistic", "signal", "noise"]].to_numpy().tolist() == [
+        ["mean", 0.4, 0.15], ["second moment", 0.8, 40.0]
+    ]  # fmt: skip
 
 
 def test_what_was_not_evaluated_has_no_row():

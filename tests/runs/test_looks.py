@@ -9,9 +9,7 @@ import pytest
 from sqlalchemy import insert
 
 from dpcl_core import checks, export
-from dpcl_core.data import catalog, files, intake, outline, own
-from dpcl_core.data.intake import Asked
-from dpcl_core.data.schema import Columns
+from dpcl_core.data import catalog, files, outline, own
 from dpcl_core.privacy import statement
 from dpcl_core.runs import administration, resumption, tables
 from dpcl_core.runs.audits import Audits, Studies
@@ -19,6 +17,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Trial
+from tests.runs.test_budgets import ROWS, launched, taken_in
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow
 
@@ -28,13 +27,6 @@ pytestmark = both_if_slow
 def own_run(name: str = "own:mine", **privacy: object) -> RunSpec:
     raw = {"method": "cosine", "data": {"dataset": name}, "scenario": {"kind": "class-incremental", "tasks": 2}}
     return checks.parse({**raw, "labels": "prior", "privacy": {"epsilons": [1.0, 2.0], **privacy}, "seeds": [0, 1]})
-
-
-def launched(store: Store, spec: RunSpec) -> str:
-    run_id = store.create(spec)
-    assert store.claim(run_id)
-    store.end(run_id, "failed")
-    return run_id
 
 
 @pytest.fixture
@@ -57,7 +49,6 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
     assert store.claim(never)
     assert store.requeue(store.get(never))
     assert administration.of(store, "own:mine") == looked
-    assert looked is not None
     assert looked.runs == 1
 
 
@@ -72,7 +63,6 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
     waiting = store.create(own_run())
     store.request_stop(waiting)
     found = administration.of(store, "own:mine")
-    assert found is not None
     assert (found.runs, found.models, found.tuned, found.audits) == (2, 8, 0, 0)
     assert found.epsilon == pytest.approx(2 * 2 * (1.0 + 2.0))
     assert found.delta == pytest.approx(8 * 1e-5)
@@ -87,18 +77,15 @@ def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say
     shared = checks.parse(raw)
     run_id = launched(store, shared)
     found = administration.of(store, "own:mine")
-    assert found is not None
     assert found.epsilon == math.inf
     with store.writing() as connection:
         parts = {statement.all_models(4, 1e-5, 1e-5): 7.5}
         of_cell = {"metrics": {}, "guarantee": {"parts": parts}, "seconds": 1.0}
         connection.execute(insert(tables.cells).values(run_id=run_id, epsilon=1.0, seed=0, **of_cell))
     found = administration.of(store, "own:mine")
-    assert found is not None
     assert (found.models, found.epsilon, found.delta) == (4, 7.5, 1e-5)
     launched(store, checks.parse(raw | {"params": {"adapter": "film"}, "seeds": [0]}))
     found = administration.of(store, "own:mine")
-    assert found is not None
     assert (found.models, found.epsilon, found.delta) == (6, 7.5 + 3.0, pytest.approx(3e-5))
 
 
@@ -114,7 +101,6 @@ def test_one_look_without_a_bound_leaves_none_for_all(changes: dict[str, object]
     launched(store, own_run())
     launched(store, own_run(**changes))
     found = administration.of(store, "own:mine")
-    assert found is not None
     assert (found.epsilon, found.document()["epsilon"]) == (math.inf, "inf")
     assert "no bound is known, as one of them has none" in found.sentence
 
@@ -134,13 +120,11 @@ def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None
         assert store.claim(study_id)
         store.end(study_id, "cancelled")
     found = administration.of(store, "own:mine")
-    assert found is not None
     assert (found.runs, found.tuned, found.audits, found.epsilon) == (0, 2, 0, math.inf)
     run_id = launched(store, base)
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id)
     found = administration.of(store, "own:mine")
-    assert found is not None
     assert (found.runs, found.models, found.tuned, found.audits) == (1, 1, 2, 1)
     assert found.sentence.startswith("Looks at own:mine so far: 1 run, 1 model, 2 settings tried by tunings, 1 audit.")
 
@@ -158,9 +142,6 @@ def test_a_result_says_it_in_its_statement(tmp_path: Path, monkeypatch: pytest.M
     assert b'"looks": {\n  "dataset": "own:mine",\n  "runs": 2,' in files["result.json"]
 
 
-ROWS = [f"{row},{row % 7},{'ab'[row % 2]},{'cd'[row % 3 > 0]}" for row in range(200)]
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
@@ -168,18 +149,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def taken_in(path: Path, rows: list[str] = ROWS, target: str = "one", owner: str = "") -> str:
-    """own:NAME of these rows in a file. `owner`: a visitor of a server that others reach."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join(["x,y,one,two", *rows]), encoding="utf-8")
-    with intake.taken_in(path, Asked(Columns(target=target)), owner, is_apart=bool(owner)) as name:
-        pass
-    return name
-
-
 def n_runs(store: Store, name: str) -> int:
     found = administration.of(store, name)
-    assert found is not None
     return found.runs
 
 
@@ -207,14 +178,12 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
     administration.purge(store, name)
     again = taken_in(home / "other.csv")
     found = administration.of(store, again)
-    assert before is not None
-    assert found is not None
     assert (found.runs, found.models, found.epsilon) == (before.runs, before.models, before.epsilon)
     assert "Some were at data with the same rows, under another name or deleted since." in found.sentence
     assert n_runs(store, taken_in(home / "target.csv", target="two")) == 2
     assert n_runs(store, taken_in(home / "fewer.csv", ROWS[::2])) == 2
     launched(store, own_run(again))
-    assert n_runs(store, taken_in(home / "more.csv", [*ROWS, "7,7,a,d"])) == 3
+    assert n_runs(store, taken_in(home / "more.csv", [*ROWS, "7,7,a,d,p"])) == 3
     assert n_runs(store, taken_in(home / "new.csv", [f"1{row}" for row in ROWS])) == 0
 
 
@@ -244,8 +213,7 @@ def test_what_was_never_looked_at_leaves_nothing(home: Path, store: Store) -> No
     name = taken_in(home / "visits.csv")
     store.create(own_run(name))
     administration.purge(store, name)
-    with store.reading() as connection:
-        assert connection.execute(tables.kept_looks.select()).all() == []
+    assert store.rows(tables.kept_looks.select()) == []
 
 
 def test_another_target_makes_no_other_rows_public(home: Path) -> None:

@@ -20,8 +20,7 @@ def test_machines_that_look_after_the_queue_are_present_until_they_fall_silent(s
         executor.announce(store)
     assert executor.present_machines(store) == {"lab1": ["cpu"], "lab2": ["cpu", "cuda:0"]}
     assert [executor.n_devices("local", device, store) for device in ("cpu", "cuda")] == [2, 1]
-    with store.writing() as connection:
-        connection.execute(update(table).where(table.c.name == "lab1").values(seen=table.c.seen - 61))
+    store.change(update(table).where(table.c.name == "lab1").values(seen=table.c.seen - 61))
     assert list(executor.present_machines(store)) == ["lab2"]
 
 

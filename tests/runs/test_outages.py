@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 
 from dpcl_core.errors import BadInput, StoreGone, StoreTrouble, StoreUnknown
@@ -23,7 +23,6 @@ from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import Patience, log_file
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import runs
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import replay
 from tests.support.full_disk import no_room
@@ -51,12 +50,6 @@ def locked(home: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def claimed(store: Store, spec: RunSpec | None = None) -> str:
-    run_id = store.create(spec or replay.a_spec())
-    assert store.claim(run_id, process.me())
-    return run_id
-
-
 def without_progress(events: Sequence[Event]) -> list[Event]:
     """Which lines of progress there are depends on when they are written."""
     return [event for event in events if not isinstance(event, Progress)]
@@ -78,7 +71,7 @@ def heard_of_failures(store: Store) -> list[str]:
 
 
 def test_a_locked_store_costs_a_run_nothing(hasty, home):
-    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+    run_id, said = replay.claim(hasty), replay.recorded(replay.a_spec())
     seen, failed = list[bool](), heard_of_failures(hasty)
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
@@ -103,7 +96,7 @@ def test_a_locked_store_costs_a_run_nothing(hasty, home):
 
 
 def test_a_full_disk_that_is_freed_later_costs_a_run_nothing_and_is_said_meanwhile(hasty, home, capsys):
-    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+    run_id, said = replay.claim(hasty), replay.recorded(replay.a_spec())
     failed, told = heard_of_failures(hasty), list[str]()
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
@@ -123,7 +116,7 @@ def test_a_full_disk_that_is_freed_later_costs_a_run_nothing_and_is_said_meanwhi
 
 def test_a_log_on_a_disk_that_is_full_ends_no_run(hasty, monkeypatch):
     """Of a run that an app starts, standard error is a file, by default on the disk of the store."""
-    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+    run_id, said = replay.claim(hasty), replay.recorded(replay.a_spec())
     failed = heard_of_failures(hasty)
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
@@ -141,7 +134,7 @@ def test_a_log_on_a_disk_that_is_full_ends_no_run(hasty, monkeypatch):
 @both
 def test_a_write_whose_answer_is_lost_is_not_written_twice(hasty, monkeypatch):
     """As when a database restarts between taking a transaction and saying so."""
-    run_id, said = claimed(hasty), [*replay.recorded(replay.a_spec()), a_classifier(0)]
+    run_id, said = replay.claim(hasty), [*replay.recorded(replay.a_spec()), a_classifier(0)]
     append, answers = hasty.append, iter((False, True, False))
 
     def unanswered(*arguments: object, **named: object) -> None:
@@ -159,7 +152,7 @@ def test_a_write_whose_answer_is_lost_is_not_written_twice(hasty, monkeypatch):
 @pytest.mark.parametrize("is_new_there", [False, True])
 def test_a_run_whose_stores_file_is_taken_away_ends_and_says_so(hasty, home, is_new_there):
     """SQLite itself goes on in the file that nobody finds any more, as if all were well."""
-    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+    run_id, said = replay.claim(hasty), replay.recorded(replay.a_spec())
     (home / "away").mkdir()
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
@@ -191,7 +184,7 @@ def test_a_run_whose_stores_file_is_taken_away_ends_and_says_so(hasty, home, is_
 def test_a_run_whose_store_stays_away_goes_on_later_after_its_last_task_and_draws_nothing_twice(hasty, home):
     """Noise is the system's: what was drawn again would be another result. The process gives up and ends."""
     spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=5)
-    run_id, held, left = claimed(hasty, spec), locked(home), list[Event]()
+    run_id, held, left = replay.claim(hasty, spec), locked(home), list[Event]()
 
     def heard(event: Event) -> None:
         left.append(event)
@@ -202,8 +195,7 @@ def test_a_run_whose_store_stays_away_goes_on_later_after_its_last_task_and_draw
         worker.carry_out(hasty, run_id, on_event=heard, patience=HURRIED)
     assert hasty.status(run_id) in ("starting", "running")
     held.__exit__(None, None, None)
-    with hasty.writing() as connection:
-        connection.execute(update(runs).where(runs.c.id == run_id).values(ticks=1))  # a process that is dead
+    replay.alter(hasty, run_id, ticks=1)  # a process that is dead
     LocalExecutor(hasty).check()
     assert hasty.status(run_id) == "queued", hasty.get(run_id).error
     assert worker.run_here(hasty, run_id).status == "finished"
@@ -215,7 +207,7 @@ def test_a_run_whose_store_stays_away_goes_on_later_after_its_last_task_and_draw
 
 
 def test_what_is_deleted_for_good_leaves_no_file_behind(store):
-    run_id = claimed(store)
+    run_id = replay.claim(store)
     log_file(run_id).parent.mkdir()
     log_file(run_id).write_text("a line of it")
     store.end(run_id, "lost")
@@ -226,7 +218,7 @@ def test_what_is_deleted_for_good_leaves_no_file_behind(store):
 @both
 def test_a_late_process_brings_no_results_back_that_were_deleted_for_good(store):
     """It was away while its run counted as lost."""
-    run_id, said = claimed(store), replay.recorded(replay.a_spec())
+    run_id, said = replay.claim(store), replay.recorded(replay.a_spec())
     store.end(run_id, "lost", Failure("worker-died", "gone", ""))
     store.delete(run_id)
     assert empty_trash(store) == 1
@@ -259,7 +251,7 @@ def test_patience_grows_and_ends():
 
 @both
 def test_heartbeats_are_by_the_clock_of_the_database(store, monkeypatch):
-    run_id = claimed(store)
+    run_id = replay.claim(store)
     before = time.time()
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: 0.0)  # of a machine whose clock is wrong

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,8 +36,6 @@ def test_the_share_done_counts_tasks_learned_by_all_cells_and_what_is_done_of_th
 
 
 def test_a_learner_of_one_seed_counts_for_its_own_cells_alone(monkeypatch):
-    from dataclasses import replace
-
     monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], shares="epsilons"))
     assert fraction_done(SPEC, [STARTED, training(1, 2)]) == pytest.approx(1 / 8)
     assert fraction_done(SPEC, [STARTED, training(2, 2), *learned(2), training(1, 2)]) == pytest.approx(3 / 8)
@@ -97,8 +97,6 @@ def test_the_stage_before_the_first_task_is_the_newest_one():
 
 
 def test_models_trained_at_once_follow_from_the_methods_card(monkeypatch):
-    from dataclasses import replace
-
     for shares, n in (("all", 4), ("epsilons", 2), ("cell", 1)):
         monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], shares=shares))
         assert n_trained_together(SPEC) == n

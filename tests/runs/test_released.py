@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, delete, insert, select
 
 from dpcl_core import paths
 from dpcl_core.data.held import held
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import Event, TaskLearned
-from dpcl_core.runs import process, recorder, resumption, worker
+from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import Split
@@ -85,7 +85,7 @@ def test_what_has_left_does_not_go_on_by_itself_where_a_backup_has_it_under_way(
     resumption.resume(store, run_id)
     assert store.claim(run_id, DEAD)
     backup = backed_up(store)
-    recorder.record(run_id, 0, 3)  # its process, then alive, has gone on
+    resumption.record(run_id, 0, 3)  # its process, then alive, has gone on
     restored(store, backup)
     Supervisor(store).check()
     assert store.status(run_id) == "lost"
@@ -96,9 +96,7 @@ def test_a_run_that_was_silent_for_long_is_left_to_a_person(store):
     run_id = lost_after(store, seeded(), 1)
     resumption.resume(store, run_id)
     assert store.claim(run_id, DEAD)
-    with store.writing() as connection:
-        long_ago = runs.c.heartbeat - resumption.FRESH_SECONDS - 1
-        connection.execute(update(runs).where(runs.c.id == run_id).values(heartbeat=long_ago))
+    replay.alter(store, run_id, heartbeat=runs.c.heartbeat - resumption.FRESH_SECONDS - 1)
     Supervisor(store).check()
     run = store.get(run_id)
     assert run.status == "lost"
@@ -109,17 +107,15 @@ def test_a_run_that_was_silent_for_long_is_left_to_a_person(store):
 
 def test_nothing_leaves_before_it_is_written_down(store):
     spec = seeded()
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec)
     for event in worker.real_engine(spec, "cpu", resumption.Stored(store, run_id)):
         if isinstance(event, TaskLearned):
-            assert recorder.n_tasks(run_id) == {0: event.task + 1}
+            assert resumption.n_tasks(run_id) == {0: event.task + 1}
 
 
 def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(store, monkeypatch):
     spec = seeded()
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec)
     left = list[Event]()
 
     def full(_handle: int) -> None:
@@ -135,13 +131,13 @@ def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(st
     again = results(list(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id))))
     assert [event for event in again if event["event"] != "Classifier"] == said
     assert [event for event in again if event["event"] == "Classifier"] == classifiers
-    assert recorder.n_tasks(run_id) == {0: spec.scenario.tasks}, "also what had been saved before"
+    assert resumption.n_tasks(run_id) == {0: spec.scenario.tasks}, "also what had been saved before"
 
 
 def test_only_its_owner_reads_what_has_left(home):
     before = os.umask(0o022)
     try:
-        recorder.record("0123456789ab", 0, 1)
+        resumption.record("0123456789ab", 0, 1)
     finally:
         os.umask(before)
     path = home / "released" / "0123456789ab.txt"
@@ -157,7 +153,7 @@ def test_what_root_has_made_belongs_to_whom_the_home_does(home, monkeypatch):
         monkeypatch.setattr(os, name, lambda what, *owner, named=named: given.update({Path(named(what)).name: owner}))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with held(home / "data.lock"):
-        recorder.record("0123456789ab", 0, 1)
+        resumption.record("0123456789ab", 0, 1)
     whose = (home.stat().st_uid, home.stat().st_gid)
     assert given == dict.fromkeys(("data.lock", "released", "0123456789ab.txt"), whose)
 
@@ -169,7 +165,7 @@ def test_what_is_another_users_fails_at_once_and_names_no_path(home, monkeypatch
     monkeypatch.setattr(paths, "opened", refused)
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("nobody mends that while a run waits"))
     with pytest.raises(StoreTrouble) as told:
-        Patience().outlast(lambda: recorder.record("0123456789ab", 0, 1))
+        Patience().outlast(lambda: resumption.record("0123456789ab", 0, 1))
     assert str(told.value) == "what has left a run cannot be written in released/ of the home folder: Permission denied"
 
 
@@ -185,7 +181,7 @@ def test_a_lock_is_for_whoever_may_write_its_folder(home, folder, lock):
 def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(store):
     spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=2)
     run_id = store.create(spec, split=Split(2, "ray"))
-    recorder.record(run_id, 1, 1)
+    resumption.record(run_id, 1, 1)
     waiting = worker.shards.Waiting(store, run_id, Split(2, "ray"), Supervisor(store), Patience())
     with pytest.raises(StoreUnusable, match=AGAIN):
         waiting.begin(2, 2)
@@ -194,11 +190,11 @@ def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(st
 
 def test_a_line_that_a_power_cut_left_half_counts_for_nothing_and_spoils_no_later_one(home):
     run_id = "0123456789ab"
-    recorder.record(run_id, 0, 1)
+    resumption.record(run_id, 0, 1)
     path = home / "released" / f"{run_id}.txt"
     with path.open("ab") as file:
         file.write(b"\n1 \0\0")
-    assert recorder.n_tasks(run_id) == {0: 1}
-    recorder.record(run_id, 1, 12)
-    recorder.record(run_id, 1, 3)
-    assert recorder.n_tasks(run_id) == {0: 1, 1: 12}
+    assert resumption.n_tasks(run_id) == {0: 1}
+    resumption.record(run_id, 1, 12)
+    resumption.record(run_id, 1, 3)
+    assert resumption.n_tasks(run_id) == {0: 1, 1: 12}

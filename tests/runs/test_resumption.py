@@ -41,8 +41,7 @@ def seeded(tasks: int = 5) -> RunSpec:
 
 def lost_after(store: Store, spec: RunSpec, n_tasks: int) -> str:
     """A run whose process has died after so many checkpoints; the events of the last one are not stored."""
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec)
     left, stored = list[Event](), 0
     stream = worker.real_engine(spec, "cpu", resumption.Stored(store, run_id))
     while n_saved(store, run_id) < n_tasks:
@@ -90,8 +89,7 @@ def test_a_resumed_run_ends_with_the_events_of_an_unbroken_one_each_stored_once(
 @both
 def test_only_the_newest_state_of_a_learner_is_kept(store):
     run_id = lost_after(store, seeded(), 3)
-    with store.reading() as connection:
-        rows = connection.execute(select(checkpoints).order_by(checkpoints.c.task)).all()
+    rows = store.rows(select(checkpoints).order_by(checkpoints.c.task))
     assert [row.arrays is not None for row in rows] == [False, False, True]
     assert [row.document is not None for row in rows] == [False, False, True]
     assert resumption.Stored(store, run_id).of(1) == []
@@ -138,8 +136,7 @@ def test_a_run_goes_on_by_itself_until_its_process_has_ended_three_times_and_is_
     given_up = "Gone. Its process has now ended three times, so it waits for a person: Resume tries again."
     assert (run.status, run.error) == ("lost", given_up)
     resumption.resume(store, run_id)  # a person may, and it counts anew
-    with store.reading() as connection:
-        assert connection.scalar(select(func.count()).select_from(resumptions)) == 0
+    assert store.scalar(select(func.count()).select_from(resumptions)) == 0
     assert worker.run_here(store, run_id).status == "finished"
 
 
@@ -261,8 +258,7 @@ def test_one_changed_digit_or_bit_of_a_checkpoint_is_found(store, part):
 
 def test_a_checkpoint_without_a_digest_is_damaged(store):
     run_id = lost_after(store, seeded(), 2)
-    with store.writing() as connection:
-        connection.execute(update(checkpoints).values(digest=None))
+    store.change(update(checkpoints).values(digest=None))
     assert "is damaged" in (resumption.why_not(store, run_id) or "")
 
 
@@ -359,5 +355,4 @@ def test_a_worker_that_is_killed_after_a_checkpoint_is_followed_by_one_that_goes
     run = store.get(run_id)
     assert run.status == "finished", (run.error, run.error_log)
     assert (results(store.events(run_id)), list(map(to_json, store.classifiers(run_id)))) == said_by(spec)
-    with store.reading() as connection:
-        assert connection.execute(select(resumptions)).all() == []
+    assert store.rows(select(resumptions)) == []

@@ -123,7 +123,7 @@ def test_a_deleted_run_is_on_no_plot_and_shown_to_nobody_until_it_is_restored(ro
     before = rooms.state(code)
     store.delete(gone)
     seen = rooms.state(code)
-    assert {point.run_id for point in seen.points} == set(seen.runs) == {kept}
+    assert {point["run_id"] for point in seen.points} == set(seen.runs) == {kept}
     assert (seen.shown, seen.curve, seen.as_seen_by(BEN)["shown"]) == (None, None, None)
     with pytest.raises(BadInput, match="must be a run of this room"):
         rooms.show(code, TEACHER, gone)
@@ -140,7 +140,7 @@ def test_a_shown_run_goes_with_the_visitor_who_leaves(rooms, code, store):
     rooms.add_run(code, ANN, run_id)
     rooms.show(code, TEACHER, run_id)
     rooms.leave(code, ANN)
-    assert (rooms.state(code).points, rooms.state(code).shown) == ((), None)
+    assert (rooms.state(code).points, rooms.state(code).shown) == ([], None)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+from sqlalchemy import make_url
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import Event, TaskLearned, to_json
-from dpcl_core.runs import database, executor, process, recorder, worker
+from dpcl_core.runs import database, executor, process, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store
@@ -25,10 +26,9 @@ QUICK = Patience(0.01, 0.05)
 
 def test_a_run_whose_server_crashes_and_stays_away_ends_like_an_unbroken_one(store, server, monkeypatch):
     """A crash with a restart at once after its first task, one with a pause after the third."""
-    monkeypatch.setattr(recorder, "GRACE_SECONDS", NEVER_SECONDS)
+    monkeypatch.setattr(worker, "GRACE_SECONDS", NEVER_SECONDS)
     spec = seeded()
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, spec)
     failed = heard_of_failures(store)
     back = threading.Thread(target=lambda: (until(lambda: failed), server.start()))
     heard: list[int] = []
@@ -96,7 +96,7 @@ def test_a_row_that_another_program_keeps_locked_is_one_sentence(store, monkeypa
 def test_a_password_is_in_no_message_and_no_log(home, server, monkeypatch, capsys):
     """Of a server that refuses it, that is not there, and that has no such database."""
     right = Store().url
-    where = database.make_url(right)
+    where = make_url(right)
     for wrong in (
         where.set(username="nobody", password="s3cr3t"),
         where.set(database="absent", password="s3cr3t"),

@@ -59,15 +59,12 @@ def spec(tmp_path, data_dir, monkeypatch) -> RunSpec:
 
 
 def begun(store: Store, spec: RunSpec, n_shards: int) -> str:
-    run_id = store.create(spec, split=Split(n_shards, "local"))
-    assert store.claim(run_id, process.me())
-    return run_id
+    return replay.claim(store, spec, split=Split(n_shards, "local"))
 
 
 def is_the_unsplit_run(store: Store, run_id: str, spec: RunSpec) -> bool:
     """Whether events, classifiers and document are those of the same run carried out whole."""
-    whole = store.create(spec)
-    assert store.claim(whole, process.me())
+    whole = replay.claim(store, spec)
     assert worker.carry_out(store, whole, executor=Supervisor(store)) == "finished"
     assert results(store.events(run_id)) == results(store.events(whole))
     assert [to_json(one) for one in store.classifiers(run_id)] == [to_json(one) for one in store.classifiers(whole)]
@@ -110,8 +107,7 @@ def test_parts_are_listed_and_counted_nowhere_as_runs_of_their_own(store, spec):
     for shard in shards.of_run(store, run_id):
         assert not store.results([shard.id])[shard.id], "what a part released is the whole run's"
         assert {to_json(event)["event"] for event in store.events(shard.id)} <= {"Progress", "Started"}
-    with store.reading() as connection:
-        assert connection.execute(tables.checkpoints.select()).all() == [], "a run that is over needs none"
+    assert store.rows(tables.checkpoints.select()) == [], "a run that is over needs none"
 
 
 def test_groups_that_share_work_stay_together(store):
@@ -165,7 +161,7 @@ def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(sto
     runner = InProcess(store, dies)
     assert worker.carry_out(store, run_id, executor=runner) == "failed"
     run = store.get(run_id)
-    assert run.error == "Gone. It was resumed twice in a row and finished no other task; Resume tries again."
+    assert run.error == "Gone." + resumption._GIVEN_UP
     assert len(runner.seen) == 3
     assert {shard.status for shard in shards.of_run(store, run_id)} == {"lost", "cancelled"}
     resumption.resume(store, run_id)

@@ -242,8 +242,7 @@ def test_many_who_write_at_once_wait_their_turn(store):
 
 def test_what_a_power_cut_must_not_take_back_is_on_the_disk_when_it_is_said(store, home):
     """A checkpoint above all: its noise would be drawn again for what has left, and charged once."""
-    run_id = store.create(replay.a_spec())
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, replay.a_spec())
     said: list[object] = []
 
     @event.listens_for(store._reads, "commit")

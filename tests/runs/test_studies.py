@@ -112,7 +112,6 @@ def test_killed_in_the_middle_it_keeps_its_trials_and_goes_on_after_them(store: 
     runner.submit(study_id)
     until(lambda: len(studies.get(study_id).trials) >= 2)
     carried_out_by = studies.get(study_id).turn.process
-    assert carried_out_by is not None
     os.kill(carried_out_by.pid, signal.SIGKILL)
     until(lambda: process.is_alive(carried_out_by) is False)
     runner.schedule()

@@ -15,7 +15,7 @@ import pytest
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Note
-from dpcl_core.runs import process, recorder, resumption, worker
+from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
@@ -28,12 +28,6 @@ pytestmark = both
 TAKEN = "no longer carried out by this process"
 GONE = Failure("worker-died", "gone", "")
 OTHER = replace(process.me(), ticks=1)  # a process that has this one's id at another time
-
-
-def claimed(store: Store) -> str:
-    run_id = store.create(replay.a_spec())
-    assert store.claim(run_id, process.me())
-    return run_id
 
 
 def given_up(store: Store, run_id: str) -> None:
@@ -49,7 +43,7 @@ def taken_over(store: Store, run_id: str) -> None:
 
 @pytest.mark.parametrize("lose", [given_up, taken_over])
 def test_nothing_of_a_worker_counts_once_its_run_was_taken_from_it(store, lose: Callable[[Store, str], None]):
-    run_id, me = claimed(store), process.me()
+    run_id, me = replay.claim(store), process.me()
     store.append(run_id, [Note("info", "mine")], by=me)
     lose(store, run_id)
     before = store.get(run_id)
@@ -73,8 +67,8 @@ def test_nothing_of_a_worker_counts_once_its_run_was_taken_from_it(store, lose: 
 
 def test_two_workers_on_one_run_leave_each_event_once_and_the_late_one_says_why_it_ends(store, monkeypatch):
     """The first sleeps in the middle; the second, meanwhile, begins anew and is in the middle when the first wakes."""
-    monkeypatch.setattr(recorder, "GRACE_SECONDS", NEVER_SECONDS)  # a busy machine must not cut off this very process
-    run_id, said = claimed(store), replay.recorded(replay.a_spec())
+    monkeypatch.setattr(worker, "GRACE_SECONDS", NEVER_SECONDS)  # a busy machine must not cut off this very process
+    run_id, said = replay.claim(store), replay.recorded(replay.a_spec())
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
         yield from said[:3]

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
-from dpcl_core.runs import frames, warm_worker, worker
+from dpcl_core.runs import frames, process, worker
 from dpcl_core.runs.executor import WORKER, LocalExecutor
-from dpcl_core.runs.process import log_file
-from dpcl_core.runs.warm_worker import WarmWorker
+from dpcl_core.runs.process import WarmWorker, log_file
 from tests.support import replay
 from tests.support.waiting import until
 
@@ -19,7 +18,7 @@ from tests.support.waiting import until
 def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back_the_same(
     store, is_warm, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(warm_worker, "PROGRAM", tmp_path)  # so that nobody who edits the program meanwhile is noticed
+    monkeypatch.setattr(process, "PROGRAM", tmp_path)  # so that nobody who edits the program meanwhile is noticed
     spec = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0, 1), tasks=2)
     seeded = replace(spec, privacy=replace(spec.privacy, noise="seeded"))
     app = LocalExecutor(store, warm=WarmWorker(WORKER))

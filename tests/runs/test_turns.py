@@ -49,8 +49,7 @@ def test_whoever_had_the_fewest_runs_lately_is_next(store):
     his_third = bert.create(SPEC)
     assert _places(store, again, hers, his_third) == [1, 2, 3]
     store.request_stop(his_third)
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).values(started=time.time() - queue.RECENT_SECONDS - 1))
+    store.change(update(tables.runs).values(started=time.time() - queue.RECENT_SECONDS - 1))
     assert _places(store, again, hers) == [1, 2]  # long ago counts no more
 
 
@@ -81,7 +80,7 @@ def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
     for name, whole in wholes.items():
         assert store.claim(whole, process.me())
         shards._put_into_queue(store, whole, [[0], [1], [2]], "cpu")
-        store.leave_device(whole)
+        replay.alter(store, whole, runs_on=None)
         names |= {shard.id: name for shard in shards.of_run(store, whole)}
     names[visiting(store, "carl").create(SPEC)] = "carl"  # who has had no run, but came last
     with store.reading() as connection:
@@ -106,7 +105,7 @@ def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home)
     whole = anna.create(on_hers, split=Split(2, "local", "cpu"))
     assert store.claim(whole, process.me())
     shards._put_into_queue(store, whole, [[0], [1]], "cpu")
-    store.leave_device(whole)
+    replay.alter(store, whole, runs_on=None)
     (part,) = store.next_runs()
     assert store.claim(part)
     for run_id in (part, whole):
@@ -122,8 +121,7 @@ def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home)
     assert _places(store, next_of_his, hers) == [1, 2]
     with store.reading() as connection:
         assert connection.scalars(select(tables.kept_turns.c.owner)).all() == ["anna", "anna"]
-    with store.writing() as connection:
-        connection.execute(update(tables.kept_turns).values(started=time.time() - queue.RECENT_SECONDS - 1))
+    store.change(update(tables.kept_turns).values(started=time.time() - queue.RECENT_SECONDS - 1))
     assert _places(store, hers, next_of_his) == [1, 2]
     purge(store, "own:hers")
     with store.reading() as connection:
@@ -210,14 +208,14 @@ def test_all_visitors_together_have_no_more_than_the_server(store, home, limits,
     address = "there" if field.endswith("address") else None
     for number in range(2):
         visitor = stranger(store, number, address, **limits)
-        visitor.check_kept(900_000)
+        queue.check_kept(visitor, 900_000)
         visitor.create(SPEC)
         (folder := paths.uploads(f"fresh {number}")).mkdir(parents=True)
         if "megabytes" in limits:
             (folder / "x.csv").write_bytes(bytes(999_000))
     visitor = stranger(store, 2, address, **limits)
     with pytest.raises(BadInput) as refused:
-        visitor.check_kept(10_000) if "megabytes" in limits else visitor.create(SPEC)
+        queue.check_kept(visitor, 10_000) if "megabytes" in limits else visitor.create(SPEC)
     assert refused.value.field == field
     if "places" in limits or "all_seconds" in limits:
         store.create(SPEC)  # from a terminal
@@ -241,11 +239,10 @@ def test_of_an_address_a_keyed_digest_is_kept_for_a_day(store, home):
     assert one == same != other
     assert queue.address_of("::ffff:192.0.2.7") == queue.address_of("192.0.2.7") != queue.address_of("192.0.2.8")
     assert (home / "addresses.key").stat().st_mode & 0o777 == 0o600
-    stranger(store, 1, one).check_kept(1)
+    queue.check_kept(stranger(store, 1, one), 1)
     open_run = stranger(store, 2, other).create(SPEC)
-    with store.writing() as connection:
-        connection.execute(update(tables.visitors).values(seen=time.time() - 86_401))
-    stranger(store, 3, None).check_kept(1)
+    store.change(update(tables.visitors).values(seen=time.time() - 86_401))
+    queue.check_kept(stranger(store, 3, None), 1)
     with store.reading() as connection:
         found = dict(connection.execute(select(tables.visitors.c.owner, tables.visitors.c.address)).all())
     assert found == {"fresh 2": other, "fresh 3": None}

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 
 from dpcl_core import cli, paths
 from dpcl_core.data import own
@@ -16,7 +16,7 @@ from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.queue import Limits, Visitor
-from dpcl_core.runs.run import Failure
+from dpcl_core.runs.run import Failure, columns_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
@@ -50,8 +50,8 @@ def test_a_run_that_would_take_too_long_is_refused_before_it_starts(store):
         visiting(store, "anna", seconds=19).create(SPEC)
     visiting(store, "anna", seconds=20).create(SPEC)
     with pytest.raises(BadInput, match="estimated seconds = 30"):
-        visiting(store, "anna", seconds=20).check_cost(SPEC, 30.0)  # as the page estimates it
-    store.check_cost(SPEC, 1e9)
+        queue.check_cost(visiting(store, "anna", seconds=20), SPEC, 30.0)  # as the page estimates it
+    queue.check_cost(store, SPEC, 1e9)
 
 
 def test_a_set_is_refused_whole(store):
@@ -90,14 +90,14 @@ def test_checkpoints_of_stopped_runs_and_uploaded_data_count(store, home):
         earlier = {"run_id": run_id, "task": 0, "learner": 0, "events": [], "document": None, "arrays": None}
         states = [{"run_id": of, "task": 1, **row} for of in (run_id, others)]
         connection.execute(tables.checkpoints.insert(), [earlier, *states])
-    anna.check_kept()
+    queue.check_kept(anna)
     with pytest.raises(BadInput, match=r"megabytes you keep = 1\.1: .* or delete data on Your data"):
-        anna.check_kept(500_000)
+        queue.check_kept(anna, 500_000)
     for owner, folder in (("anna", home / "data" / "hers"), ("bert", home / "data" / "his")):
         folder.mkdir(parents=True)
         (folder / own.OWNER).write_text(owner)
         (folder / "train.csv").write_bytes(bytes(300_000))
-    anna.check_kept()
+    queue.check_kept(anna)
     paths.uploads("anna").mkdir(parents=True)
     (paths.uploads("anna") / "next.csv").write_bytes(bytes(200_000))
     with pytest.raises(BadInput, match="megabytes"):
@@ -123,11 +123,9 @@ def test_a_resumed_run_needs_a_place(store):
 def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, monkeypatch, ends_by_itself):
     monkeypatch.setenv(queue.VARIABLE, "seconds=20")
     ids = {name: visiting(store, name).create(SPEC) for name in ("anna", "bert")} | {"": store.create(SPEC)}
-    with store.writing() as connection:
-        for name, run_id in ids.items():
-            begun = {"status": "running", "started": time.time(), "seconds": 5 if name == "bert" else 30}
-            here = {"machine": process.me().machine, "pid": process.me().pid, "ticks": process.me().ticks}
-            connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(runs_on=name, **begun, **here))
+    for name, run_id in ids.items():
+        begun = {"status": "running", "started": time.time(), "seconds": 5 if name == "bert" else 30}
+        replay.alter(store, run_id, runs_on=name, **begun, **columns_of(process.me()))
     supervisor = Supervisor(store)
     for _ in range(2):
         supervisor.check()
@@ -151,13 +149,13 @@ def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(s
     run_id = anna.create(SPEC)
     for _ in range(2):
         _began(store, run_id, 9000)
-        assert queue.overrun(store.get(run_id), store.seconds_before) is None
+        assert queue.overrun(store, store.get(run_id)) is None
         assert store.end(run_id, "cancelled")
         resumption.resume(anna, run_id)
         anna.request_stop(run_id)  # waiting takes nothing
         resumption.resume(anna, run_id)
     _began(store, run_id, 9000)
-    assert queue.overrun(store.get(run_id), store.seconds_before) is not None
+    assert queue.overrun(store, store.get(run_id)) is not None
     store.end(run_id, "finished")
     assert store.get(run_id).seconds_taken == pytest.approx(27_000, abs=1000)
     assert store.estimate_seconds(SPEC) == pytest.approx(27_000, abs=1000)
@@ -212,7 +210,7 @@ def test_a_clock_that_is_set_and_a_computer_that_sleeps_cost_a_run_a_minute_at_m
     _began(store, run_id, 120)
     _is_silent(store, run_id, step)
     assert 110 < (store.get(run_id).seconds_taken or 0.0) < 190
-    assert queue.overrun(store.get(run_id), store.seconds_before) is None
+    assert queue.overrun(store, store.get(run_id)) is None
     store.heartbeat(run_id, process.me())
     assert 110 < (store.get(run_id).seconds_taken or 0.0) < 190
     store.end(run_id, "finished")
@@ -276,7 +274,6 @@ def test_an_emptied_run_on_own_data_stays_a_look(store):
     before = administration.of(store, "own:mine")
     store.delete(run_id)
     empty_trash(store)
-    assert before is not None
     assert before.runs == 1
     assert administration.of(store, "own:mine") == before
 
@@ -327,12 +324,9 @@ def _began(store: Store, run_id: str, seconds: float) -> None:
 
 def _is_silent(store: Store, run_id: str, seconds: float) -> None:
     """As if a run had given its last sign of life so many seconds earlier."""
-    with store.writing() as connection:
-        change = update(tables.runs).where(tables.runs.c.id == run_id)
-        connection.execute(change.values(heartbeat=tables.runs.c.heartbeat - seconds))
+    replay.alter(store, run_id, heartbeat=tables.runs.c.heartbeat - seconds)
 
 
 def _took(store: Store, seconds: float) -> None:
     run_id = _finished(store)
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(seconds=seconds))
+    replay.alter(store, run_id, seconds=seconds)

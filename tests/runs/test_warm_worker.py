@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.runs import process, warm_worker
+from dpcl_core.runs import process
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.process import log_file
+from dpcl_core.runs.process import WarmWorker, log_file
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.warm_worker import WarmWorker
 from tests.support import replay, stand_in
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, until
@@ -30,14 +29,14 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "program" / "part.py"
     file.parent.mkdir()
     file.write_text("0")
-    monkeypatch.setattr(warm_worker, "PROGRAM", file.parent)
+    monkeypatch.setattr(process, "PROGRAM", file.parent)
     return file
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that answers has the time it needs on a busy machine."""
-    monkeypatch.setattr(warm_worker, "ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(process, "ANSWER_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -166,7 +165,7 @@ def halted(one: process.Process) -> None:
 def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_its_own(
     store, make, harm, monkeypatch
 ):
-    monkeypatch.setattr(warm_worker, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(process, "ANSWER_SECONDS", 0.5)
     app = make()
     ready = waiting(app)
     harm(ready)
@@ -177,7 +176,7 @@ def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_it
 
 @pytest.mark.timeout(120)
 def test_one_that_does_not_listen_yet_is_not_waited_for(store, make, monkeypatch):
-    monkeypatch.setattr(warm_worker, "ANSWER_SECONDS", 3600)  # waiting for an answer would run into this test's limit
+    monkeypatch.setattr(process, "ANSWER_SECONDS", 3600)  # waiting for an answer would run into this test's limit
     app = make()
     run_id = store.create(replay.a_spec())
     app.warm.keep(store.url, is_idle=True)
@@ -218,7 +217,7 @@ def test_a_warm_worker_of_another_store_is_not_used(store, make, tmp_path):
 def test_one_that_nobody_wants_any_more_gives_its_memory_back(store, make, monkeypatch):
     app = make()
     ready = waiting(app)
-    monkeypatch.setattr(warm_worker, "WANTED_SECONDS", -1.0)
+    monkeypatch.setattr(process, "WANTED_SECONDS", -1.0)
     app.warm.expect(store.url, MODULE)
     app.schedule()
     assert app.warm.pid is None

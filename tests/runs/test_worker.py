@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -15,8 +16,7 @@ from sqlalchemy import delete
 from dpcl_core.errors import BadInput, DataMissing, Diverged, StoreTrouble
 from dpcl_core.events import Event, Progress, TaskLearned
 from dpcl_core.runs import process, tables, worker
-from dpcl_core.runs.run import Run
-from dpcl_core.runs.store import Store
+from dpcl_core.runs.run import Failure, Run
 from dpcl_core.spec import RunSpec
 from tests.support import replay
 from tests.support.waiting import until
@@ -39,12 +39,6 @@ class Bystander:
         raise AssertionError("a worker stops nobody")
 
 
-def claimed(store: Store, spec: RunSpec) -> str:
-    run_id = store.create(spec)
-    assert store.claim(run_id, process.me())
-    return run_id
-
-
 def engine_of(said: list[Event], error: BaseException | None = None):
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
         yield from said
@@ -56,7 +50,7 @@ def engine_of(said: list[Event], error: BaseException | None = None):
 
 def test_all_that_is_said_is_kept_and_handed_on_and_the_run_is_finished(store):
     spec, heard, runner = replay.a_spec(), [], Bystander()
-    run_id = claimed(store, spec)
+    run_id = replay.claim(store, spec)
     said = replay.recorded(spec)
     assert worker.carry_out(store, run_id, on_event=heard.append, engine=engine_of(said), executor=runner) == "finished"
     assert heard == said
@@ -73,7 +67,7 @@ def test_all_that_is_said_is_kept_and_handed_on_and_the_run_is_finished(store):
 
 def test_events_are_in_the_store_while_the_run_goes_on_and_the_state_follows(store):
     spec = replay.a_spec()
-    run_id = claimed(store, spec)
+    run_id = replay.claim(store, spec)
     said = replay.recorded(spec)
     seen: list[tuple[int, str]] = []
 
@@ -111,7 +105,7 @@ def test_events_are_in_the_store_while_the_run_goes_on_and_the_state_follows(sto
 )
 def test_failures_are_told_apart_in_one_sentence_with_details_aside(store, error, kind, says):
     spec = replay.a_spec()
-    run_id = claimed(store, spec)
+    run_id = replay.claim(store, spec)
     said = replay.recorded(spec)[:12]
     assert worker.carry_out(store, run_id, engine=engine_of(said, error), executor=Bystander()) == "failed"
     run = store.get(run_id)
@@ -126,7 +120,7 @@ def test_failures_are_told_apart_in_one_sentence_with_details_aside(store, error
 
 
 def test_a_run_whose_settings_can_no_longer_be_read_fails_and_says_why(store, monkeypatch):
-    run_id = claimed(store, replay.a_spec())
+    run_id = replay.claim(store, replay.a_spec())
     monkeypatch.setattr("dpcl_core.methods.catalog.CARDS", {})
     assert worker.carry_out(store, run_id, executor=Bystander()) == "failed"
     run = store.get(run_id)
@@ -143,7 +137,7 @@ def _without_end() -> Iterator[Event]:
 
 def test_which_lines_of_progress_are_kept_depends_on_no_time(store):
     """A hundred steps of two tasks at once: the last step of each is written, however seldom that happens."""
-    run_id = claimed(store, replay.a_spec())
+    run_id = replay.claim(store, replay.a_spec())
     steps = [Progress("training", done, 100, task, "steps") for task in (0, 1) for done in range(1, 101)]
     worker.carry_out(store, run_id, engine=engine_of(steps), executor=Bystander())
     last = {event.task: event.done for _, event in store.events_after(run_id) if isinstance(event, Progress)}
@@ -152,7 +146,7 @@ def test_which_lines_of_progress_are_kept_depends_on_no_time(store):
 
 def test_a_stop_ends_the_run_between_two_events_and_keeps_what_was_said(store):
     spec = replay.a_spec()
-    run_id = claimed(store, spec)
+    run_id = replay.claim(store, spec)
     closed = threading.Event()
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
@@ -170,15 +164,13 @@ def test_a_stop_ends_the_run_between_two_events_and_keeps_what_was_said(store):
 
 
 def test_an_interrupt_at_the_terminal_cancels_the_run(store):
-    run_id = claimed(store, replay.a_spec())
+    run_id = replay.claim(store, replay.a_spec())
     engine = engine_of(replay.recorded(replay.a_spec())[:5], KeyboardInterrupt())
     assert worker.carry_out(store, run_id, engine=engine, executor=Bystander()) == "cancelled"
 
 
 def test_a_run_declared_lost_meanwhile_ends_and_stays_lost(store):
-    from dpcl_core.runs.run import Failure
-
-    run_id = claimed(store, replay.a_spec())
+    run_id = replay.claim(store, replay.a_spec())
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
         yield from replay.recorded(spec)[:5]
@@ -190,7 +182,7 @@ def test_a_run_declared_lost_meanwhile_ends_and_stays_lost(store):
 
 
 def test_a_run_that_is_deleted_for_good_while_it_runs_ends_and_says_so(store):
-    run_id = claimed(store, replay.a_spec())
+    run_id = replay.claim(store, replay.a_spec())
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
         yield from replay.recorded(spec)[:3]
@@ -275,8 +267,6 @@ def test_the_worker_says_in_one_line_what_is_wrong_with_its_arguments(home, caps
 
 
 def test_a_worker_loads_no_torch_before_its_engine_does():
-    import subprocess
-
     names = "('torch', 'streamlit', 'pandas', 'dp_accounting', 'plotly')"
     script = f"import sys, dpcl_core.runs.worker; print([name for name in {names} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -56,5 +56,5 @@ def endless(spec: RunSpec, epsilon: float) -> Audited:
 
 
 if __name__ == "__main__":
-    turn = audits.auditor_engine_of(Store(), sys.argv[1], play=endless)
+    turn = audits.engine_of(Store(), sys.argv[1], play=endless)
     sys.exit(worker.main(sys.argv[1:], engine=turn, worker=COMMAND))

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import update
 
@@ -100,10 +101,21 @@ def fill(
     if status in ("failed", "lost"):
         told = failure or a_failure("worker-died" if status == "lost" else "diverged")
         values |= {"error_kind": told.kind, "error": told.sentence, "error_log": told.log}
-    with store.writing() as connection:  # no run passes through these states in such order by itself
-        connection.execute(update(runs).where(runs.c.id == run_id).values(**values))
+    alter(store, run_id, **values)  # no run passes through these states in such order by itself
     store.append(run_id, events)
     return run_id
+
+
+def claim(store: Store, spec: RunSpec | None = None, **options: Any) -> str:
+    """The id of a new run that this process has claimed."""
+    run_id = store.create(spec or a_spec(), **options)
+    assert store.claim(run_id, process.me())
+    return run_id
+
+
+def alter(store: Store, run_id: str, **columns: object) -> None:
+    """Writes into a run's row what no run gets by itself, as after an outage."""
+    store.change(update(runs).where(runs.c.id == run_id).values(**columns))
 
 
 def a_failure(kind: FailureKind) -> Failure:
