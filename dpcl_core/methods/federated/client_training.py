@@ -13,9 +13,17 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.client_release import Collect, Question, clients_of_this_task, clients_per_task
+from dpcl_core.methods.federated.client_release import (
+    Collect,
+    Question,
+    Replay,
+    TaskRows,
+    clients_of_this_task,
+    clients_per_task,
+    sampled,
+)
+from dpcl_core.methods.federated.lists import Floats, Ints, Reals, Singles
 from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, RoundParams
-from dpcl_core.methods.federated.slot_assignment import Replay, TaskRows, sampled
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Batches, noise_of
@@ -25,7 +33,6 @@ from dpcl_core.spec import Cell, RunSpec
 # Linear layers and two-layer ReLU networks, trained as a batch of copies in NumPy.
 
 
-Params = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +48,18 @@ class Head:
         widths = (self.n_inputs, *([self.n_hidden] if self.n_hidden else []), self.n_classes)
         return tuple(pairwise(widths))
 
-    def initial(self, generator: np.random.Generator) -> Params:
+    def initial(self, generator: np.random.Generator) -> Singles:
         """Initial parameters [P]: uniform within 1/sqrt(fan-in), as torch's Linear."""
         layers = [generator.uniform(-1, 1, (n_in + 1) * n_out) / np.sqrt(n_in) for n_in, n_out in self._shapes]
         return np.concatenate(layers).astype(np.float32)
 
-    def logits(self, params: Params, z: NDArray[np.floating]) -> NDArray[np.float32]:
+    def logits(self, params: Singles, z: Reals) -> Singles:
         """Logits [..., n, C] of embeddings [n, d] or [..., n, d] under parameters [..., P]."""
         return self.forward(params, z.astype(np.float32, copy=False))[-1]
 
     def gradients(
-        self, params: Params, z: NDArray[np.float32], targets: NDArray[np.float32], weights: NDArray[np.float32]
-    ) -> Params:
+        self, params: Singles, z: Singles, targets: Singles, weights: Singles
+    ) -> Singles:
         """Gradients [..., P] of each copy's weighted sum of cross-entropies, in the precision of the parameters [..., P].
 
         Args: z [..., b, d], soft targets [..., b, C], weights [..., b]; leading axes may be 1 where copies share rows.
@@ -62,7 +69,7 @@ class Head:
         residuals *= weights[..., None]
         return self.backward(params, inputs, residuals)
 
-    def forward(self, params: Params, z: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    def forward(self, params: Singles, z: Singles) -> list[Singles]:
         """z [..., b, d], the hidden values [..., b, hidden] if there are any, and the outputs [..., b, C]."""
         values = [z]
         for matrix, bias in self._layers(params):
@@ -73,7 +80,7 @@ class Head:
             values.append(out)
         return values
 
-    def backward(self, params: Params, inputs: Sequence[NDArray[np.float32]], back: NDArray[np.float32]) -> Params:
+    def backward(self, params: Singles, inputs: Sequence[Singles], back: Singles) -> Singles:
         """A loss's gradients in the parameters [..., P], from its gradient `back` [..., b, C] in the outputs.
 
         Args: each layer's inputs, from `forward`.
@@ -89,8 +96,8 @@ class Head:
         return gradients
 
     def input_gradient(
-        self, params: Params, inputs: Sequence[NDArray[np.float32]], back: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
+        self, params: Singles, inputs: Sequence[Singles], back: Singles
+    ) -> Singles:
         """The same loss's gradient in z [..., b, d]."""
         for place, (matrix, _) in reversed(list(enumerate(self._layers(params)))):
             back = back @ np.swapaxes(matrix, -1, -2)
@@ -98,7 +105,7 @@ class Head:
                 back *= inputs[place] > 0
         return back
 
-    def _layers(self, params: Params) -> list[tuple[Params, Params]]:
+    def _layers(self, params: Singles) -> list[tuple[Singles, Singles]]:
         """Views of each layer's weights [..., in, out] and bias [..., out]."""
         views, start = [], 0
         for n_in, n_out in self._shapes:
@@ -108,7 +115,7 @@ class Head:
         return views
 
 
-def _residuals(logits: NDArray[np.float32], targets: NDArray[np.float32]) -> NDArray[np.float32]:
+def _residuals(logits: Singles, targets: Singles) -> Singles:
     """Gradient of the loss in the logits, computed in place; targets sum to 1, or to 0 for a row without a loss."""
     logits -= logits.max(axis=-1, keepdims=True)
     np.exp(logits, out=logits)
@@ -119,14 +126,14 @@ def _residuals(logits: NDArray[np.float32], targets: NDArray[np.float32]) -> NDA
 
 def trained(
     head: Head,
-    start: Params,
-    z: NDArray[np.float32],
-    targets: NDArray[np.float32],
+    start: Singles,
+    z: Singles,
+    targets: Singles,
     n_steps: int,
     batch_size: int,
     learning_rate: float,
     generator: np.random.Generator,
-) -> Params:
+) -> Singles:
     """J copies [J, P] after `n_steps` of Adam from `start` [J, P], copy j on its own rows z [J, n, d], targets [J, n, C].
 
     All copies use one order of rows, in which every row comes once before any repeats; a batch is at most n rows, n >= 1.
@@ -142,13 +149,13 @@ def trained(
     return params
 
 
-def cycled(n_rows: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+def cycled(n_rows: int, count: int, generator: np.random.Generator) -> Ints:
     """`count` row indices from successive random permutations: every row comes once before any repeats."""
     orders = [generator.permutation(n_rows) for _ in range(-(-count // n_rows))]
     return np.concatenate(orders)[:count]
 
 
-def stop_if_diverged(params: Params, step: int, n_steps: int, learning_rate: float, turn: str = "step") -> None:
+def stop_if_diverged(params: Singles, step: int, n_steps: int, learning_rate: float, turn: str = "step") -> None:
     """Raises Diverged where a weight is larger than any head needs, or not finite. `step` counts from 0."""
     if not max(params.max(initial=0), -params.min(initial=0)) <= LARGEST_WEIGHT:
         raise Diverged(
@@ -187,12 +194,12 @@ class LocalPlan:
 class Clients:
     """Private rows of a task's clients: inputs float32 [n, d], targets float32 [n, C], and each client's row indices."""
 
-    z: NDArray[np.float32]
-    targets: NDArray[np.float32]
-    places: tuple[NDArray[np.int64], ...]
+    z: Singles
+    targets: Singles
+    places: tuple[Ints, ...]
 
     @classmethod
-    def of(cls, z: NDArray[np.floating], targets: NDArray[np.floating], users: NDArray[np.int64], n_users: int) -> Clients:
+    def of(cls, z: Reals, targets: Reals, users: Ints, n_users: int) -> Clients:
         """From a task's rows and their clients, users int64 [n] in 0 ... n_users - 1."""
         if not len(z):  # one dummy row, for clients without rows to index
             z, targets = np.zeros((1, z.shape[1])), np.zeros((1, targets.shape[1]))
@@ -204,13 +211,13 @@ class Clients:
 
 def local_updates(
     head: Head,
-    start: Params,
+    start: Singles,
     clients: Clients,
-    chosen: NDArray[np.int64],
+    chosen: Ints,
     plan: LocalPlan,
     draws: Sequence[np.random.Generator],
-    replayed: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
-) -> Params:
+    replayed: tuple[Singles, Singles] | None = None,
+) -> Singles:
     """Weight updates [n, P] of the chosen clients, trained from the model `start` [P].
 
     `draws`: a generator for each chosen client, which orders its local rows first and the replayed rows next. `replayed`:
@@ -241,8 +248,8 @@ def local_updates(
 
 
 def _rows(
-    clients: Clients, chosen: NDArray[np.int64], count: int, batch: int, draws: Sequence[np.random.Generator]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    clients: Clients, chosen: Ints, count: int, batch: int, draws: Sequence[np.random.Generator]
+) -> tuple[Ints, Singles]:
     """`count` local rows of every chosen client [n, count], and their weights in a step [n, batch]: zero without rows."""
     rows = np.zeros((len(chosen), count), dtype=np.int64)
     shares = np.zeros((len(chosen), batch), dtype=np.float32)
@@ -254,18 +261,17 @@ def _rows(
     return rows, shares
 
 
-def averaged(start: Params, updates: Params) -> Params:
+def averaged(start: Singles, updates: Singles) -> Singles:
     """FedAvg without privacy: `start` [P] plus the mean of `updates` [n, P]; unchanged in an empty round."""
     return start + updates.mean(axis=0) if len(updates) else start
 
 
-def moved(start: Params, noisy_sum: NDArray[np.floating], expected_clients: float) -> Params:
+def moved(start: Singles, noisy_sum: Reals, expected_clients: float) -> Singles:
     """DP-FedAvg's step: `start` [P] plus a noisy sum [P] divided by the expected number of clients, a constant."""
     return (start + noisy_sum / expected_clients).astype(np.float32)
 
 
-Chosen = NDArray[np.int64]
-Rows = tuple[NDArray[np.float32], NDArray[np.float32]]  # embeddings [n, d] and their targets [n, C]
+Rows = tuple[Singles, Singles]  # embeddings [n, d] and their targets [n, C]
 
 
 def participation(params: RoundParams, spec: RunSpec, cell: Cell) -> Batches:
@@ -318,11 +324,11 @@ class RoundHead:
         """Hidden units of the head; 0: it is linear."""
         return self._head.n_hidden
 
-    def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
+    def logits(self, z: Reals) -> Singles:
         """Logits [n, C] of embeddings [n, d]."""
         return self._head.logits(self._weights, z)
 
-    def answers(self, rows: TaskRows, question: Question, chosen: Chosen) -> NDArray[np.floating]:
+    def answers(self, rows: TaskRows, question: Question, chosen: Ints) -> Reals:
         """The chosen clients' updates [n, P] of the question's head, from their own rows. Private.
 
         Raises BadInput for a round beyond those that the budget was divided among, and for another head.
@@ -342,9 +348,9 @@ class RoundHead:
         ledger: Ledger,
         *,
         mixtures: Callable[[], Sequence[Replay]] | None = None,
-        on_start: Callable[[Chosen], None] | None = None,
-        extra: Callable[[Chosen], Sequence[ClientVectors]] | None = None,
-        on_sums: Callable[[Sequence[NDArray[np.float64]]], None] | None = None,
+        on_start: Callable[[Ints], None] | None = None,
+        extra: Callable[[Ints], Sequence[ClientVectors]] | None = None,
+        on_sums: Callable[[Sequence[Floats]], None] | None = None,
     ) -> Iterator[int]:
         """Runs all rounds of a task; yields the number done. Each round's event is in the ledger before its sums exist.
 
@@ -382,15 +388,15 @@ class RoundHead:
             yield done + 1
 
     def _updates(
-        self, clients: Clients, question: Question, chosen: Chosen, replayed: Rows | None = None
-    ) -> NDArray[np.floating]:
+        self, clients: Clients, question: Question, chosen: Ints, replayed: Rows | None = None
+    ) -> Reals:
         is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
         purpose = f"round {question.round} of task {question.task}"
         draws = client_draws(chosen, None if is_release else self._cell.seed, purpose)
         start = question.state.astype(np.float32, copy=False)
         return local_updates(self._head, start, clients, chosen, self._plan, draws, replayed)
 
-    def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[NDArray[np.float64]]:
+    def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[Floats]:
         what = f"a round of {' and '.join(dict.fromkeys(part.channel for part in parts))}, sampling rate {self.coins.rate:g}"
         return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, batches=self.coins)
 

@@ -23,11 +23,17 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
-from dpcl_core.methods.federated.client_training import Chosen, RoundHead
-from dpcl_core.methods.federated.lists import Lists
+from dpcl_core.methods.federated.client_release import (
+    ListsObserved,
+    Replay,
+    SeenLabels,
+    TaskRows,
+    clients_per_task,
+    features,
+)
+from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.lists import Floats, Ints, Lists, Reals
 from dpcl_core.methods.federated.release_schedule import Horizon, Noises, ReleaseSchedule
-from dpcl_core.methods.federated.slot_assignment import ListsObserved, Replay, TaskRows
 from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
@@ -157,7 +163,7 @@ class CslrCentral:
             if done in (1, total):
                 yield self._releases.observed(rows, lists, task.index, done - 1)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """The head's logits [1, n, classes], the only prediction rule."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
 
@@ -185,13 +191,13 @@ class _RoundSums:
         self._std = releases.multipliers[0] * self._layout.sensitivity
         self._total, self._n_rounds = np.zeros((1, 1)), 0
 
-    def vectors(self, chosen: Chosen) -> list[ClientVectors]:
+    def vectors(self, chosen: Ints) -> list[ClientVectors]:
         """The replay vectors of the round's clients, matched to the releases before it."""
         prototypes = self._releases.prototypes(0, self._rows.space)
         slotted = self._releases.slotted(self._rows, self._lists, prototypes, self._index)
         return [ClientVectors(REPLAY, self._layout.vectors(slotted)[chosen], self._layout.sensitivity, [self._std])]
 
-    def add(self, sums: Sequence[NDArray[np.float64]]) -> None:
+    def add(self, sums: Sequence[Floats]) -> None:
         """Adds a round's noisy sum and updates the mixture from the task's average so far: post-processing."""
         self._n_rounds += 1
         self._total = self._total + sums[0]

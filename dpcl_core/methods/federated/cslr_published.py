@@ -33,13 +33,20 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import matchers, published_release
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
-from dpcl_core.methods.federated.client_training import Chosen, RoundHead
-from dpcl_core.methods.federated.lists import ListLearner, Lists
-from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView
-from dpcl_core.methods.federated.pooling import pooled
+from dpcl_core.methods.federated.client_release import (
+    ListsObserved,
+    NoiseStd,
+    Replay,
+    SeenLabels,
+    TaskRows,
+    clients_per_task,
+    features,
+    listed,
+)
+from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.lists import Floats, Ints, ListLearner, Lists, Reals, Singles
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView, pooled
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums
-from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows, listed
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.cslr_accounting import TABLE_5
 from dpcl_core.privacy.ledger import REPLAY, Ledger
@@ -244,7 +251,7 @@ class _CurrentTask:
     index: int
     ledger: Ledger
     lists: Lists
-    features: NDArray[np.float64]
+    features: Floats
     n_groups: int
     random: np.random.Generator
     reference: SlotSums | None = None
@@ -309,7 +316,7 @@ class CslrPublished:
                 std = NoiseStd(z, z, self._sigma, self._params.second_moments)
                 yield ListsObserved(lambda: state.lists, task.index, done - 1, [self._parts], [std], self._public)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """The head's logits [1, n, classes], the only prediction rule."""
         z = self._seen_on_axes(features(task.test.inputs))
         return {"argmax": self._seen.masked(self._head.logits(z)[None], task)}
@@ -324,7 +331,7 @@ class CslrPublished:
         public = {} if self._axes is None else {"centre": self._axes.centre, "axes": self._axes.axes}
         return self._seen.rule("federated-head", ("head",), public=public, n_hidden=self._head.n_hidden)
 
-    def _seen_on_axes(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _seen_on_axes(self, z: Singles) -> Singles:
         """Embeddings [n, d] unchanged, or their coordinates [n, dimensions] on the public axes if the settings project."""
         return z if self._axes is None else self._axes.residuals(z).astype(np.float32)
 
@@ -345,7 +352,7 @@ class CslrPublished:
             return "lists clustered together: one client can move the entries of others"
         return "" if self._aggregation.by_shares else "sums divided by how many clients came, a private number"
 
-    def _average(self, state: _CurrentTask, chosen: Chosen) -> None:
+    def _average(self, state: _CurrentTask, chosen: Ints) -> None:
         """Clusters and averages the lists of a round's clients; an empty round releases noise alone.
 
         Groups keep their identity from round to round: each round's are matched to the running average of the releases.
@@ -378,7 +385,7 @@ class CslrPublished:
         state.sums = sums if state.sums is None else state.sums.mixed(sums, self._params.averaging)
         self._parts[state.index :] = [state.sums.replay(rule=self._aggregation)]
 
-    def _ids(self, state: _CurrentTask, lists: Lists, features: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    def _ids(self, state: _CurrentTask, lists: Lists, features: Floats | None = None) -> Ints:
         """Groups int64 [n, L] of a round's lists; `features` [n, L, f] of their entries where already computed.
 
         With one group per list nothing is clustered: an entry's place in its client's list gives its group.

@@ -5,20 +5,34 @@ The head is a function of the releases and of public numbers, so that the releas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
+from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import Question
-from dpcl_core.methods.federated.pooling import ServerHeadLearner
-from dpcl_core.methods.federated.slot_assignment import ListsObserved, TaskRows
+from dpcl_core.methods.federated.client_release import (
+    Collect,
+    ListsObserved,
+    Question,
+    Replay,
+    SeenLabels,
+    TaskRows,
+    features,
+    sampled,
+)
+from dpcl_core.methods.federated.client_training import Head, trained
+from dpcl_core.methods.federated.lists import Ints, Reals
+from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell
+from dpcl_core.scenarios.stream import Task, generator
+from dpcl_core.spec import Cell, RunSpec
 
 
 class CslrServerHeadParams(federated.ListParams, federated.ReleaseParams, federated.ServerParams):
@@ -64,23 +78,72 @@ CARD = federated.card(
 )
 
 
-class CslrServerHead(ServerHeadLearner):
-    """Clients match their lists themselves; the server receives one noisy sum of their vectors per task."""
+class CslrServerHead:
+    """Clients match their lists themselves; the server receives one noisy sum of their vectors per task and budget.
 
-    received = "releases"
+    The budgets of one seed share the clients' lists, never the noise. One head per budget, retrained from the same initial
+    weights after every task. `received`: what the server trains on.
+    """
+
+    KEPT: ClassVar[tuple[str, ...]] = ("_seen", "_releases", "_weights")
+    received: ClassVar[str] = "releases"
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None) -> None:
+        assert isinstance(spec.params, federated.ServerParams)
+        self._params, self._cells, self._seed = spec.params, tuple(cells), cells[0].seed
+        self._seen = SeenLabels(spec, context)
+        self._releases = ReleaseSchedule(spec, cells, context, collect=collect)
+        self._head = Head(context.n_inputs, context.n_classes, spec.params.hidden)
+        self._first = np.stack([self._head.initial(generator(self._seed, "head"))] * len(cells))
+        self._weights = self._first
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
+        task = tasks[self._seed]
+        rows = self._seen.rows(task)
+        yield Progress("training", 0, 2, task.index, f"lists of {task.name}")
+        observed = self._receive(rows, task.index, ledgers)
+        if self._releases.is_simulated:
+            yield observed
+        yield Progress("training", 1, 2, task.index, f"head from the {self.received} up to {task.name}")
+        self._train(observed.parts, task.index)
+        yield Progress("training", 2, 2, task.index, f"{task.name} learned")
 
     def _receive(self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger]) -> ListsObserved:
+        """Makes a task's releases for every budget; the ledgers record each before it exists."""
         lists = cache(partial(self._releases.lists, rows, index))
         self._releases.of_task(rows, index, ledgers, lists)
         return self._releases.observed(rows, lists, index, 0)
 
-    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+    def _train(self, parts: Sequence[Sequence[Replay]], index: int) -> None:
+        """Trains every budget's head on its mixtures of the tasks so far, all tasks with equal weight."""
+        params = self._params
+        n_labels = max(1, len({int(target.argmax()) for part in parts[0] for target in part.targets}))
+        samples = [
+            sampled(mixtures, params.samples * n_labels, self._random("replay", index), unit_length=params.unit_length)
+            for mixtures in parts
+        ]
+        z, targets = (np.stack(arrays) for arrays in zip(*samples, strict=True))
+        steps, size, rate = params.steps, params.batch_size, params.learning_rate
+        self._weights = trained(self._head, self._first, z, targets, steps, size, rate, self._random("steps", index))
+
+    def _random(self, purpose: str, index: int) -> np.random.Generator:
+        return generator(self._seed, f"{purpose} after task {index}")
+
+    def answers(self, task: Task, question: Question, clients: Ints) -> Reals:
         """The clients' lists, matched to the question's groups, as vectors of the task's release."""
         return self._releases.answers(self._seen.rows(task), question)[clients]
 
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
+        """The head's logits [epsilons, n, classes], the only prediction rule."""
+        return {"argmax": self._seen.masked(self._head.logits(self._weights, features(task.test.inputs)), task)}
+
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The last task's noisy sums, and the head trained on the releases of all tasks."""
-        return {**self._releases.released(cell), **super().released(cell)}
+        """The last task's noisy sums, and the weights [P] of the cell's `head`, trained on the releases of all tasks."""
+        return {**self._releases.released(cell), "head": self._weights[self._cells.index(cell)].copy()}
+
+    def rule(self, cell: Cell) -> Rule:
+        """The head's largest logit."""
+        return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
 
 
 make_learner = CslrServerHead

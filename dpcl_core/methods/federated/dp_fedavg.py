@@ -14,6 +14,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels, features
 from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.lists import Ints, Reals
 from dpcl_core.methods.federated.release_schedule import Horizon
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -76,11 +77,11 @@ class DpFedAvg:
         for done in self._head.trained(rows, task.index, ledgers[self._cell]):
             yield Progress("training", done, self._rounds, task.index, f"rounds on {task.name}")
 
-    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+    def answers(self, task: Task, question: Question, clients: Ints) -> Reals:
         """The clients' updates of the question's head."""
         return self._head.answers(self._seen.rows(task), question, clients)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """The head's logits [1, n, classes], the only prediction rule."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
 

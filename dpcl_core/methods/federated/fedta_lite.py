@@ -21,9 +21,9 @@ from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import SeenLabels, by_label, features
+from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, by_label, features
 from dpcl_core.methods.federated.client_training import participation
-from dpcl_core.methods.federated.slot_assignment import TaskRows
+from dpcl_core.methods.federated.lists import Floats, Ints, Reals
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task, generator
@@ -103,7 +103,7 @@ class FedTaLite:
                 self._anchors = self._anchors + np.mean(moves, axis=0)
             yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """Cosines [1, n, classes] of mixed features to prototypes, the only prediction rule."""
         mixed, _ = self._mixed(features(task.test.inputs).astype(np.float64), self._anchors)
         return {"cosine": self._seen.masked((mixed @ self._prototypes.T)[None], task)}
@@ -132,14 +132,14 @@ class FedTaLite:
                 nearest = (means @ self._keys[others].T).max(axis=1) if others else np.zeros(len(means))
                 self._prototypes[label] = means[nearest.argmin()]
 
-    def _mixed(self, z: NDArray[np.float64], anchors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _mixed(self, z: Floats, anchors: Floats) -> tuple[Floats, Ints]:
         """Mixed features [n, d] of unit length, and the class [n] whose anchor went in."""
         if not self._labels:
             return z, np.zeros(len(z), dtype=np.int64)
         nearest = np.array(self._labels)[(z @ self._keys[list(self._labels)].T).argmax(axis=1)]
         return unit_rows(z + self._params.mixing * anchors[nearest]), nearest
 
-    def _moved(self, rows: TaskRows, client: int, random: np.random.Generator) -> NDArray[np.float64]:
+    def _moved(self, rows: TaskRows, client: int, random: np.random.Generator) -> Floats:
         """One client's update of the anchors [C, d]."""
         places, anchors = np.flatnonzero(rows.users == client), self._anchors.copy()
         labels = np.array(self._labels)

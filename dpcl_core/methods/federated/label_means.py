@@ -12,9 +12,9 @@ from dpcl_core.layers import ADDED
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels, features
+from dpcl_core.methods.federated.client_release import Collect, Question, Replay, SeenLabels, features
+from dpcl_core.methods.federated.lists import Floats, Ints, Reals
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
-from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -64,11 +64,11 @@ class LabelMeans:
         self._releases.of_task(self._seen.rows(task), task.index, ledgers)
         yield Progress("training", 1, 1, task.index, f"class means of {task.name}")
 
-    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+    def answers(self, task: Task, question: Question, clients: Ints) -> Reals:
         """The clients' class means, as vectors of the task's release."""
         return self._releases.answers(self._seen.rows(task), question)[clients]
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """Nearness of each class's mean [epsilons, n, classes], the only prediction rule."""
         z = self._releases.public.view.residuals(features(task.test.inputs))
         scores = np.stack([self._nearness(z, parts) for parts in self._releases.parts])
@@ -92,7 +92,7 @@ class LabelMeans:
         """The cell's mixtures so far, one a task."""
         return self._releases.parts[self._cells.index(cell)]
 
-    def _nearness(self, z: NDArray[np.float64], parts: Sequence[Replay]) -> NDArray[np.float64]:
+    def _nearness(self, z: Floats, parts: Sequence[Replay]) -> Floats:
         """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of all tasks'."""
         nearness = np.full((len(z), self._n_classes), _FAR)
         for part in parts:

@@ -15,11 +15,10 @@ from dpcl_core.layers import ADDED
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import side_by_side
+from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Replay, TaskRows, side_by_side
+from dpcl_core.methods.federated.cslr_server_head import CslrServerHead
 from dpcl_core.methods.federated.lists import Lists, simplex
-from dpcl_core.methods.federated.matchers import EntryMatcher, PublicView
-from dpcl_core.methods.federated.pooling import ServerHeadLearner, pooled
-from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicView, pooled
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_vectors
 from dpcl_core.privacy.noise import Noise, noise_of
@@ -98,10 +97,10 @@ def noisy_lists(
     ]
 
 
-class LocalList(ServerHeadLearner):
+class LocalList(CslrServerHead):
     """The server receives every client's noisy list, one per task and budget."""
 
-    KEPT, kept_records = (*ServerHeadLearner.KEPT, "_noises", "_parts", "_received"), (Replay, Lists)
+    KEPT, kept_records = (*CslrServerHead.KEPT, "_noises", "_parts", "_received"), (Replay, Lists)
     received = "lists"
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:

@@ -18,17 +18,23 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.client_release import (
     Collect,
+    Draws,
     EvenSlots,
     Layout,
+    ListsObserved,
+    NoiseStd,
     Question,
+    Replay,
     Slotted,
+    TaskRows,
     WeightedSlots,
     clients_per_task,
+    listed,
+    matched,
 )
-from dpcl_core.methods.federated.lists import ListLearner, Lists
+from dpcl_core.methods.federated.lists import Floats, ListLearner, Lists, Reals
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, public_modes
 from dpcl_core.methods.federated.params import ListParams, ReleaseParams, RoundParams
-from dpcl_core.methods.federated.slot_assignment import Draws, ListsObserved, NoiseStd, Replay, TaskRows, listed, matched
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
@@ -158,7 +164,7 @@ class ReleaseSchedule:
         self._cells, self._n_users, self._n_clients = tuple(cells), context.n_users or 0, clients_per_task(context)
         self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
         self._matcher = EntryMatcher.of(self._lists, self.public) if self._lists is not None else None
-        self._latest: dict[tuple[int, int], NDArray[np.float64]] = {}  # (budget, label): groups' means, latest release
+        self._latest: dict[tuple[int, int], Floats] = {}  # (budget, label): groups' means, latest release
         self._fresh = (
             public_modes(self.public.others, self.n_groups) if self.n_groups > 1 else np.zeros((1, context.n_inputs))
         )
@@ -220,7 +226,7 @@ class ReleaseSchedule:
         learner = ListLearner(self._lists.list_size, self._lists.restarts)
         return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"))
 
-    def answers(self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None) -> NDArray[np.float64]:
+    def answers(self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None) -> Floats:
         """Every client's vector [n, D] for the task's sum. Private. `lists`: as in `of_task`; None: fitted here.
 
         Raises BadInput for a second round, which no budget is for, and for groups that are not the task's.
@@ -233,7 +239,7 @@ class ReleaseSchedule:
         fitted = (lists or partial(self.lists, rows, question.task))() if self.n_groups > 1 else None
         return self.layout(rows).vectors(self.slotted(rows, fitted, question.state, question.task))
 
-    def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: NDArray[np.floating], index: int) -> Slotted:
+    def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: Reals, index: int) -> Slotted:
         """Every client's shares and means of the task's slots, matched to `prototypes` [S, M, d]. Private."""
         if self.n_groups == 1 or lists is None:
             return client_release.by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
@@ -246,7 +252,7 @@ class ReleaseSchedule:
         """The simulator's view of the task's lists and of all releases so far."""
         return ListsObserved(lists, index, round, self.parts, self._stds(rows), self.public)
 
-    def targets(self, rows: TaskRows) -> NDArray[np.float64]:
+    def targets(self, rows: TaskRows) -> Floats:
         """One-hot targets [K, C] of the task's slots, which are labels or groups within one. Public."""
         return np.repeat(np.eye(rows.n_classes)[list(rows.space)], self.n_groups, axis=0)
 
@@ -256,7 +262,7 @@ class ReleaseSchedule:
         scale = layout.sensitivity / self._n_clients * (1 if isinstance(layout, EvenSlots) else radius * layout.n_slots)
         return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
 
-    def prototypes(self, budget: int, space: Sequence[int]) -> NDArray[np.float64]:
+    def prototypes(self, budget: int, space: Sequence[int]) -> Floats:
         """Means [S, M, d] to which a budget's lists are matched: a label's latest release if any, else public modes.
 
         Empty where a label has one group only, so that there is nothing to match.

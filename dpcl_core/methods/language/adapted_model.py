@@ -122,14 +122,14 @@ def log_probabilities(
 ) -> NDArray[np.float32]:
     """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
 
-    `single`: in single precision on every device. `is_filled`: as of `losses.log_probabilities`.
+    `single`: in single precision on every device. `is_filled`: as of `training.log_probabilities`.
     """
     if backbone == BUNDLED:
         return plain_language.load().log_probabilities(tokens)
     from dpcl_core.backbones import causal
-    from dpcl_core.methods.language import losses
+    from dpcl_core.methods.language import training
 
-    return losses.log_probabilities(
+    return training.log_probabilities(
         causal.load(backbone, device, single=single),
         tokens,
         plain_language.load_tokenizer(backbone).bos,
@@ -158,7 +158,7 @@ class AdaptedModel:
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         from dpcl_core.backbones import causal
-        from dpcl_core.methods.language.forks import Forks
+        from dpcl_core.methods.language.training import Forks
 
         assert isinstance(spec.params, LanguageParams)
         self.params: LanguageParams = spec.params
@@ -257,9 +257,9 @@ class AdaptedModel:
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""
-        from dpcl_core.methods.language import losses
+        from dpcl_core.methods.language import training
 
-        return losses.log_probabilities(self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device)
+        return training.log_probabilities(self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device)
 
     def table(self, per_token: NDArray[np.floating]) -> Tensor:
         """Per-token values [n, length, ...] as a float32 tensor on the device, for `gather_batch`."""
@@ -273,7 +273,7 @@ class AdaptedModel:
 
     def task_loss(self) -> TextLoss:
         """The loss of `params.loss`, with answers as they are read."""
-        from dpcl_core.methods.language.losses import task_loss
+        from dpcl_core.methods.language.training import task_loss
 
         return task_loss(self.params.loss, self.forks)
 

@@ -20,11 +20,7 @@ from dpcl_core.methods.language import baseline_costs
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
 from dpcl_core.methods.language.baseline_costs import BaselineParams
-from dpcl_core.methods.language.params import (
-    LEFT_OPEN,
-    PAPER,
-    PRINTED,
-)
+from dpcl_core.methods.language.params import LEFT_OPEN, PAPER, PRINTED
 from dpcl_core.methods.language.public_text import Prompted, planes
 from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.ledger import Ledger

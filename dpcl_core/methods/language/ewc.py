@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.backbones.causal import Adapted
-    from dpcl_core.methods.language.forks import Forks
     from dpcl_core.methods.language.gradients import Batch, TextLoss
+    from dpcl_core.methods.language.training import Forks
 
 
 class EwcParams(BaselineParams):

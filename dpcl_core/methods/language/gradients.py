@@ -40,7 +40,7 @@ from dpcl_core.methods.language.sensitivity import penalty_strength
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from dpcl_core.methods.language.forks import Forks
+    from dpcl_core.methods.language.training import Forks
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
 ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens

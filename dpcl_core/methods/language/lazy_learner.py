@@ -251,10 +251,10 @@ class Reports:
 
     def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
         """log P of every token under the current model."""
-        from dpcl_core.methods.language import losses
+        from dpcl_core.methods.language import training
 
         bos = plain_language.load_tokenizer(self._spec.data.backbone).bos
-        return losses.of_adapted(net, inputs[:, :, TOKEN], bos, self._context.device)
+        return training.of_adapted(net, inputs[:, :, TOKEN], bos, self._context.device)
 
     def _leaks(self, net: Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
         from dpcl_core.methods.language.evaluation import ranks

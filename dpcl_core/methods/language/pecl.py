@@ -368,8 +368,7 @@ class Repaired(Sculpted):
         import torch
 
         from dpcl_core.methods.language.gradients import TextLoss
-        from dpcl_core.methods.language.losses import Unlearning, pecl_loss
-        from dpcl_core.methods.language.training import gather_batch
+        from dpcl_core.methods.language.training import Unlearning, gather_batch, pecl_loss
 
         params = self.params
         form = "hinge" if params.unlearning == "auto" else params.unlearning

@@ -222,8 +222,7 @@ class Published(Sculpted):
     def _loss(self, noised: NoisyInputs) -> TextLoss:
         """The loss of Eqs. 12 and 13; a weight of 0 switches the unlearning term off."""
         from dpcl_core.methods.language.gradients import TextLoss
-        from dpcl_core.methods.language.losses import Unlearning, pecl_loss
-        from dpcl_core.methods.language.training import gather_batch
+        from dpcl_core.methods.language.training import Unlearning, gather_batch, pecl_loss
 
         params = self.params
         if params.unlearning == "none" or params.lambda_unlearn == 0:

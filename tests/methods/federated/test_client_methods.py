@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.federated import client_release, client_training, pooling, slot_assignment
+from dpcl_core.methods.federated import client_release, client_training, matchers
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
@@ -327,14 +327,14 @@ def test_a_task_still_to_come_is_no_gift_to_a_model_that_knows_nothing() -> None
 def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise makes them a different length else."""
     lengths: list[np.ndarray] = []
-    true = slot_assignment.sampled
+    true = client_release.sampled
 
     def looking(*given: object, **named: object) -> object:
         drawn = true(*given, **named)  # type: ignore[arg-type]
         lengths.append(np.linalg.norm(drawn[0], axis=1))
         return drawn
 
-    for module in (pooling, client_training):
+    for module in (matchers, client_training):
         monkeypatch.setattr(module, "sampled", looking)
     for unit_length in (False, True):
         lengths.clear()

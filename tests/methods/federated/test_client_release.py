@@ -11,10 +11,9 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Slotted, WeightedSlots
+from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Replay, Slotted, WeightedSlots
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
-from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from tests.methods.federated import toy

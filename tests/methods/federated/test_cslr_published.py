@@ -13,11 +13,11 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.federated import client_training, cslr_published, pooling, published_release
+from dpcl_core.methods.federated import client_training, cslr_published, matchers, published_release
+from dpcl_core.methods.federated.client_release import TaskRows, listed
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
 from dpcl_core.methods.federated.published_release import SlotSums
-from dpcl_core.methods.federated.slot_assignment import TaskRows, listed
 from dpcl_core.privacy import cslr_accounting, gaussian
 from dpcl_core.privacy.ledger import HEAD, REPLAY
 from dpcl_core.scenarios.stream import TaskStream
@@ -50,7 +50,7 @@ def test_one_group_a_label_is_not_clustered_and_its_replay_has_a_bound(
 ) -> None:
     """Two labels a task: a client knows its own entries' labels, so that nobody else moves them."""
     calls: list[int] = []
-    true = pooling.pooled
+    true = matchers.pooled
 
     def counting(*given: object, **named: object) -> object:
         calls.append(1)
@@ -70,7 +70,7 @@ def test_published_names_groups_after_what_was_released(monkeypatch: pytest.Monk
     """Nothing of the round before that was not released has a say: names follow the running average of noisy sums."""
     named_after: list[np.ndarray | None] = []
     released: list[SlotSums] = []
-    true_pooled, true_published = pooling.pooled, published_release.noisy_slot_sums
+    true_pooled, true_published = matchers.pooled, published_release.noisy_slot_sums
 
     def naming(*given: object) -> object:
         named_after.append(given[4])  # type: ignore[arg-type]

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from dpcl_core.explorers.matching import adjusted_rand
-from dpcl_core.methods.federated import matchers, pooling
+from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.federated.matchers import FeatureMap, Moments, PcaMean, PublicView, Rule
-from dpcl_core.methods.federated.pooling import Pooled, pooled
+from dpcl_core.methods.federated.matchers import FeatureMap, Moments, PcaMean, Pooled, PublicView, Rule, pooled
 from tests.methods.federated import toy
 
 GIVEN = toy.toy()
@@ -140,7 +139,7 @@ def test_lists_and_elements_are_sorted_as_their_numbers_are_read() -> None:
     for shape in ((1, 1, 1), (4, 3, 2), (6, 5, 3)):
         for _ in range(40):
             features = random.integers(-1, 2, shape).astype(np.float64)
-            elements, lists = pooling._order(features)
+            elements, lists = matchers._order(features)
             rows = [[tuple(element) for element in each] for each in features.tolist()]
             expected = [sorted(range(len(each)), key=each.__getitem__) for each in rows]
             assert elements.tolist() == expected

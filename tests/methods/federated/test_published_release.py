@@ -12,8 +12,7 @@ from scipy.stats import norm
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.local_list import noisy_lists
-from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
-from dpcl_core.methods.federated.pooling import pooled
+from dpcl_core.methods.federated.matchers import PublicView, assign, pooled, public_modes
 from dpcl_core.methods.federated.published_release import (
     Aggregation,
     SlotSums,

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcl_core.methods.federated.client_release import SeenLabels
+from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
-from dpcl_core.methods.federated.slot_assignment import TaskRows
 from dpcl_core.spec import RunSpec
 from tests.support import clients
 

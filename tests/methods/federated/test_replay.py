@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcl_core.methods.federated.slot_assignment import Replay, joined, sampled
+from dpcl_core.methods.federated.client_release import Replay, joined, sampled
 
 MEANS = np.array([[1.0, 0, 0], [0, 2, 0]])
 TARGETS = np.array([[0.9, 0.1], [0.0, 1.0]])

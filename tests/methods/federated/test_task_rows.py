@@ -9,9 +9,8 @@ import pytest
 
 from dpcl_core.events import Signatures
 from dpcl_core.methods.federated import client_training
-from dpcl_core.methods.federated.client_release import clients_of_this_task
+from dpcl_core.methods.federated.client_release import TaskRows, clients_of_this_task
 from dpcl_core.methods.federated.client_training import local_updates
-from dpcl_core.methods.federated.slot_assignment import TaskRows
 from dpcl_core.scenarios.stream import TaskStream
 from tests.support import clients
 

@@ -20,10 +20,9 @@ from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
 from dpcl_core.methods.language.ewc import Consolidation
 from dpcl_core.methods.language.gem import projected_gradient
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.public_text import ANSWER, PAD, TEXT, answer_ids, prompted
-from dpcl_core.methods.language.training import Descent
+from dpcl_core.methods.language.training import Descent, task_loss
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny

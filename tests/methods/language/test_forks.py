@@ -8,10 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.methods.language import evaluation
-from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import batch_of, log_probs
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.public_text import Prompted, answer_ids, prompted, template
+from dpcl_core.methods.language.training import Forks, task_loss
 from tests.methods.language import tiny
 
 CLASSES = ("very bad", "bad", "very good", "mixed")

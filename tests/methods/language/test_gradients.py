@@ -13,8 +13,8 @@ from torch import Tensor
 
 from dpcl_core.methods.language import gradients
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batch_of, log_probs
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.public_text import ANSWER
+from dpcl_core.methods.language.training import task_loss
 from tests.methods.language import tiny
 
 ALL = np.arange(len(tiny.STRINGS))

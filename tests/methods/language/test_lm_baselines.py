@@ -28,9 +28,8 @@ from dpcl_core.methods.language.er import Er
 from dpcl_core.methods.language.gem import Gem, GemParams
 from dpcl_core.methods.language.gradients import Gradients, batch_of
 from dpcl_core.methods.language.lazy_learner import LazyLearner
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.params import LanguageParams
-from dpcl_core.methods.language.training import Descent, private_steps
+from dpcl_core.methods.language.training import Descent, private_steps, task_loss
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import SourceIncremental

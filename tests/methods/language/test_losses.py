@@ -11,9 +11,9 @@ from torch import Tensor
 
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.gradients import Batch, batch_of, log_probs
-from dpcl_core.methods.language.losses import Unlearning, pecl_loss, task_loss
 from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
+from dpcl_core.methods.language.training import Unlearning, pecl_loss, task_loss
 from tests.methods.language import tiny
 
 ALL = np.arange(len(tiny.STRINGS))

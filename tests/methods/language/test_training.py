@@ -13,8 +13,7 @@ from torch import Tensor
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of
-from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.training import Descent, plain_steps, private_steps
+from dpcl_core.methods.language.training import Descent, plain_steps, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny
