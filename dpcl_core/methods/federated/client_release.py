@@ -6,8 +6,8 @@ Only `released` and `by_…` read private data; everything after the mechanism i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Fact
 from dpcl_core.methods.common import public_sizes
-from dpcl_core.methods.common.classifier import Arrays, Rule
+from dpcl_core.methods.common.classifier import Arrays, Rule, masked
 from dpcl_core.methods.common.learner import Observation, PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Element, Floats, Ints, ListLearner, Lists, Reals, Singles, simplex
@@ -45,9 +45,7 @@ class Slotted:
     means: Floats
 
 
-def by_label(
-    z: Reals, labels: Ints, users: Ints, n_users: int, space: Sequence[int]
-) -> Slotted:
+def by_label(z: Reals, labels: Ints, users: Ints, n_users: int, space: Sequence[int]) -> Slotted:
     """Every client's share and mean of each label in `space`, which are the slots. Other rows are left out.
 
     Args: z [n, d]; labels, users int64 [n], users in 0 ... n_users - 1.
@@ -100,9 +98,7 @@ class EvenSlots:
         residuals = np.where(slotted.weights[:, :, None] > 0, self.view.residuals(slotted.means), 0.0)
         return clipped_rows(side_by_side(residuals), self.sensitivity)
 
-    def decoded(
-        self, totals: Floats, expected: float, stds: Floats
-    ) -> tuple[Floats, Floats]:
+    def decoded(self, totals: Floats, expected: float, stds: Floats) -> tuple[Floats, Floats]:
         """Weights [E, K] and means [E, K, d] from noisy sums [E, D], divided by the public expected number of clients.
 
         `stds` [E]: public standard deviation of the noise on a coordinate of each sum.
@@ -139,9 +135,7 @@ class WeightedSlots:
         blocks = np.concatenate([self.share_scale * shares, np.where(shares > 0, shares * residuals, 0.0)], axis=2)
         return clipped_rows(side_by_side(blocks), self.sensitivity)
 
-    def decoded(
-        self, totals: Floats, expected: float, stds: Floats
-    ) -> tuple[Floats, Floats]:
+    def decoded(self, totals: Floats, expected: float, stds: Floats) -> tuple[Floats, Floats]:
         blocks = totals.reshape(len(totals), self.n_slots, -1) / expected
         noise_floor = _STDS_OF_NOISE * stds / expected / self.share_scale
         least = np.clip(noise_floor, _LEAST_SHARE, 1 / (4 * self.n_slots))
@@ -154,15 +148,8 @@ Layout = EvenSlots | WeightedSlots  # encodes a client's slots as a vector of bo
 
 
 def released(
-    vectors: Reals,
-    layout: Layout,
-    targets: Floats,
-    multipliers: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    n_clients: int,
+    vectors: Reals, layout: Layout, targets: Floats, multipliers: Sequence[float], noises: Sequence[Noise],
+    ledgers: Sequence[Ledger], *, task: int, n_clients: int
 ) -> list[Replay]:
     """One release of the clients' vectors [n, D], a mixture for each budget: one Gaussian on the sum, division by constants.
 
@@ -207,8 +194,7 @@ def expected_clients(n_clients: int, sample_rate: float = 1.0) -> float:
 
 def _shares(weights: Floats) -> Floats:
     totals = weights.sum(axis=1, keepdims=True)
-    shares: Floats = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
-    return shares
+    return np.asarray(np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0))
 
 
 # What a server asks its clients for, one vector each, where they are processes of their own as much as simulated.
@@ -264,10 +250,7 @@ def clients_of_this_task(chosen: Ints, rows: TaskRows, context: PublicContext) -
     In that case a client's task is public, and each client holds rows of it. Clients of other tasks are left out: they would
     train on rehearsal alone, in rounds that the ledger does not charge to them, and would shrink the mean update.
     """
-    if context.recurrence == "every":
-        return chosen
-    members: Ints = chosen[np.isin(chosen, rows.users)]
-    return members
+    return chosen if context.recurrence == "every" else chosen[np.isin(chosen, rows.users)]
 
 
 class SeenLabels:
@@ -307,28 +290,16 @@ class SeenLabels:
         If a test example's task is given, that task's labels compete; otherwise the labels of all tasks so far. For a task
         not yet learned, all public labels compete: among its own labels alone even an untrained model could be right.
         """
-        competing: tuple[int, ...] = tuple(sorted(self._labels))
-        if task.task_id is not None:
-            competing = self._space(task)
-        elif task.index >= self._n_learned:
-            competing = self._context.public
-        masked = np.full_like(logits, -np.inf)
-        masked[..., competing] = logits[..., competing]
-        return masked
+        known = self._labels if task.index < self._n_learned else self._context.public
+        return masked(logits, self._space(task) if task.task_id is not None else sorted(known))
 
     def rule(
-        self,
-        name: str,
-        arrays: tuple[str, ...],
-        *,
-        columns: Sequence[int] | None = None,
-        public: Arrays | None = None,
-        uses_all: bool = False,
-        **facts: Fact,
+        self, name: str, arrays: tuple[str, ...], *, columns: Sequence[int] | None = None, public: Arrays | None = None,
+        uses_all: bool = False, **facts: Fact
     ) -> Rule:
         """A rule under which the labels of all tasks so far compete. `columns`: None for one row a class."""
-        rows = range(self._context.n_classes) if columns is None else columns
-        return Rule(name, arrays, rows, sorted(self._labels), self._by_task, facts, public or {}, uses_all)
+        columns = range(self._context.n_classes) if columns is None else columns
+        return Rule(name, arrays, columns, sorted(self._labels), self._by_task, facts, public or {}, uses_all)
 
     def _space(self, task: Task) -> tuple[int, ...]:
         task_labels = task.prior if task.task_id is not None else ()
@@ -355,14 +326,12 @@ class TaskRows:
 
     def of(self, user: int, label: int) -> Singles:
         """One client's rows with a label [m, d]."""
-        rows: Singles = self.z[(self.users == user) & (self.labels == label)]
-        return rows
+        return np.asarray(self.z[(self.users == user) & (self.labels == label)])
 
     @property
     def targets(self) -> Singles:
         """One-hot labels [n, C]."""
-        targets: Singles = np.eye(self.n_classes, dtype=np.float32)[self.labels]
-        return targets
+        return np.asarray(np.eye(self.n_classes, dtype=np.float32)[self.labels])
 
 
 def listed(rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Draws, *, by_label: bool = True) -> Lists:
@@ -371,23 +340,20 @@ def listed(rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Dr
 
     Uses at most the first 500 rows of a client and label (or of a client); more rows cost time without a better fit.
     """
-    if by_label:
-        return Lists.of([_list(rows, user, learner, draws(user)) for user in users])
-    places = {user: np.flatnonzero(rows.users == user)[:_MOST_ROWS] for user in users}
-    return Lists.of([learner.fit(rows.z[places[user]], rows.targets[places[user]], draws(user)) for user in users])
+    if not by_label:
+        places = [np.flatnonzero(rows.users == user)[:_MOST_ROWS] for user in users]
+        return Lists.of([learner.fit(rows.z[of], rows.targets[of], draws(user)) for user, of in zip(users, places, strict=True)])
 
+    def labelled(user: int) -> Iterator[Element]:
+        of_label, random = [rows.of(user, label) for label in rows.space], draws(user)
+        n_rows = max(1, sum(map(len, of_label)))
+        for label, selected in zip(rows.space, of_label, strict=True):
+            target = np.zeros((min(len(selected), _MOST_ROWS), rows.n_classes))
+            target[:, label] = 1
+            for entry in learner.fit(selected[:_MOST_ROWS], target, random):
+                yield replace(entry, weight=len(selected) / n_rows * entry.weight)
 
-def _list(rows: TaskRows, user: int, learner: ListLearner, random: np.random.Generator) -> list[Element]:
-    of_label = [rows.of(user, label) for label in rows.space]
-    n_rows = max(1, sum(map(len, of_label)))
-    entries: list[Element] = []
-    for label, selected in zip(rows.space, of_label, strict=True):
-        target = np.zeros((min(len(selected), _MOST_ROWS), rows.n_classes))
-        target[:, label] = 1
-        share = len(selected) / n_rows
-        fitted = learner.fit(selected[:_MOST_ROWS], target, random)
-        entries += [Element(share * entry.weight, entry.mean, entry.covariance, entry.target) for entry in fitted]
-    return entries
+    return Lists.of([list(labelled(user)) for user in users])
 
 
 def matched(lists: Lists, matcher: EntryMatcher, prototypes: Floats, draws: Draws) -> Ints:
@@ -396,17 +362,13 @@ def matched(lists: Lists, matcher: EntryMatcher, prototypes: Floats, draws: Draw
     Args: prototypes [S, M, d], the groups' means, public or from earlier releases. A slot is s·M + group.
     """
     n_labels, n_groups, d = prototypes.shape
-    variances = np.full(d, 1 / d)
-    ids = np.zeros(lists.weights.shape, dtype=np.int64)
-    per_label = lists.weights.shape[1] // n_labels
+    ids, per_label = np.zeros(lists.weights.shape, dtype=np.int64), lists.weights.shape[1] // n_labels
     random = [draws(client) for client in range(len(lists))]
     for label in range(n_labels):
         places = slice(label * per_label, (label + 1) * per_label)
-        target = np.zeros((n_groups, lists.targets.shape[2]))
-        groups = matcher.of_means(prototypes[label], variances, target)
+        groups = matcher.of_means(prototypes[label], np.full(d, 1 / d), np.zeros((n_groups, lists.targets.shape[2])))
         for client in range(len(lists)):
-            entries = lists.elements(client)[places]
-            weights = lists.weights[client, places]
+            entries, weights = lists.elements(client)[places], lists.weights[client, places]
             shares = weights / weights.sum() if weights.sum() > 0 else None
             assigned = matchers.assign(matcher.rule, matcher.features(entries), groups, shares, random[client])
             ids[client, places] = label * n_groups + assigned

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import dp_accounting as dp
@@ -57,15 +58,17 @@ class Head:
         """Logits [..., n, C] of embeddings [n, d] or [..., n, d] under parameters [..., P]."""
         return self.forward(params, z.astype(np.float32, copy=False))[-1]
 
-    def gradients(
-        self, params: Singles, z: Singles, targets: Singles, weights: Singles
-    ) -> Singles:
+    def gradients(self, params: Singles, z: Singles, targets: Singles, weights: Singles) -> Singles:
         """Gradients [..., P] of each copy's weighted sum of cross-entropies, in the precision of the parameters [..., P].
 
         Args: z [..., b, d], soft targets [..., b, C], weights [..., b]; leading axes may be 1 where copies share rows.
         """
-        *inputs, logits = self.forward(params, z)
-        residuals = _residuals(logits, targets)
+        *inputs, residuals = self.forward(params, z)
+        residuals -= residuals.max(axis=-1, keepdims=True)
+        np.exp(residuals, out=residuals)
+        # Targets sum to 1, or to 0 for a row without a loss.
+        residuals *= targets.sum(axis=-1, keepdims=True) / residuals.sum(axis=-1, keepdims=True)
+        residuals -= targets
         residuals *= weights[..., None]
         return self.backward(params, inputs, residuals)
 
@@ -95,10 +98,8 @@ class Head:
                 back *= inputs[place] > 0
         return gradients
 
-    def input_gradient(
-        self, params: Singles, inputs: Sequence[Singles], back: Singles
-    ) -> Singles:
-        """The same loss's gradient in z [..., b, d]."""
+    def input_gradient(self, params: Singles, inputs: Sequence[Singles], back: Singles) -> Singles:
+        """A loss's gradient in z [..., b, d], from that in the outputs."""
         for place, (matrix, _) in reversed(list(enumerate(self._layers(params)))):
             back = back @ np.swapaxes(matrix, -1, -2)
             if place:
@@ -115,24 +116,9 @@ class Head:
         return views
 
 
-def _residuals(logits: Singles, targets: Singles) -> Singles:
-    """Gradient of the loss in the logits, computed in place; targets sum to 1, or to 0 for a row without a loss."""
-    logits -= logits.max(axis=-1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits *= targets.sum(axis=-1, keepdims=True) / logits.sum(axis=-1, keepdims=True)
-    logits -= targets
-    return logits
-
-
 def trained(
-    head: Head,
-    start: Singles,
-    z: Singles,
-    targets: Singles,
-    n_steps: int,
-    batch_size: int,
-    learning_rate: float,
-    generator: np.random.Generator,
+    head: Head, start: Singles, z: Singles, targets: Singles, n_steps: int, batch_size: int, learning_rate: float,
+    generator: np.random.Generator
 ) -> Singles:
     """J copies [J, P] after `n_steps` of Adam from `start` [J, P], copy j on its own rows z [J, n, d], targets [J, n, C].
 
@@ -210,13 +196,8 @@ class Clients:
 
 
 def local_updates(
-    head: Head,
-    start: Singles,
-    clients: Clients,
-    chosen: Ints,
-    plan: LocalPlan,
-    draws: Sequence[np.random.Generator],
-    replayed: tuple[Singles, Singles] | None = None,
+    head: Head, start: Singles, clients: Clients, chosen: Ints, plan: LocalPlan, draws: Sequence[np.random.Generator],
+    replayed: tuple[Singles, Singles] | None = None
 ) -> Singles:
     """Weight updates [n, P] of the chosen clients, trained from the model `start` [P].
 
@@ -230,7 +211,10 @@ def local_updates(
     if n == 0:
         return np.zeros((0, len(start)), dtype=np.float32)
     batch, n_rows = plan.batch_size, plan.n_steps * plan.batch_size
-    rows, shares = _rows(clients, chosen, n_rows, batch, draws)
+    rows, shares = np.zeros((n, n_rows), dtype=np.int64), np.zeros((n, batch), dtype=np.float32)
+    for place, client in enumerate(chosen):
+        if len(places := clients.places[client]):  # a client without rows has weights of zero
+            rows[place], shares[place] = places[cycled(len(places), n_rows, draws[place])], 1 / batch
     orders = None if replayed is None else np.stack([cycled(len(replayed[0]), n_rows, draw) for draw in draws])
     if orders is not None:
         shares = np.concatenate([shares, np.full((n, batch), plan.replay_weight / batch, dtype=np.float32)], axis=1)
@@ -245,20 +229,6 @@ def local_updates(
         with np.errstate(over="ignore", invalid="ignore"):
             adam.step(params, head.gradients(params, z, targets, shares))
     return params - start
-
-
-def _rows(
-    clients: Clients, chosen: Ints, count: int, batch: int, draws: Sequence[np.random.Generator]
-) -> tuple[Ints, Singles]:
-    """`count` local rows of every chosen client [n, count], and their weights in a step [n, batch]: zero without rows."""
-    rows = np.zeros((len(chosen), count), dtype=np.int64)
-    shares = np.zeros((len(chosen), batch), dtype=np.float32)
-    for place, client in enumerate(chosen):
-        places = clients.places[client]
-        if len(places):
-            rows[place] = places[cycled(len(places), count, draws[place])]
-            shares[place] = 1 / batch
-    return rows, shares
 
 
 def averaged(start: Singles, updates: Singles) -> Singles:
@@ -283,19 +253,14 @@ def participation(params: RoundParams, spec: RunSpec, cell: Cell) -> Batches:
 class RoundHead:
     """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger records this.
 
-    `collect`: asks clients that are processes of their own, who know themselves which task is theirs; None: they are
-    simulated here, from the rows of the task.
+    `coins`: what draws a round's clients, and what its sums are charged by. `collect`: asks clients that are processes of
+    their own, who know themselves which task is theirs; None: they are simulated here, from the rows of the task.
     """
 
     KEPT = ("_weights", "_participation", "_noise")
 
     def __init__(
-        self,
-        spec: RunSpec,
-        cell: Cell,
-        context: PublicContext,
-        noise_multiplier: float,
-        collect: Collect | None = None,
+        self, spec: RunSpec, cell: Cell, context: PublicContext, noise_multiplier: float, collect: Collect | None = None
     ) -> None:
         params = spec.params
         assert isinstance(params, RoundParams)
@@ -304,7 +269,7 @@ class RoundHead:
         self._multiplier, self._collect = noise_multiplier, collect
         self._head = Head(context.n_inputs, context.n_classes, params.hidden)
         self._weights = self._head.initial(generator(cell.seed, "head"))
-        self._participation = participation(params, spec, cell)
+        self.coins = self._participation = participation(params, spec, cell)
         self._noise = noise_of(spec.privacy.noise, cell, "head")
         weight = params.replay_weight if isinstance(params, RehearsalParams) else 0.0
         self._plan = LocalPlan(params.local_steps, params.batch_size, params.learning_rate, weight)
@@ -313,16 +278,6 @@ class RoundHead:
     def released(self) -> dict[str, NDArray[np.generic]]:
         """The `head`'s weights [P] after the last round."""
         return {"head": self._weights.copy()}
-
-    @property
-    def coins(self) -> Batches:
-        """What draws a round's clients, and what its sums are charged by."""
-        return self._participation
-
-    @property
-    def n_hidden(self) -> int:
-        """Hidden units of the head; 0: it is linear."""
-        return self._head.n_hidden
 
     def logits(self, z: Reals) -> Singles:
         """Logits [n, C] of embeddings [n, d]."""
@@ -342,15 +297,9 @@ class RoundHead:
         return self._updates(clients, question, chosen)
 
     def trained(
-        self,
-        rows: TaskRows,
-        index: int,
-        ledger: Ledger,
-        *,
-        mixtures: Callable[[], Sequence[Replay]] | None = None,
-        on_start: Callable[[Ints], None] | None = None,
-        extra: Callable[[Ints], Sequence[ClientVectors]] | None = None,
-        on_sums: Callable[[Sequence[Floats]], None] | None = None,
+        self, rows: TaskRows, index: int, ledger: Ledger, *, mixtures: Callable[[], Sequence[Replay]] | None = None,
+        on_start: Callable[[Ints], None] | None = None, extra: Callable[[Ints], Sequence[ClientVectors]] | None = None,
+        on_sums: Callable[[Sequence[Floats]], None] | None = None
     ) -> Iterator[int]:
         """Runs all rounds of a task; yields the number done. Each round's event is in the ledger before its sums exist.
 
@@ -363,22 +312,19 @@ class RoundHead:
         clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         rehearsal = generator(self._cell.seed, f"rehearsal of task {index}")
         for done in range(self._params.rounds):
-            chosen = self.coins.draw(self._n_users)
+            chosen = self._participation.draw(self._n_users)
             if self._collect is None:
                 chosen = clients_of_this_task(chosen, rows, self._context)
             if on_start is not None:
                 on_start(chosen)
             replayed = self._replayed(mixtures() if mixtures is not None else (), rehearsal)
             question = Question(index, done, len(self._weights), self._weights)
-            if self._collect is None:
-                updates = self._updates(clients, question, chosen, replayed)
-            else:
-                updates = self._collect(question, chosen)
-            parts = list(extra(chosen)) if extra is not None else []
+            ask = self._collect or partial(self._updates, clients, replayed=replayed)
+            updates, parts = ask(question, chosen), list(extra(chosen)) if extra is not None else []
             if self._multiplier > 0:
                 head = ClientVectors(HEAD, updates, self._clip, [self._multiplier * self._clip])
                 sums = self._sums([head, *parts], index, ledger)
-                self._weights = moved(self._weights, sums.pop(0)[0], self.coins.rate * self._n_clients)
+                self._weights = moved(self._weights, sums.pop(0)[0], self._participation.rate * self._n_clients)
             else:
                 sums = self._sums(parts, index, ledger) if parts else []
                 self._weights = averaged(self._weights, updates.astype(np.float32, copy=False))
@@ -387,18 +333,16 @@ class RoundHead:
                 on_sums(sums)
             yield done + 1
 
-    def _updates(
-        self, clients: Clients, question: Question, chosen: Ints, replayed: Rows | None = None
-    ) -> Reals:
+    def _updates(self, clients: Clients, question: Question, chosen: Ints, replayed: Rows | None = None) -> Reals:
         is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
-        purpose = f"round {question.round} of task {question.task}"
+        purpose, start = f"round {question.round} of task {question.task}", question.state.astype(np.float32, copy=False)
         draws = client_draws(chosen, None if is_release else self._cell.seed, purpose)
-        start = question.state.astype(np.float32, copy=False)
         return local_updates(self._head, start, clients, chosen, self._plan, draws, replayed)
 
     def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[Floats]:
-        what = f"a round of {' and '.join(dict.fromkeys(part.channel for part in parts))}, sampling rate {self.coins.rate:g}"
-        return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, batches=self.coins)
+        channels = " and ".join(dict.fromkeys(part.channel for part in parts))
+        what = f"a round of {channels}, sampling rate {self._participation.rate:g}"
+        return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, batches=self._participation)
 
     def _replayed(self, mixtures: Sequence[Replay], random: np.random.Generator) -> Rows | None:
         if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:

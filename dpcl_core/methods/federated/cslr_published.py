@@ -329,7 +329,7 @@ class CslrPublished:
     def rule(self, cell: Cell) -> Rule:
         """The head's largest logit, on the public axes where it reads only these."""
         public = {} if self._axes is None else {"centre": self._axes.centre, "axes": self._axes.axes}
-        return self._seen.rule("federated-head", ("head",), public=public, n_hidden=self._head.n_hidden)
+        return self._seen.rule("federated-head", ("head",), public=public, n_hidden=self._params.hidden)
 
     def _seen_on_axes(self, z: Singles) -> Singles:
         """Embeddings [n, d] unchanged, or their coordinates [n, dimensions] on the public axes if the settings project."""

@@ -49,7 +49,6 @@ CARD = federated.card(
     params=CslrServerHeadParams,
     matters=("anchors", "list_size", "matcher"),
     module=__name__,
-    audit="dpcl_core.attacks.federated_games",
     planned="dpcl_core.methods.federated.release_schedule:releases",
     shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import params as federated
@@ -34,7 +35,6 @@ CARD = federated.card(
     params=DpFedAvgParams,
     matters=("rounds", "participation", "clip_norm"),
     module=__name__,
-    audit="dpcl_core.attacks.federated_games",
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed(
         federated.ROUNDS,
@@ -59,23 +59,16 @@ class DpFedAvg:
 
     KEPT = ("_seen", "_head")
 
-    def __init__(
-        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None
-    ) -> None:
-        params = spec.params
-        assert isinstance(params, DpFedAvgParams)
-        (self._cell,) = cells
-        self._rounds = params.rounds
-        self._seen = SeenLabels(spec, context)
-        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
-        noise = horizon.one_per_round(self._cell.epsilon)
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None) -> None:
+        (self._cell,), self._params, self._seen = cells, settings_of(spec, DpFedAvgParams), SeenLabels(spec, context)
+        noise = Horizon.of(spec, context).one_per_round(self._cell.epsilon)
         self._head = RoundHead(spec, self._cell, context, noise, collect)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._cell.seed]
         rows = self._seen.rows(task)
         for done in self._head.trained(rows, task.index, ledgers[self._cell]):
-            yield Progress("training", done, self._rounds, task.index, f"rounds on {task.name}")
+            yield Progress("training", done, self._params.rounds, task.index, f"rounds on {task.name}")
 
     def answers(self, task: Task, question: Question, clients: Ints) -> Reals:
         """The clients' updates of the question's head."""
@@ -91,7 +84,7 @@ class DpFedAvg:
 
     def rule(self, cell: Cell) -> Rule:
         """The head's largest logit."""
-        return self._seen.rule("federated-head", ("head",), n_hidden=self._head.n_hidden)
+        return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
 
 
 make_learner = DpFedAvg

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import Adam
 from dpcl_core.methods.common.learner import PublicContext
@@ -76,7 +77,6 @@ CARD = federated.card(
     params=FedCilDpParams,
     matters=("rounds", "participation", "clip_norm"),
     module=__name__,
-    audit="dpcl_core.attacks.federated_games",
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed(
         federated.ROUNDS,
@@ -139,13 +139,8 @@ class AcGan:
         return Generated(embeddings, labels, layer_inputs)
 
     def classifier_gradient(
-        self,
-        params: Singles,
-        local: tuple[Singles, Ints],
-        generated: Generated,
-        replayed: Generated | None = None,
-        server: Generated | None = None,
-        consistency: float = 0.0,
+        self, params: Singles, local: tuple[Singles, Ints], generated: Generated, replayed: Generated | None = None,
+        server: Generated | None = None, consistency: float = 0.0
     ) -> Singles:
         """Gradient [..., P] of the classifier's loss in its parameters; see above.
 
@@ -232,9 +227,7 @@ class FedCilDp:
     KEPT = ("_seen", "_generator", "_classifier", "_earlier", "_participation", "_noise")
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        params = spec.params
-        assert isinstance(params, FedCilDpParams)
-        (self._cell,) = cells
+        (self._cell,), params = cells, settings_of(spec, FedCilDpParams)
         self._spec, self._params, self._seen = spec, params, SeenLabels(spec, context)
         self._n_users, self._n_clients = context.n_users or 0, clients_per_task(context)
         self._gan = AcGan(context.n_inputs, context.n_classes, params.noise_size, params.hidden)
@@ -242,8 +235,7 @@ class FedCilDp:
         self._generator, self._classifier = self._gan.generator.initial(random), self._gan.classifier.initial(random)
         self._earlier: tuple[Singles, tuple[int, ...]] | None = None  # the last task's generator, and its labels
         self._participation = participation(params, spec, self._cell)
-        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
-        self._noises = horizon.in_rounds(self._cell.epsilon, 0.5)
+        self._noises = Horizon.of(spec, context).in_rounds(self._cell.epsilon, 0.5)
         self._noise = noise_of(spec.privacy.noise, self._cell, "generator and classifier")
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:

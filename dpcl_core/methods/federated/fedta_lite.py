@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
@@ -60,6 +61,7 @@ CARD = federated.card(
     params=FedTaLiteParams,
     matters=("rounds", "participation", "mixing"),
     module=__name__,
+    audit="",
     refuses=check,
     guarantee="none",
     assumes=lambda params: federated.SIMULATED[:1],
@@ -80,9 +82,7 @@ class FedTaLite:
     KEPT = ("_seen", "_participation", "_keys", "_prototypes", "_anchors", "_labels")
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        params = spec.params
-        assert isinstance(params, FedTaLiteParams)
-        (self._cell,) = cells
+        (self._cell,), params = cells, settings_of(spec, FedTaLiteParams)
         self._params, self._n_users, self._seen = params, context.n_users or 0, SeenLabels(spec, context)
         self._participation = participation(params, spec, self._cell)
         self._keys = np.zeros((context.n_classes, context.n_inputs))

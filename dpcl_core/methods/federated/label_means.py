@@ -34,7 +34,6 @@ CARD = federated.card(
     params=LabelMeansParams,
     matters=("dimensions", "radius", "slots"),
     module=__name__,
-    audit="dpcl_core.attacks.federated_games",
     planned="dpcl_core.methods.federated.release_schedule:releases",
     shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; nothing is trained.",
@@ -52,9 +51,7 @@ class LabelMeans:
 
     KEPT = ("_seen", "_releases")
 
-    def __init__(
-        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None
-    ) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None) -> None:
         self._cells, self._seed, self._n_classes = tuple(cells), cells[0].seed, context.n_classes
         self._seen = SeenLabels(spec, context)
         self._releases = ReleaseSchedule(spec, cells, context, collect=collect)
@@ -76,16 +73,14 @@ class LabelMeans:
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The noisy sums of the last task, and the `means` [labels, d] decoded from them."""
-        parts = self._parts(cell)
-        return {**self._releases.released(cell), **({"means": parts[-1].means} if parts else {})}
+        return {**self._releases.released(cell), **{"means": part.means for part in self._parts(cell)[-1:]}}
 
     def rule(self, cell: Cell) -> Rule | None:
         """The nearest mean of any task along the public axes; None before the first release."""
         view, parts = self._releases.public.view, self._parts(cell)
         if not parts:
             return None
-        columns = parts[-1].targets.argmax(axis=1).tolist()
-        public = {"centre": view.centre, "axes": view.axes}
+        columns, public = parts[-1].targets.argmax(axis=1).tolist(), {"centre": view.centre, "axes": view.axes}
         return self._seen.rule("nearest-mean", ("means",), columns=columns, public=public, uses_all=True)
 
     def _parts(self, cell: Cell) -> Sequence[Replay]:

@@ -49,9 +49,7 @@ def psd(matrices: Reals, floor: float) -> Floats:
 # Log-densities of many Gaussians at many points.
 
 
-def log_densities(
-    points: Reals, means: Reals, covariances: Reals
-) -> Floats:
+def log_densities(points: Reals, means: Reals, covariances: Reals) -> Floats:
     """log N(point; mean, covariance): [L, m] of points [m, d], means [L, d] and covariances [L, d] or [L, d, d].
 
     Raises BadInput for a covariance that is not positive definite: project noisy ones first.
@@ -61,20 +59,15 @@ def log_densities(
         if not (covariances > 0).all():
             raise BadInput("covariance", float(covariances.min()), "must be positive definite")
         return diagonal(points, points**2, means, covariances).astype(np.float64)
-    densities = np.empty((len(means), len(points)))
-    for place, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
-        densities[place] = _full(points, mean, covariance)
-    return densities
+    densities = [_full(points, mean, covariance) for mean, covariance in zip(means, covariances, strict=True)]
+    return np.array(densities).reshape(len(means), len(points))
 
 
-def diagonal(
-    points: Reals, squares: Reals, means: Reals, variances: Reals
-) -> Reals:
-    """The same [L, m] for variances [L, d], in the precision of the points [m, d]; `squares`: points**2, computed once."""
+def diagonal(points: Reals, squares: Reals, means: Reals, variances: Reals) -> Reals:
+    """Log-densities [L, m] for variances [L, d], in the precision of the points [m, d]; `squares`: points**2."""
     quadratic = (1 / variances) @ squares.T - 2 * (means / variances) @ points.T
     constant = (means**2 / variances + np.log(variances)).sum(axis=1) + means.shape[1] * np.log(2 * np.pi)
-    densities: Reals = -(quadratic + constant[:, None].astype(points.dtype)) / 2
-    return densities
+    return np.asarray(-(quadratic + constant[:, None].astype(points.dtype)) / 2)
 
 
 def _full(points: Floats, mean: Floats, covariance: Floats) -> Floats:
@@ -85,8 +78,7 @@ def _full(points: Floats, mean: Floats, covariance: Floats) -> Floats:
         raise BadInput("covariance", smallest, "must be positive definite (this is its smallest eigenvalue)") from None
     white = solve_triangular(factor, (points - mean).T, lower=True)
     constant = 2 * np.log(np.diag(factor)).sum() + len(mean) * np.log(2 * np.pi)
-    densities: Floats = -((white**2).sum(axis=0) + constant) / 2
-    return densities
+    return np.asarray(-((white**2).sum(axis=0) + constant) / 2)
 
 
 Form = Literal["diagonal", "full"]
@@ -198,12 +190,13 @@ class ListLearner:
         Args: z [n, d] embeddings; y [n, C] one-hot, multi-hot or soft labels.
         """
         fitted = min(self.n_elements, len(z))
-        missing = [self._without_rows(z.shape[1], y.shape[1])] * (self.n_elements - fitted)
-        return (self._fitted(z, y, fitted, generator) if fitted else []) + missing
+        variances = np.full(z.shape[1], 1 / z.shape[1])
+        covariance = variances if self.form == "diagonal" else np.diag(variances)
+        without_rows = Element(0.0, np.zeros(z.shape[1]), covariance, np.zeros(y.shape[1]))
+        entries = self._fitted(z, y, fitted, generator) if fitted else []
+        return [entry if entry.weight > 0 else without_rows for entry in entries] + [without_rows] * (self.n_elements - fitted)
 
-    def _fitted(
-        self, z: Reals, y: Reals, n_elements: int, generator: np.random.Generator
-    ) -> list[Element]:
+    def _fitted(self, z: Reals, y: Reals, n_elements: int, generator: np.random.Generator) -> list[Element]:
         centre = z.mean(axis=0, dtype=np.float64)
         rows = z - centre.astype(z.dtype)  # centred: E[z²] - E[z]² cancels fewer digits
         squares = rows**2
@@ -214,8 +207,9 @@ class ListLearner:
         likelihood = np.full(self.restarts, -np.inf)
         for _ in range(self.n_steps):
             weights, means, covariances = self._moments(rows, squares, belongs.reshape(len(z), -1))
-            density = self._density(rows, squares, means, covariances).T + np.log(np.maximum(weights, 1e-30))
-            density = density.reshape(belongs.shape).astype(rows.dtype)
+            is_diagonal = self.form == "diagonal"
+            of_rows = diagonal(rows, squares, means, covariances) if is_diagonal else log_densities(rows, means, covariances)
+            density = (of_rows.T + np.log(np.maximum(weights, 1e-30))).reshape(belongs.shape).astype(rows.dtype)
             top = density.max(axis=2, keepdims=True)
             belongs = np.exp(density - top)
             total = belongs.sum(axis=2, keepdims=True)
@@ -228,14 +222,10 @@ class ListLearner:
         targets = best.T @ y / np.maximum(best.sum(axis=0), 1e-30)[:, None]
         return [
             Element(float(weight), mean + centre, covariance.astype(np.float64), target.astype(np.float64))
-            if weight > 0
-            else self._without_rows(z.shape[1], y.shape[1])
             for weight, mean, covariance, target in zip(weights, means, covariances, targets, strict=True)
         ]
 
-    def _moments(
-        self, rows: Reals, squares: Reals, belongs: Reals
-    ) -> tuple[Reals, Reals, Reals]:
+    def _moments(self, rows: Reals, squares: Reals, belongs: Reals) -> tuple[Reals, Reals, Reals]:
         """Weights [c], means [c, d] and covariances under responsibilities [n, c]; the ridge keeps them invertible."""
         counts = np.maximum(belongs.sum(axis=0), 1e-30)
         means = (belongs.T @ rows) / counts[:, None]
@@ -246,22 +236,6 @@ class ListLearner:
         products = np.stack([(rows * share[:, None]).T @ rows for share in belongs.T]) / counts[:, None, None]
         full = products - means[:, :, None] * means[:, None, :]
         return weights, means, full + self.ridge * np.eye(rows.shape[1], dtype=rows.dtype)
-
-    def _density(
-        self,
-        rows: Reals,
-        squares: Reals,
-        means: Reals,
-        covariances: Reals,
-    ) -> Reals:
-        if self.form == "diagonal":
-            return diagonal(rows, squares, means, covariances)
-        return log_densities(rows, means, covariances)
-
-    def _without_rows(self, d: int, n_classes: int) -> Element:
-        variances = np.full(d, 1 / d)
-        covariance = variances if self.form == "diagonal" else np.diag(variances)
-        return Element(0.0, np.zeros(d), covariance, np.zeros(n_classes))
 
 
 def _spread_rows(rows: Reals, count: int, generator: np.random.Generator) -> Reals:
@@ -283,8 +257,7 @@ def normalised(signatures: Floats, norm: SignatureNorm) -> Floats:
     if norm == "raw":
         return signatures
     if norm == "ranked":
-        ranks: Floats = rankdata(signatures, axis=-1)
-        return ranks
+        return np.asarray(rankdata(signatures, axis=-1))
     centred: Floats = signatures - signatures.mean(axis=-1, keepdims=True)
     if norm == "z-scored":
         spread = centred.std(axis=-1, keepdims=True)

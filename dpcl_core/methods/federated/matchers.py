@@ -41,8 +41,7 @@ class PcaMean:
     axes: Floats
 
     def __call__(self, elements: Sequence[Element]) -> Floats:
-        coordinates: Floats = (mean_features(elements) - self.centre) @ self.axes
-        return coordinates
+        return np.asarray((mean_features(elements) - self.centre) @ self.axes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,61 +60,45 @@ def list_features(lists: Lists, of: FeatureMap) -> Floats:
     return np.stack([of(lists.elements(client)) for client in range(len(lists))])
 
 
-def assign(
-    rule: Rule,
-    features: Floats,
-    prototypes: Floats,
-    weights: Floats | None = None,
-    generator: np.random.Generator | None = None,
-) -> Ints:
-    """Slots int64 [L] of a list's features [L, f] against prototypes [K, f].
+Draw = np.random.Generator | None
+
+
+def assign(rule: Rule, features: Floats, prototypes: Floats, weights: Floats | None = None, generator: Draw = None) -> Ints:
+    """Slots int64 [L] of a list's features [L, f] against prototypes [K, f], as in `slots`; `weights` [L]."""
+    costs = squared_distances(features, prototypes)
+    return np.asarray(slots(rule, costs[None], None if weights is None else weights[None], generator)[0])
+
+
+def slots(rule: Rule, costs: Floats, weights: Floats | None = None, generator: Draw = None) -> Ints:
+    """Slots int64 [n, L] of many lists from costs [n, L, K], the squared distances of entries to prototypes.
 
     "random": a random permutation (needs `generator`); "nearest": many to one; "hungarian": one to one at minimum total
     squared distance, or at most ceil(L/K) to one where the list is longer; "ot": the largest entry of each row of the
-    coupling of Eq 22 under `weights` [L] (None: equal). Ties go to the lower slot.
+    coupling of Eq 22 under `weights` [n, L] (None: equal). Ties go to the lower slot.
     """
-    costs = squared_distances(features, prototypes)
-    ids: Ints = slots(rule, costs[None], None if weights is None else weights[None], generator)[0]
-    return ids
-
-
-def slots(
-    rule: Rule,
-    costs: Floats,
-    weights: Floats | None = None,
-    generator: np.random.Generator | None = None,
-) -> Ints:
-    """The same for many lists at once, from costs [n, L, K] and weights [n, L]: int64 [n, L]."""
     n, length, n_slots = costs.shape
     repeats = -(-length // n_slots)  # above 1 where a list has more entries than there are slots, spread evenly
-    ids: Ints
     if rule == "nearest":
-        ids = costs.argmin(axis=2)
-    elif rule == "random":
+        return np.asarray(costs.argmin(axis=2))
+    if rule == "random":
         assert generator is not None
-        ids = np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots
-    elif rule == "hungarian":
+        return np.asarray(np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots)
+    if rule == "hungarian":
         wide = np.tile(costs, (1, 1, repeats))
-        ids = np.stack([linear_sum_assignment(cost_matrix)[1] for cost_matrix in wide]) % n_slots
-    else:
-        plans = coupling(costs, weights)
-        ids = (plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2)
-    return ids
+        return np.asarray(np.stack([linear_sum_assignment(cost_matrix)[1] for cost_matrix in wide]) % n_slots)
+    plans = coupling(costs, weights)
+    return np.asarray((plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2))
 
 
 def squared_distances(features: Floats, prototypes: Floats) -> Floats:
     """Squared distances [..., L, K] of features [..., L, f] to prototypes [K, f] or [..., K, f]."""
     across = np.swapaxes(prototypes, -1, -2)
     squares = (features**2).sum(axis=-1)[..., :, None] + (prototypes**2).sum(axis=-1)[..., None, :]
-    distances: Floats = np.maximum(squares - 2 * features @ across, 0)
-    return distances
+    return np.asarray(np.maximum(squares - 2 * features @ across, 0))
 
 
 def coupling(
-    costs: Floats,
-    weights: Floats | None = None,
-    smoothing: float = _SMOOTHING,
-    n_steps: int = _SINKHORN_STEPS,
+    costs: Floats, weights: Floats | None = None, smoothing: float = _SMOOTHING, n_steps: int = _SINKHORN_STEPS
 ) -> Floats:
     """The couplings P [n, L, K] that minimise sum P c + smoothing * sum P log P (Eq 22), by Sinkhorn's steps.
 
@@ -139,8 +122,7 @@ def coupling(
         moving = moving[np.abs(across[moving] / before - 1).max(axis=1) >= _SETTLED]
         if not moving.size:
             break
-    plans: Floats = down[:, :, None] * kernels * across[:, None, :]
-    return plans
+    return np.asarray(down[:, :, None] * kernels * across[:, None, :])
 
 
 def margins(features: Floats, prototypes: Floats) -> Floats:
@@ -152,8 +134,7 @@ def margins(features: Floats, prototypes: Floats) -> Floats:
     if distances.shape[-1] == 1:
         return np.ones(distances.shape[:-1])
     best, second = distances[..., 0], distances[..., 1]
-    ratios: Floats = np.divide(second - best, second + best, out=np.zeros_like(best), where=second > 0)
-    return ratios
+    return np.asarray(np.divide(second - best, second + best, out=np.zeros_like(best), where=second > 0))
 
 
 def regrets(features: Floats, prototypes: Floats) -> Floats:
@@ -240,13 +221,11 @@ class PublicView:
 
     def residuals(self, means: Reals) -> Floats:
         """U^T(mu - m0), [..., d'] of means [..., d]; not clipped."""
-        residuals: Floats = (means - self.centre) @ self.axes
-        return residuals
+        return np.asarray((means - self.centre) @ self.axes)
 
     def restored(self, residuals: Reals) -> Floats:
         """m0 + U r, [..., d] of residuals [..., d']."""
-        means: Floats = self.centre + residuals @ self.axes.T
-        return means
+        return np.asarray(self.centre + residuals @ self.axes.T)
 
 
 def public_modes(features: Reals, n_modes: int) -> Floats:
@@ -261,8 +240,7 @@ def public_modes(features: Reals, n_modes: int) -> Floats:
     rows = np.asarray(features, dtype=np.float64)
     centres = KMeans(n_modes, n_init=3, random_state=0).fit(rows).cluster_centers_
     axis = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))[1][:, -1]
-    ordered: Floats = centres[np.argsort(centres @ axis * np.sign(axis[np.abs(axis).argmax()]))]
-    return ordered
+    return np.asarray(centres[np.argsort(centres @ axis * np.sign(axis[np.abs(axis).argmax()]))])
 
 
 # Public inputs of CSLR, fixed before any private text is read: anchors, the public view, and the entry matcher.
@@ -281,13 +259,8 @@ class PublicEmbeddings:
 
     @classmethod
     def of(
-        cls,
-        features: NDArray[np.generic] | None,
-        seed: int,
-        n_axes: int,
-        radius: float | None = None,
-        n_anchors: int = 0,
-        axes_of: AxesOf = "sentences",
+        cls, features: NDArray[np.generic] | None, seed: int, n_axes: int, radius: float | None = None, n_anchors: int = 0,
+        axes_of: AxesOf = "sentences"
     ) -> PublicEmbeddings:
         """From all public features [p, d]: the anchors' order depends on the seed alone; the other sentences make the view.
 
@@ -315,24 +288,18 @@ class EntryMatcher:
     @classmethod
     def of(cls, params: ListParams, public: PublicEmbeddings) -> EntryMatcher:
         """The matcher that the settings choose."""
-        name = f"{params.matcher}, {params.rule}"
-        match params.matcher:
-            case "random":
-                return cls(mean_features, "random", "random")
-            case "target":
-                return cls(target_features, params.rule, name)
-            case "pca-mean":
-                return cls(PcaMean(public.view.centre, public.view.axes), params.rule, name)
-            case "mean":  # Eq 22 also compares covariances
-                features = Moments() if params.rule == "ot" else mean_features
-                return cls(features, params.rule, name)
-            case "signature":
-                kind, norm = params.signature_covariance, params.signature_norm
-                return cls(Signature(public.anchors, kind, norm, public.view.covariance), params.rule, name)
+        if params.matcher == "random":
+            return cls(mean_features, "random", "random")
+        kind, norm = params.signature_covariance, params.signature_norm
+        maps: dict[str, Callable[[], FeatureMap]] = {
+            "target": lambda: target_features,
+            "pca-mean": lambda: PcaMean(public.view.centre, public.view.axes),
+            "mean": lambda: Moments() if params.rule == "ot" else mean_features,  # Eq 22 also compares covariances
+            "signature": lambda: Signature(public.anchors, kind, norm, public.view.covariance),
+        }
+        return cls(maps[params.matcher](), params.rule, f"{params.matcher}, {params.rule}")
 
-    def assigned(
-        self, features: Floats, weights: Floats, groups: Floats
-    ) -> Ints:
+    def assigned(self, features: Floats, weights: Floats, groups: Floats) -> Ints:
         """Groups int64 [n, L] of lists' features [n, L, f] among prototypes [K, f]; -1 for entries of weight [n, L] zero."""
         ids = np.full(weights.shape, -1, dtype=np.int64)
         random = np.random.default_rng(0)  # only rule "random" uses it, and no figure depends on its draw
@@ -341,9 +308,7 @@ class EntryMatcher:
             ids[client, exist] = assign(self.rule, features[client, exist], groups, generator=random)
         return ids
 
-    def of_means(
-        self, means: Floats, variances: Floats, targets: Floats
-    ) -> Floats:
+    def of_means(self, means: Floats, variances: Floats, targets: Floats) -> Floats:
         """Features [K, f] of prototypes with these means [K, d], diagonal covariance [d] and targets [K, C]."""
         share = 1 / max(1, len(means))
         return self.features([Element(share, mean, variances, target) for mean, target in zip(means, targets, strict=True)])
@@ -357,23 +322,16 @@ _ROUNDS = 15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pooled:
-    """Groups of pooled lists: `ids` int64 [n, L], `prototypes` [K, f], `margins` [n, L], total squared distance `cost`."""
+    """Groups of pooled lists: `ids` int64 [n, L], `prototypes` [K, f], total squared distance `cost`."""
 
     ids: Ints
     prototypes: Floats
-    margins: Floats
     cost: float
 
 
 def pooled(
-    features: Floats,
-    n_groups: int,
-    rule: Rule,
-    coordinates: Floats,
-    previous: Floats | None = None,
-    weights: Floats | None = None,
-    generator: np.random.Generator | None = None,
-    n_starts: int | None = None,
+    features: Floats, n_groups: int, rule: Rule, coordinates: Floats, previous: Floats | None = None,
+    weights: Floats | None = None, generator: Draw = None, n_starts: int | None = None
 ) -> Pooled:
     """Alternates assignment and averaging, at most 15 times from each client's list, and keeps the lowest total cost.
 
@@ -390,8 +348,10 @@ def pooled(
     Args: features [n, L, f], n >= 1; weights [n, L], of elements in averages and costs (None: equal).
     """
     n, length, width = features.shape
-    elements, clients = _order(features)
-    sorted_features = np.take_along_axis(features, elements[:, :, None], axis=1)[clients]
+    elements = np.stack([_sorted(rows) for rows in features])
+    sorted_features = np.take_along_axis(features, elements[:, :, None], axis=1)
+    clients = _sorted(sorted_features.reshape(n, -1))
+    sorted_features = sorted_features[clients]
     shares = np.ones((n, length)) if weights is None else weights
     shares = np.take_along_axis(shares, elements, axis=1)[clients]
     if rule == "random":
@@ -405,15 +365,7 @@ def pooled(
     group_ids = np.empty((n, length), dtype=np.int64)
     np.put_along_axis(unsorted := np.empty_like(group_ids), elements[clients], renamed[ids], axis=1)
     group_ids[clients] = unsorted
-    ordered = prototypes[np.argsort(renamed)]
-    return Pooled(group_ids, ordered, margins(features, ordered), cost)
-
-
-def _order(features: Floats) -> tuple[Ints, Ints]:
-    """Sorting permutations by value: [n, L] of each list's elements, and [n] of the lists."""
-    elements = np.stack([_sorted(rows) for rows in features])
-    lists = np.take_along_axis(features, elements[:, :, None], axis=1)
-    return elements, _sorted(lists.reshape(len(lists), -1))
+    return Pooled(group_ids, prototypes[np.argsort(renamed)], cost)
 
 
 def _sorted(rows: Floats) -> Ints:
@@ -438,11 +390,7 @@ def _start(entries: Floats, pool: Floats, n_groups: int) -> Floats:
 
 
 def _alternated(
-    features: Floats,
-    weights: Floats,
-    prototypes: Floats,
-    rule: Rule,
-    generator: np.random.Generator | None,
+    features: Floats, weights: Floats, prototypes: Floats, rule: Rule, generator: Draw
 ) -> tuple[Ints, Floats, float]:
     """Ids [n, L], prototypes [K, f] and cost from the cheapest of the starts [S, K, f]; ties go to the first."""
     (n, length, _), (n_starts, n_groups, _) = features.shape, prototypes.shape
@@ -472,16 +420,11 @@ def _alternated(
 
 
 def _group_order(
-    ids: Ints,
-    prototypes: Floats,
-    weights: Floats,
-    coordinates: Floats,
-    previous: Floats | None,
+    ids: Ints, prototypes: Floats, weights: Floats, coordinates: Floats, previous: Floats | None
 ) -> Ints:
     """The canonical number of each group, [K]."""
     if previous is not None:
-        matched: Ints = linear_sum_assignment(squared_distances(prototypes, previous))[1]
-        return matched
+        return np.asarray(linear_sum_assignment(squared_distances(prototypes, previous))[1])
     belongs = (ids[..., None] == np.arange(len(prototypes))) * weights[..., None]
     totals = belongs.sum(axis=(0, 1))
     places = np.full(len(prototypes), np.inf)  # groups without weight come last

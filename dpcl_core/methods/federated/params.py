@@ -13,7 +13,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Print, Printed, Values, setting
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.scenarios.catalog import Federated
@@ -190,8 +190,7 @@ def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
 
 def axes(spec: RunSpec) -> str:
     """The variant's name in tables: axes and radius; "" where public texts determine the radius, or all of it."""
-    params = spec.params
-    assert isinstance(params, ReleaseParams)
+    params = settings_of(spec, ReleaseParams)
     return "" if params.radius is None or spec.tuned == "public" else f"{params.dimensions} axes, radius {params.radius:g}"
 
 
@@ -206,9 +205,8 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     )
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: RoundParams, facts: PublicSizes) -> str:
     """Numbers of rounds and clients that follow from the settings."""
-    assert isinstance(params, RoundParams)
     clients = params.participation * (facts.n_users or 1)
     steps = facts.n_tasks * params.rounds
     return f"{steps:,} rounds in all, {clients:g} clients in each on average, {params.local_steps} steps at every one."
@@ -391,11 +389,8 @@ CLIP_OPEN = {"params.clip_norm": "Where updates are clipped is not given."}
 
 
 def printed(
-    *parts: PrintedPart,
-    settings: Mapping[str, Printed] | None = None,
-    left_open: Mapping[str, str] | None = None,
-    always: tuple[Departure, ...] = (),
-    kind: Literal["paper", "repair"] = "paper",
+    *parts: PrintedPart, settings: Mapping[str, Printed] | None = None, left_open: Mapping[str, str] | None = None,
+    always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper"
 ) -> Print:
     """What the paper prints of a method: that of these groups of settings, and of settings of its own."""
     groups = (OF_ALL, *parts, (settings or {}, left_open or {}))
@@ -411,6 +406,7 @@ card = partial(
     labels=("prior-const", "prior"),
     scenarios=("federated",),
     ceiling="non-cl",
+    audit="dpcl_core.attacks.federated_games",
     refuses=check,
     derived=derived,
     assumes=lambda params: SIMULATED,

@@ -103,19 +103,8 @@ class Statistics(NamedTuple):
 
 
 def noisy_slot_sums(
-    lists: Lists,
-    ids: Ints,
-    n_slots: int,
-    sigmas: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    batches: Batches | None = None,
-    n_clients: int,
-    pooled: bool,
-    bound: float = 1.0,
-    rule: Aggregation = REPAIRED,
+    lists: Lists, ids: Ints, n_slots: int, sigmas: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *,
+    task: int, batches: Batches | None = None, n_clients: int, pooled: bool, bound: float = 1.0, rule: Aggregation = REPAIRED
 ) -> list[SlotSums]:
     """Eq 2 for each budget: sums of four statistics of every slot over the round's clients, noise sigma times each bound.
 
@@ -169,14 +158,7 @@ def noisy_statistics(
 
 
 def average_received(
-    received: Statistics,
-    ids: Ints,
-    n_slots: int,
-    sigma: float,
-    noise: Noise,
-    *,
-    expected: float,
-    rule: Aggregation,
+    received: Statistics, ids: Ints, n_slots: int, sigma: float, noise: Noise, *, expected: float, rule: Aggregation
 ) -> SlotSums:
     """Eq 2 over lists noised on the client, with the printed noise added again: post-processing of the clients' lists."""
     sums = []
