@@ -27,7 +27,7 @@ from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import clipped_rows, row_blocks, unit_rows
-from dpcl_core.scenarios.stream import Task
+from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import RunSpec
 
 _STDS_OF_NOISE = 2  # a share below this many standard deviations of its noise carries no information
@@ -310,7 +310,14 @@ class SeenLabels:
 # Assignment of a client's texts to slots: by label, and within a label by matching its list to groups.
 
 
-Draws = Callable[[int], np.random.Generator]  # one generator per client: one client's draws must not affect another's
+Draws = Callable[[int], np.random.Generator]
+
+
+def draws_of(seed: int, purpose: str) -> Draws:
+    """One generator per client, so that one client's draws do not affect another's."""
+    return lambda client: generator(seed, f"{purpose}, client {client}")
+
+
 _MOST_ROWS = 500  # that a list is fitted to
 
 
@@ -341,8 +348,8 @@ def listed(rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Dr
     Uses at most the first 500 rows of a client and label (or of a client); more rows cost time without a better fit.
     """
     if not by_label:
-        places = [np.flatnonzero(rows.users == user)[:_MOST_ROWS] for user in users]
-        return Lists.of([learner.fit(rows.z[of], rows.targets[of], draws(user)) for user, of in zip(users, places, strict=True)])
+        places = {user: np.flatnonzero(rows.users == user)[:_MOST_ROWS] for user in users}
+        return Lists.of([learner.fit(rows.z[of], rows.targets[of], draws(user)) for user, of in places.items()])
 
     def labelled(user: int) -> Iterator[Element]:
         of_label, random = [rows.of(user, label) for label in rows.space], draws(user)

@@ -14,15 +14,8 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.client_release import (
-    Collect,
-    Question,
-    Replay,
-    TaskRows,
-    clients_of_this_task,
-    clients_per_task,
-    sampled,
-)
+from dpcl_core.methods.federated import client_release
+from dpcl_core.methods.federated.client_release import Collect, Question, Replay, TaskRows, clients_per_task, draws_of
 from dpcl_core.methods.federated.lists import Floats, Ints, Reals, Singles
 from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, RoundParams
 from dpcl_core.privacy.ledger import HEAD, Ledger
@@ -159,7 +152,7 @@ def client_draws(chosen: Iterable[int], seed: int | None, purpose: str) -> list[
     `seed` None: seeded by the operating system, as a release needs, so that draws cannot be predicted. Otherwise derived
     from seed, purpose and client number.
     """
-    return [np.random.default_rng() if seed is None else generator(seed, f"{purpose}, client {client}") for client in chosen]
+    return [np.random.default_rng() if seed is None else draws_of(seed, purpose)(client) for client in chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +307,7 @@ class RoundHead:
         for done in range(self._params.rounds):
             chosen = self._participation.draw(self._n_users)
             if self._collect is None:
-                chosen = clients_of_this_task(chosen, rows, self._context)
+                chosen = client_release.clients_of_this_task(chosen, rows, self._context)
             if on_start is not None:
                 on_start(chosen)
             replayed = self._replayed(mixtures() if mixtures is not None else (), rehearsal)
@@ -347,4 +340,4 @@ class RoundHead:
     def _replayed(self, mixtures: Sequence[Replay], random: np.random.Generator) -> Rows | None:
         if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:
             return None
-        return sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)
+        return client_release.sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)

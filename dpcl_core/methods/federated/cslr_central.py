@@ -24,13 +24,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import (
-    ListsObserved,
-    SeenLabels,
-    TaskRows,
-    clients_per_task,
-    features,
-)
+from dpcl_core.methods.federated.client_release import ListsObserved, SeenLabels, TaskRows, clients_per_task, features
 from dpcl_core.methods.federated.client_training import RoundHead
 from dpcl_core.methods.federated.lists import Floats, Ints, Lists, Reals
 from dpcl_core.methods.federated.release_schedule import Horizon, Noises, ReleaseSchedule

@@ -16,17 +16,9 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import (
-    Collect,
-    ListsObserved,
-    Question,
-    Replay,
-    SeenLabels,
-    TaskRows,
-    features,
-    sampled,
-)
+from dpcl_core.methods.federated.client_release import Collect, ListsObserved, Question, Replay, SeenLabels, TaskRows
 from dpcl_core.methods.federated.client_training import Head, trained
 from dpcl_core.methods.federated.lists import Ints, Reals
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
@@ -117,9 +109,9 @@ class CslrServerHead:
         """Trains every budget's head on its mixtures of the tasks so far, all tasks with equal weight."""
         params = self._params
         n_labels = max(1, len({int(target.argmax()) for part in parts[0] for target in part.targets}))
+        n, units = params.samples * n_labels, params.unit_length
         samples = [
-            sampled(mixtures, params.samples * n_labels, self._random("replay", index), unit_length=params.unit_length)
-            for mixtures in parts
+            client_release.sampled(mixtures, n, self._random("replay", index), unit_length=units) for mixtures in parts
         ]
         z, targets = (np.stack(arrays) for arrays in zip(*samples, strict=True))
         steps, size, rate = params.steps, params.batch_size, params.learning_rate
@@ -134,7 +126,8 @@ class CslrServerHead:
 
     def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """The head's logits [epsilons, n, classes], the only prediction rule."""
-        return {"argmax": self._seen.masked(self._head.logits(self._weights, features(task.test.inputs)), task)}
+        logits = self._head.logits(self._weights, client_release.features(task.test.inputs))
+        return {"argmax": self._seen.masked(logits, task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The last task's noisy sums, and the weights [P] of the cell's `head`, trained on the releases of all tasks."""

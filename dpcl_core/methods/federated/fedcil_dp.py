@@ -34,17 +34,10 @@ from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import Adam
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated import client_training
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
-from dpcl_core.methods.federated.client_training import (
-    Clients,
-    Head,
-    averaged,
-    client_draws,
-    moved,
-    participation,
-    stop_if_diverged,
-)
+from dpcl_core.methods.federated.client_training import Clients, Head, averaged, moved
 from dpcl_core.methods.federated.lists import Ints, Reals, Singles
 from dpcl_core.methods.federated.release_schedule import Horizon
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
@@ -234,7 +227,7 @@ class FedCilDp:
         random = generator(self._cell.seed, "head")
         self._generator, self._classifier = self._gan.generator.initial(random), self._gan.classifier.initial(random)
         self._earlier: tuple[Singles, tuple[int, ...]] | None = None  # the last task's generator, and its labels
-        self._participation = participation(params, spec, self._cell)
+        self._participation = client_training.participation(params, spec, self._cell)
         self._noises = Horizon.of(spec, context).in_rounds(self._cell.epsilon, 0.5)
         self._noise = noise_of(spec.privacy.noise, self._cell, "generator and classifier")
 
@@ -250,12 +243,13 @@ class FedCilDp:
         for done in range(self._params.rounds):
             chosen = self._participation.draw(self._n_users)
             with_rows = [int(client) for client in chosen if len(clients.places[client])]
-            draws = client_draws(with_rows, None if release else self._cell.seed, f"round {done} of task {task.index}")
+            seed, purpose = None if release else self._cell.seed, f"round {done} of task {task.index}"
+            draws = client_training.client_draws(with_rows, seed, purpose)
             # At first the global generator has not seen the task's labels: consistency starts in the second round.
             updates = self._updates(clients, with_rows, draws, is_first=done == 0)
             self._average(updates, task.index, ledger)
             for weights in (self._generator, self._classifier):
-                stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
+                client_training.stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
             self._consolidate(generator(self._cell.seed, f"consolidation {done} of task {task.index}"))
             yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
         labels = self._earlier[1] if self._earlier is not None else ()
@@ -311,8 +305,8 @@ class FedCilDp:
     def _average(self, updates: tuple[Singles, Singles], index: int, ledger: Ledger) -> None:
         """Averages a round's updates of both networks: two parts of one event, each clipped separately."""
         if self._noises.head == 0:
-            self._generator = averaged(self._generator, updates[0])
-            self._classifier = averaged(self._classifier, updates[1])
+            before = self._generator, self._classifier
+            self._generator, self._classifier = map(averaged, before, updates)
             return
         clip, coins = self._params.clip_norm, self._participation
         parts = [

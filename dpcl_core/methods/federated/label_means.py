@@ -73,7 +73,8 @@ class LabelMeans:
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The noisy sums of the last task, and the `means` [labels, d] decoded from them."""
-        return {**self._releases.released(cell), **{"means": part.means for part in self._parts(cell)[-1:]}}
+        parts = self._parts(cell)
+        return {**self._releases.released(cell), **({"means": parts[-1].means} if parts else {})}
 
     def rule(self, cell: Cell) -> Rule | None:
         """The nearest mean of any task along the public axes; None before the first release."""

@@ -194,7 +194,8 @@ class ListLearner:
         covariance = variances if self.form == "diagonal" else np.diag(variances)
         without_rows = Element(0.0, np.zeros(z.shape[1]), covariance, np.zeros(y.shape[1]))
         entries = self._fitted(z, y, fitted, generator) if fitted else []
-        return [entry if entry.weight > 0 else without_rows for entry in entries] + [without_rows] * (self.n_elements - fitted)
+        found = [entry if entry.weight > 0 else without_rows for entry in entries]
+        return found + [without_rows] * (self.n_elements - fitted)
 
     def _fitted(self, z: Reals, y: Reals, n_elements: int, generator: np.random.Generator) -> list[Element]:
         centre = z.mean(axis=0, dtype=np.float64)

@@ -57,7 +57,8 @@ _SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy li
 
 
 def noisy_lists(
-    lists: Lists, view: PublicView, multipliers: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int
+    lists: Lists, view: PublicView, multipliers: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *,
+    task: int,
 ) -> list[Lists]:
     """Local trust: every client clips and noises its list before sending it; one set of noisy lists per budget.
 
@@ -80,15 +81,10 @@ def noisy_lists(
     ends = [residuals.shape[1], residuals.shape[1] + length]
     parts = [[values.reshape(n, length, -1) for values in np.split(rows, ends, axis=1)] for rows in received]
     variances = np.broadcast_to(np.diag(view.covariance), lists.means.shape)
-    return [
-        Lists(
-            simplex(shares[..., 0] / _SHARE_SCALE),
-            view.restored(scale * means),
-            variances,
-            simplex(root / _SHARE_SCALE * of_labels),
-        )
-        for means, shares, of_labels in parts
+    decoded = [
+        (simplex(w[..., 0] / _SHARE_SCALE), view.restored(scale * r), simplex(root / _SHARE_SCALE * y)) for r, w, y in parts
     ]
+    return [Lists(weights, means, variances, of_labels) for weights, means, of_labels in decoded]
 
 
 class LocalList(CslrServerHead):
@@ -121,8 +117,9 @@ class LocalList(CslrServerHead):
 
     def _clustered(self, noisy: Lists, n_groups: int, index: int) -> Replay:
         """Clusters the received lists: weighted averages of the groups, with the public covariance."""
-        view, matcher, random = self._releases.public.view, self._releases.matcher, generator(self._seed, f"matching of task {index}")
+        view, matcher = self._releases.public.view, self._releases.matcher
         features, first = matchers.list_features(noisy, matcher.features), view.residuals(noisy.means)[..., 0]
+        random = generator(self._seed, f"matching of task {index}")
         ids = pooled(features, n_groups, matcher.rule, first, None, noisy.weights, random).ids
         belongs = (ids.ravel()[None] == np.arange(n_groups)[:, None]) * noisy.weights.ravel()
         totals = belongs.sum(axis=1)

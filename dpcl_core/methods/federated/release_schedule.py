@@ -17,22 +17,7 @@ from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.client_release import (
-    Collect,
-    Draws,
-    EvenSlots,
-    Layout,
-    ListsObserved,
-    NoiseStd,
-    Question,
-    Replay,
-    Slotted,
-    TaskRows,
-    WeightedSlots,
-    clients_per_task,
-    listed,
-    matched,
-)
+from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Question, Replay, TaskRows
 from dpcl_core.methods.federated.lists import Floats, ListLearner, Lists, Reals
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, public_modes
 from dpcl_core.methods.federated.params import ListParams, ReleaseParams, RoundParams
@@ -40,7 +25,6 @@ from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
-from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Adjacency, Cell, RunSpec
 
 # Noise calibration for replay and head under one budget: privacy losses are composed, epsilons never added.
@@ -139,17 +123,18 @@ class ReleaseSchedule:
 
     def __init__(
         self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, multipliers: Sequence[float] | None = None,
-        collect: Collect | None = None
+        collect: client_release.Collect | None = None
     ) -> None:
-        params = settings_of(spec, ReleaseParams)
+        params, self._seed = settings_of(spec, ReleaseParams), cells[0].seed
         self._params, self._lists = params, params if isinstance(params, ListParams) else None
         self.multipliers = multipliers or [Horizon.of(spec, context).releases(cell.epsilon) for cell in cells]
         n_anchors, self.n_groups = (0, 1) if self._lists is None else (self._lists.anchors, self._lists.modes_per_task)
         self.public = PublicEmbeddings.of(
-            context.anchors, cells[0].seed, params.dimensions, params.radius, n_anchors, params.axes_of
+            context.anchors, self._seed, params.dimensions, params.radius, n_anchors, params.axes_of
         )
         self._collect, self.is_simulated = collect, collect is None
-        self._cells, self._n_users, self._n_clients = tuple(cells), context.n_users or 0, clients_per_task(context)
+        self._n_users, self._n_clients = context.n_users or 0, client_release.clients_per_task(context)
+        self._cells = tuple(cells)
         self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
         if self._lists is not None:
             self.matcher = EntryMatcher.of(self._lists, self.public)
@@ -157,12 +142,12 @@ class ReleaseSchedule:
         self._fresh = public_modes(self.public.others, self.n_groups) if self.n_groups > 1 else np.zeros(0)
         self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture per task
 
-    def layout(self, rows: TaskRows) -> Layout:
+    def layout(self, rows: TaskRows) -> client_release.Layout:
         """The layout of a client's vector in a task's sum: a single slot needs no shares."""
         n_slots = len(rows.space) * self.n_groups
         if n_slots == 1 or self._params.slots == "even":
-            return EvenSlots(self.public.view, n_slots)
-        return WeightedSlots(self.public.view, n_slots)
+            return client_release.EvenSlots(self.public.view, n_slots)
+        return client_release.WeightedSlots(self.public.view, n_slots)
 
     def of_task(
         self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger], lists: Callable[[], Lists] | None = None
@@ -196,7 +181,8 @@ class ReleaseSchedule:
         """Every client's list of the task, by label. Private: never leaves the clients, except for the simulator's view."""
         assert self._lists is not None
         learner = ListLearner(self._lists.list_size, self._lists.restarts)
-        return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"))
+        draws = client_release.draws_of(self._seed, f"list of task {index}")
+        return client_release.listed(rows, range(self._n_users), learner, draws)
 
     def answers(self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None) -> Floats:
         """Every client's vector [n, D] for the task's sum. Private. `lists`: as in `of_task`; None: fitted here.
@@ -211,11 +197,12 @@ class ReleaseSchedule:
         fitted = (lists or partial(self.lists, rows, question.task))() if self.n_groups > 1 else None
         return self.layout(rows).vectors(self.slotted(rows, fitted, question.state, question.task))
 
-    def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: Reals, index: int) -> Slotted:
+    def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: Reals, index: int) -> client_release.Slotted:
         """Every client's shares and means of the task's slots, matched to `prototypes` [S, M, d]. Private."""
         if self.n_groups == 1 or lists is None:
             return client_release.by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
-        ids = matched(lists, self.matcher, np.asarray(prototypes, np.float64), self._draws(f"matching of task {index}"))
+        draws = client_release.draws_of(self._seed, f"matching of task {index}")
+        ids = client_release.matched(lists, self.matcher, np.asarray(prototypes, np.float64), draws)
         return client_release.by_matching(lists, ids, len(rows.space) * self.n_groups)
 
     def observed(self, rows: TaskRows, lists: Callable[[], Lists], index: int, round: int) -> ListsObserved:
@@ -229,7 +216,8 @@ class ReleaseSchedule:
     def _stds(self, rows: TaskRows) -> list[NoiseStd]:
         """Each budget's noise in a release of such a task, if all its slots had equal shares."""
         layout, radius = self.layout(rows), self.public.view.radius
-        scale = layout.sensitivity / self._n_clients * (1 if isinstance(layout, EvenSlots) else radius * layout.n_slots)
+        is_even = isinstance(layout, client_release.EvenSlots)
+        scale = layout.sensitivity / self._n_clients * (1 if is_even else radius * layout.n_slots)
         return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
 
     def prototypes(self, budget: int, space: Sequence[int]) -> Floats:
@@ -240,7 +228,3 @@ class ReleaseSchedule:
         if self.n_groups == 1:
             return np.zeros(0)
         return np.stack([self._latest.get((budget, label), self._fresh) for label in space])
-
-    def _draws(self, purpose: str) -> Draws:
-        seed = self._cells[0].seed
-        return lambda client: generator(seed, f"{purpose}, client {client}")

@@ -18,12 +18,13 @@ from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
 from dpcl_core.layers import Print, Printed, Values, setting
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.language import lazy_learner, sculpting, sensitivity
 from dpcl_core.methods.language import params as language
-from dpcl_core.methods.language.adapted_model import median_norm, progress_of
+from dpcl_core.methods.language import sculpting, sensitivity
+from dpcl_core.methods.language.adapted_model import LazyLearner, median_norm, progress_of
 from dpcl_core.methods.language.params import PAPER, LanguageParams, Loss, Positive
 from dpcl_core.methods.language.public_text import Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
@@ -31,7 +32,7 @@ from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import published_embeddings
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,8 +76,7 @@ class PublishedParams(SculptingParams):
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a nominal budget that is not one number, or for settings that contradict each other."""
-    params = spec.params
-    assert isinstance(params, PublishedParams)
+    params = settings_of(spec, PublishedParams)
     sculpting.check(spec)
     if len(spec.privacy.epsilons) != 1:
         epsilons = ", ".join(f"{epsilon:g}" for epsilon in spec.privacy.epsilons)
@@ -88,9 +88,8 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         raise BadInput("params.eps_lower", params.eps_lower, allowed)
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: PublishedParams) -> tuple[str, ...]:
     """Caveats shown first in the privacy statement."""
-    assert isinstance(params, PublishedParams)
     raw = "Losses, scores and the memory read the texts without noise: the model is not made from noisy embeddings alone."
     around = "Tokens of the prompt and of the answer are neither clipped nor noised: the answer's are the label itself."
     harder = "The printed sign makes the model learn sensitive tokens harder, not forget them."
@@ -100,8 +99,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 def table_names(spec: RunSpec) -> tuple[str, str]:
     """Table names of a run: PeCL, and the parts left out or the settings that differ from table 1."""
-    params = spec.params
-    assert isinstance(params, PublishedParams)
+    params = settings_of(spec, PublishedParams)
     unlearns = params.unlearning != "none" and params.lambda_unlearn > 0
     parts = ["w/o TDP"] if params.granularity == "sentence" else []
     if not params.stability:
@@ -117,8 +115,7 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Choices of ours that the paper leaves open."""
-    assert isinstance(spec.params, PublishedParams)
-    scored_by = "public" if spec.params.score_model == "base" else "trained"
+    scored_by = "public" if settings_of(spec, PublishedParams).score_model == "base" else "trained"
     return (
         *language.differences(spec),
         "Not given either: the clipping norm C of embeddings, which model scores a token, whether noise is drawn again. "
@@ -204,17 +201,12 @@ class Published(Sculpted):
             self._memory.open(noised.mean_score(), norms)
         n_texts, size = self.context.size_of(task), params.batch_size
         n_steps = params.n_steps(n_texts)
+        plan = Schedule(params.sample_rate(n_texts), n_steps, math.inf, params.learning_rate, size)
+        order, loss = self.order(f"order of task {task.index}"), self._loss(noised)
         steps = plain_steps(
-            self.net,
-            texts,
-            Schedule(params.sample_rate(n_texts), n_steps, math.inf, params.learning_rate, size),
-            size,
-            self.order(f"order of task {task.index}"),
-            self._loss(noised),
-            device=self.context.device,
-            reading=noised.reading,
+            self.net, texts, plan, size, order, loss, device=self.context.device, reading=noised.reading,
             penalty=self._penalty,
-        )
+        )  # fmt: skip
         yield from progress_of(steps, n_steps, task, "steps")
         if params.stability:
             self._memory.remember(input_norms(self.net, texts, self.context.device, noised.last_reading))
@@ -313,11 +305,12 @@ class NoisyInputs:
         self._stored = self._model.table(noisy)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> lazy_learner.LazyLearner:
+def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> LazyLearner:
     """The learner of one cell."""
-    assert isinstance(spec.params, PublishedParams)
-    scorer = Scorer(spec.params, spec.params.score2_scope, spec.data.backbone, printed=True)
-    return lazy_learner.learner(Published, spec, cells, context, scorer)
+    params = settings_of(spec, PublishedParams)
+    scorer = Scorer(params, params.score2_scope, spec.data.backbone, printed=True)
+    return LazyLearner(Published, spec, cells, context, scorer)
+
 
 
 # Settings that determine a token's score and noise, of a run or as published; pages let a visitor change them.

@@ -7,13 +7,22 @@ import math
 import dp_accounting as dp
 import pytest
 
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated.release_schedule import Horizon, Noises
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
-from dpcl_core.spec import PrivacySpec
+from dpcl_core.spec import Recurrence
+from tests.support import clients
 
-FOUR_TASKS = Horizon.of(PrivacySpec(), 4, "every")
-IN_ROUNDS = Horizon.of(PrivacySpec(), 4, "every", rounds=50, rate=0.3)
+
+def horizon(method: str, recurrence: Recurrence = "every", **privacy: object) -> Horizon:
+    """Of a run with four tasks; of one with rounds, of 50 in each, with 30 % of the clients."""
+    rounds = {"rounds": 50, "participation": 0.3} if method == "dp-fedavg" else {}
+    asked = clients.spec(method, params=rounds, privacy={"delta": 1e-5, **privacy})
+    return Horizon.of(asked, PublicSizes(1000, 4, 4, recurrence))
+
+
+FOUR_TASKS, IN_ROUNDS = horizon("label-means"), horizon("dp-fedavg")
 
 
 @pytest.mark.parametrize(("epsilon", "multiplier"), [(1.0, 7.46), (4.0, 2.16), (8.0, 1.20)])
@@ -55,11 +64,11 @@ def test_an_infinite_budget_has_no_noise() -> None:
 
 
 def test_clients_of_one_task_alone_pay_for_that_task() -> None:
-    once = Horizon.of(PrivacySpec(), 4, "once")
+    once = horizon("label-means", "once")
     assert once.releases(4.0) == pytest.approx(gaussian.sigma(4.0, 1e-5), abs=1e-4)
     assert once.releases(4.0) == pytest.approx(FOUR_TASKS.releases(4.0) / math.sqrt(4), rel=1e-3)
 
 
 def test_under_replace_a_client_moves_the_sum_twice_as_far() -> None:
-    twice = Horizon.of(PrivacySpec(adjacency="replace"), 4, "every")
+    twice = horizon("label-means", adjacency="replace")
     assert twice.releases(4.0) == pytest.approx(2 * FOUR_TASKS.releases(4.0), rel=1e-3)

@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.federated import client_release, client_training, matchers
+from dpcl_core.methods.federated import client_release
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
@@ -334,8 +334,7 @@ def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, mo
         lengths.append(np.linalg.norm(drawn[0], axis=1))
         return drawn
 
-    for module in (matchers, client_training):
-        monkeypatch.setattr(module, "sampled", looking)
+    monkeypatch.setattr(client_release, "sampled", looking)
     for unit_length in (False, True):
         lengths.clear()
         clients.run(clients.small(method, params={"unit_length": unit_length}), OF, PUBLIC)

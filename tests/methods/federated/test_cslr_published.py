@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.federated import client_training, cslr_published, matchers, published_release
+from dpcl_core.methods.federated import client_release, cslr_published, matchers, published_release
 from dpcl_core.methods.federated.client_release import TaskRows, listed
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
@@ -194,7 +194,7 @@ def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch:
     """Eq 2; names of groups still follow the running average."""
     released: list[SlotSums] = []
     replayed: list[np.ndarray] = []
-    true, drawn = published_release.noisy_slot_sums, client_training.sampled
+    true, drawn = published_release.noisy_slot_sums, client_release.sampled
 
     def releasing(*given: object, **named: object) -> object:
         sums = true(*given, **named)  # type: ignore[arg-type]
@@ -206,7 +206,7 @@ def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch:
         return drawn(parts, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(published_release, "noisy_slot_sums", releasing)
-    monkeypatch.setattr(client_training, "sampled", looking)
+    monkeypatch.setattr(client_release, "sampled", looking)
     one = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
     params = {"averaging": 0.0, "participation": 1.0, "rounds": 3}
     clients.run(clients.small("cslr-published", params=params), one, PUBLIC)
