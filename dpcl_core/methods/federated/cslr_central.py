@@ -63,25 +63,17 @@ def notes(params: CslrCentralParams) -> tuple[str, ...]:
 
 
 CARD = federated.card(
-    name="cslr-central",
-    title="CSLR, trusted sum",
+    name="cslr-central", title="CSLR, trusted sum",
     summary="Every client matches its texts to public groups and sends one clipped vector. The sum gets noise once and "
     "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse generated ones. "
     "Replay and head are accounted for separately, and together.",
     source=f"{federated.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
-    params=CslrCentralParams,
-    matters=("anchors", "list_size", "matcher"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    notes=notes,
+    params=CslrCentralParams, matters=("anchors", "list_size", "matcher"), module=__name__,
+    planned=f"{__name__}:planned", notes=notes,
     is_for_the_replay=lambda params: params.head == "clean",  # as published
     needs_anchors=True,
     printed=federated.printed(
-        federated.LISTS,
-        federated.ONCE,
-        federated.INVENTED,
-        federated.ROUNDS,
-        federated.REPLAY,
+        federated.LISTS, federated.ONCE, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
         settings={
             "params.head": Printed(
                 ("clean",), "Updates of the head are made from people's data, too; here they are noised."

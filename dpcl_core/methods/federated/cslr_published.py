@@ -205,25 +205,15 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 
 
 CARD = federated.card(
-    name="cslr-published",
-    title="CSLR as published",
+    name="cslr-published", title="CSLR as published",
     summary="In every round some clients send lists of Gaussians. The server clusters them by their log-densities at public "
     "sentences and averages each group with the paper's noise; clients rehearse texts generated from the averages. The "
     "claimed epsilon leaves out the head, and its noise costs more than it claims.",
     source=federated.SOURCE,
-    params=CslrPublishedParams,
-    matters=("anchors", "list_size", "matcher"),
-    module=__name__,
-    audit="dpcl_core.attacks.cslr_games",
-    refuses=check,
-    guarantee="nominal",
-    notes=notes,
+    params=CslrPublishedParams, matters=("anchors", "list_size", "matcher"), module=__name__,
+    audit="dpcl_core.attacks.cslr_games", refuses=check, guarantee="nominal", notes=notes,
     assumes=lambda params: federated.SIMULATED[:1],
-    needs_anchors=True,
-    printed=PRINTED,
-    table_names=table_names,
-    reference="CSLR",
-    differences=differences,
+    needs_anchors=True, printed=PRINTED, table_names=table_names, reference="CSLR", differences=differences,
 )
 
 _N_AXES = 2  # axes of the view that orders groups and draws maps

@@ -32,25 +32,17 @@ class CslrServerHeadParams(federated.ListParams, federated.ReleaseParams, federa
 
 
 CARD = federated.card(
-    name="cslr-server-head",
-    title="CSLR, head on the server",
+    name="cslr-server-head", title="CSLR, head on the server",
     summary="Every client matches its texts to public groups and sends one clipped vector per task. The sum gets noise once "
     "and becomes a mixture of Gaussians. The server trains the head on texts generated from these mixtures alone, for all "
     "tasks: the head costs nothing beyond the release.",
     source=f"{federated.SOURCE}, repaired: matched on the client, released once a task, head from the release",
-    params=CslrServerHeadParams,
-    matters=("anchors", "list_size", "matcher"),
-    module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases",
-    shares="epsilons",
+    params=CslrServerHeadParams, matters=("anchors", "list_size", "matcher"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",
-    needs_anchors=True,
-    asks_clients=True,
+    needs_anchors=True, asks_clients=True,
     printed=federated.printed(
-        federated.LISTS,
-        federated.ONCE,
-        federated.INVENTED,
-        federated.HEAD,
+        federated.LISTS, federated.ONCE, federated.INVENTED, federated.HEAD,
         left_open={"params.steps": "In the paper clients train the head; the server's steps are ours."},
         always=(
             federated.MATCHED_AT_HOME,

@@ -61,15 +61,12 @@ class FedCilDpParams(federated.ClippedParams):
 
 
 CARD = federated.card(
-    name="fedcil-dp",
-    title="FedCIL with noise",
+    name="fedcil-dp", title="FedCIL with noise",
     summary="Clients train a generator of embeddings and a classifier that tells real from generated ones; their joint "
     "update is clipped, and the sum gets noise. The generator of the last round replays earlier classes. Unlike in the "
     "original, clients' own generators never reach the server.",
     source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
-    params=FedCilDpParams,
-    matters=("rounds", "participation", "clip_norm"),
-    module=__name__,
+    params=FedCilDpParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed(
         federated.ROUNDS,

@@ -53,16 +53,11 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 CARD = federated.card(
-    name="fedta-lite",
-    title="FedTA-lite, no privacy",
+    name="fedta-lite", title="FedTA-lite, no privacy",
     summary="Every class has a trained anchor, which is mixed into the embeddings near it. For each class the server keeps "
     "the prototype least like those of other classes. A simplified reading of its source, without noise: an upper line.",
     source="After Yu et al., CVPR 2025 (FedTA); its mixing equations were not at hand",
-    params=FedTaLiteParams,
-    matters=("rounds", "participation", "mixing"),
-    module=__name__,
-    audit="",
-    refuses=check,
+    params=FedTaLiteParams, matters=("rounds", "participation", "mixing"), module=__name__, audit="", refuses=check,
     guarantee="none",
     assumes=lambda params: federated.SIMULATED[:1],
     printed=federated.printed(

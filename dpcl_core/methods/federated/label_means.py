@@ -25,21 +25,15 @@ class LabelMeansParams(federated.ReleaseParams):
 
 
 CARD = federated.card(
-    name="label-means",
-    title="Noisy class means",
+    name="label-means", title="Noisy class means",
     summary="Each client sends the clipped mean of each of its classes once per task, and the sum gets noise. A text gets "
     "the class with the nearest mean. No lists, no matching, no training: the baseline that a method with lists must "
     "beat.",
     source="Nearest class mean, released once a task under user-level privacy",
-    params=LabelMeansParams,
-    matters=("dimensions", "radius", "slots"),
-    module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases",
-    shares="epsilons",
+    params=LabelMeansParams, matters=("dimensions", "radius", "slots"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; nothing is trained.",
-    needs_anchors=True,
-    asks_clients=True,
-    printed=ADDED,
+    needs_anchors=True, asks_clients=True, printed=ADDED,
     table_names=lambda spec: ("Added: class means", federated.axes(spec)),
 )
 

@@ -151,22 +151,18 @@ def noisy_statistics(
     part = ClientVectors(REPLAY, vectors, math.sqrt(1 + 3 * shapes[0][1]), list(sigmas))
     what = f"every client's list of {shapes[0][1]}, its four statistics noised at home"
     ends = np.cumsum([math.prod(shape[1:]) for shape in shapes])[:-1]
-    return [
-        Statistics(*(values.reshape(shape) for values, shape in zip(np.split(sums, ends, axis=1), shapes, strict=True)))
-        for sums in noisy_client_vectors(part, noises, ledgers, task=task, what=what)
-    ]
+    received = noisy_client_vectors(part, noises, ledgers, task=task, what=what)
+    split = (zip(np.split(sums, ends, axis=1), shapes, strict=True) for sums in received)
+    return [Statistics(*(values.reshape(shape) for values, shape in one)) for one in split]
 
 
 def average_received(
     received: Statistics, ids: Ints, n_slots: int, sigma: float, noise: Noise, *, expected: float, rule: Aggregation
 ) -> SlotSums:
     """Eq 2 over lists noised on the client, with the printed noise added again: post-processing of the clients' lists."""
-    sums = []
-    for values in received.by_slot(ids, n_slots, rule):
-        total = values.sum(axis=0)
-        sums.append((noise.added(total, sigma) if sigma > 0 else total)[None])
-    (averages,) = _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))
-    return averages
+    totals = [values.sum(axis=0) for values in received.by_slot(ids, n_slots, rule)]
+    sums = [(noise.added(total, sigma) if sigma > 0 else total)[None] for total in totals]
+    return _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))[0]
 
 
 def _slot_sums(sums: Sequence[Floats], n_slots: int, statistics: Statistics, divisor: float) -> list[SlotSums]:

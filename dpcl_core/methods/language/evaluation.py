@@ -74,11 +74,10 @@ def _continued(tokenizer: Tokenizer, prefix: str, code: str) -> tuple[list[int],
 def _digits(tokenizer: Tokenizer, canary: Canary) -> list[int] | None:
     """The tokens of 0 to 9 after this prefix; None unless every digit of every code is one token."""
     digits: list[int] = []
-    length = len(canary.code)
-    for digit in "0123456789":
-        ids, start = _continued(tokenizer, canary.prefix, digit * length)
-        _, offsets = tokenizer.encode(canary.prefix + digit * length)
-        if len(ids) - start != length or len(set(ids[start:])) != 1 or offsets[start][0] < len(canary.prefix):
+    for repeated in (digit * len(canary.code) for digit in "0123456789"):
+        ids, start = _continued(tokenizer, canary.prefix, repeated)
+        _, offsets = tokenizer.encode(canary.prefix + repeated)
+        if len(ids) - start != len(repeated) or len(set(ids[start:])) != 1 or offsets[start][0] < len(canary.prefix):
             return None
         digits.append(ids[start])
     return digits
@@ -87,14 +86,10 @@ def _digits(tokenizer: Tokenizer, canary: Canary) -> list[int] | None:
 def _references(canary: Canary) -> list[str]:
     """Random codes of the canary's length other than its own; the public prefix seeds the draw."""
     generator = np.random.default_rng(list(canary.prefix.encode("utf-8", "surrogatepass")))
-    n_codes = 10 ** len(canary.code)
-    n_references = min(N_REFERENCES, n_codes - 1)
-    references: dict[str, None] = {}
-    while len(references) < n_references:
-        code = f"{int(generator.integers(n_codes)):0{len(canary.code)}d}"
-        if code != canary.code:
-            references[code] = None
-    return list(references)
+    n_codes, references = 10 ** len(canary.code), {canary.code: None}
+    while len(references) <= min(N_REFERENCES, n_codes - 1):
+        references[f"{int(generator.integers(n_codes)):0{len(canary.code)}d}"] = None
+    return list(references)[1:]
 
 
 def _all_codes(network: nn.Module, context: list[int], digits: list[int], length: int) -> NDArray[np.float64]:
@@ -124,8 +119,7 @@ def _branches(
 
 def _of_rows(network: nn.Module, rows: list[list[int]], start: int) -> NDArray[np.float64]:
     """Log-likelihoods [n] of each row's tokens from index `start` on, given those before."""
-    likelihoods = []
-    device = next(network.parameters()).device
+    likelihoods, device = [], next(network.parameters()).device
     for first in range(0, len(rows), _LEAKS_ROWS):
         part = [torch.tensor(row, device=device) for row in rows[first : first + _LEAKS_ROWS]]
         ids = nn.utils.rnn.pad_sequence(part, batch_first=True)  # causal: padding at the end changes no earlier logits

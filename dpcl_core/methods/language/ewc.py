@@ -69,14 +69,11 @@ CARD = baseline.card(
     "EWC",
     {"strength": "How strongly weights are held is not given."}
     | dict.fromkeys(("fisher", "fisher_noise"), "How importance is made private is not said."),
-    name="lm-ewc",
-    title="EWC: elastic weight consolidation",
+    name="lm-ewc", title="EWC: elastic weight consolidation",
     summary="Fine-tunes a language model from task to task and pulls each weight towards its value after earlier tasks, "
     "most strongly where it mattered to them. Measuring that reads their texts once more, which costs budget.",
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
-    params=EwcParams,
-    module=__name__,
-    matters=("mechanism", "epochs", "strength"),
+    params=EwcParams, module=__name__, matters=("mechanism", "epochs", "strength"),
 )
 
 Kind = TypeVar("Kind", bound=np.generic)

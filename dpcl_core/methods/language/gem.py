@@ -67,15 +67,12 @@ CARD = baseline.card(
         "memory_size": "How much of a task is kept is not given.", "margin": "The margin is not given.",
         "reference_share": "How a budget is split is not said.",
     },
-    name="lm-gem",
-    title="GEM: gradient episodic memory",
+    name="lm-gem", title="GEM: gradient episodic memory",
     summary="Fine-tunes a language model from task to task; no step may point against the gradient on any earlier task's "
     "kept texts. Under DP-SGD each of these gradients gets noise: every step reads all kept texts, which few budgets can "
     "pay for.",
     source="Baseline of PeCL (Zhan et al.); Lopez-Paz and Ranzato 2017",
-    params=GemParams,
-    module=__name__,
-    matters=("mechanism", "epochs", "memory_size"),
+    params=GemParams, module=__name__, matters=("mechanism", "epochs", "memory_size"),
 )
 
 

@@ -206,19 +206,14 @@ PRINTED = Print(
 
 
 CARD = language.card(
-    name="pecl",
-    title="PeCL, repaired",
+    name="pecl", title="PeCL, repaired",
     summary="PeCL with a guarantee that holds. central: DP-SGD on a language model's adapters; a bounded hinge against the "
     "public model unlearns tokens, and the memory penalty uses released or public numbers only. local: the same noise on "
     "every token of a text, stop words included, drawn once.",
     source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PeclParams,
     matters=("alpha", "theta", "lambda_unlearn"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    refuses=check,
-    derived=language.derived,
-    notes=language.notes,
+    module=__name__, planned=f"{__name__}:planned", refuses=check, derived=language.derived, notes=language.notes,
     printed=PRINTED,
     table_names=lambda spec: ("Repair: PeCL", settings_of(spec, PeclParams).mode),
     differences=language.differences,

@@ -146,8 +146,7 @@ PRINTED = Print(
 
 
 CARD = language.card(
-    name="pecl-published",
-    title="PeCL as published",
+    name="pecl-published", title="PeCL as published",
     summary="Trains a language model's adapters on texts with noisy embeddings: the more surprising a token, the more "
     "noise, and none on stop words. It unlearns surprising tokens and stays close to what earlier tasks learned. Its "
     "paper claims a budget for every token. But the noise depends on the text, and the loss reads the text itself, so no "
@@ -155,15 +154,8 @@ CARD = language.card(
     source="Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PublishedParams,
     matters=("alpha", "theta", "lambda_unlearn"),
-    module=__name__,
-    audit="dpcl_core.attacks.token_noise_games",
-    refuses=check,
-    derived=language.derived_by_size,
-    guarantee="nominal",
-    notes=notes,
-    printed=PRINTED,
-    table_names=table_names,
-    differences=differences,
+    module=__name__, audit="dpcl_core.attacks.token_noise_games", refuses=check, derived=language.derived_by_size,
+    guarantee="nominal", notes=notes, printed=PRINTED, table_names=table_names, differences=differences,
     noises_embeddings=lambda params: True,
 )
 

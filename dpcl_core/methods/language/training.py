@@ -48,20 +48,16 @@ class Descent:
         if penalty is not None:
             value = penalty()
             if value.requires_grad:  # a constant during the first task
-                for parameter, more in zip(self._parameters, _gradients(value, self._parameters), strict=True):
-                    if more is not None:
-                        parameter.grad = more if parameter.grad is None else parameter.grad + more
+                more: Sequence[Tensor | None] = torch.autograd.grad(value, self._parameters, allow_unused=True)
+                for parameter, part in zip(self._parameters, more, strict=True):
+                    if part is not None:
+                        parameter.grad = part if parameter.grad is None else parameter.grad + part
         for group in self._adam.param_groups:
             group["lr"] = self._plan.learning_rate * (1 + math.cos(math.pi * self._step / self._plan.n_steps)) / 2
         self._adam.step()
         if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in self._parameters]).all():
             raise diverged(self._step, self._plan)
         self._step += 1
-
-
-def _gradients(value: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
-    grads: Sequence[Tensor | None] = torch.autograd.grad(value, parameters, allow_unused=True)
-    return grads
 
 
 def private_steps(
@@ -111,11 +107,9 @@ def plain_steps(
 def gather_batch(table: Tensor, batch: Batch) -> Tensor:
     """The batch's rows [b, S, ...] of per-token values [n, length, ...]; 0 outside the texts."""
     values = table[torch.from_numpy(batch.rows).to(table.device), : batch.ids.shape[1] - FIRST]
-    missing = batch.ids.shape[1] - FIRST - values.shape[1]
-    inner = [0, 0] * (values.dim() - 2)
-    values = functional.pad(values, [*inner, FIRST, missing])
-    is_text = batch.role == TEXT
-    return values * is_text.view(*is_text.shape, *([1] * (values.dim() - 2)))
+    missing, inner = batch.ids.shape[1] - FIRST - values.shape[1], values.dim() - 2
+    values, is_text = functional.pad(values, [*[0, 0] * inner, FIRST, missing]), batch.role == TEXT
+    return values * is_text.view(*is_text.shape, *[1] * inner)
 
 
 def replace_text_embeddings(embeddings: Tensor, stored: Tensor, batch: Batch) -> Tensor:
