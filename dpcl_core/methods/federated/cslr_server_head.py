@@ -48,10 +48,8 @@ CARD = federated.card(
             federated.MATCHED_AT_HOME,
             federated.ONE_VECTOR,
             Departure(
-                "",
-                "by clients, in rounds without noise",
-                "the head is trained by the server, on invented embeddings alone",
-                "Whatever is made from the release alone costs nothing more.",
+                "", "by clients, in rounds without noise", "the head is trained by the server, on invented embeddings alone",
+                "Whatever is made from the release alone costs nothing more."
             ),
         ),
         kind="repair",

@@ -38,10 +38,9 @@ CARD = federated.card(
         left_open=federated.CLIP_OPEN,
         always=(
             Departure(
-                "",
-                "“the optimizer's” ε",
+                "", "“the optimizer's” ε",
                 "noise on the clipped sum of clients' changes, sized for every round that a client may be in",
-                "Whose budget the printed one is, and for how many steps, is not said.",
+                "Whose budget the printed one is, and for how many steps, is not said."
             ),
         ),
     ),

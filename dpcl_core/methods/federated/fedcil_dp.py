@@ -78,10 +78,8 @@ CARD = federated.card(
         },
         always=(
             Departure(
-                "",
-                "every client's generator",
-                "the server consolidates from the noised global generator alone",
-                "Clients' own generators would hand it what each of them holds.",
+                "", "every client's generator", "the server consolidates from the noised global generator alone",
+                "Clients' own generators would hand it what each of them holds."
             ),
         ),
     ),

@@ -296,15 +296,12 @@ OF_ALL: PrintedPart = (
         "privacy.delta": Printed((1e-5,), "δ has to stay below one over the number of clients.", is_of_scale=True),
         "data.backbone": Printed(
             lambda spec: () if spec.data.dataset == "ner-gum" else ("minilm",),
-            "Another public encoder stands for the paper's.",
-            words="BERT-base for names, all-MiniLM-L6-v2 else",
-            is_of_scale=True,
+            "Another public encoder stands for the paper's.", words="BERT-base for names, all-MiniLM-L6-v2 else",
+            is_of_scale=True
         ),
         "data.dataset": Printed(
-            tuple(name for name in BENCHMARKS if name != "ner-gum"),
-            "Other data are not the paper's.",
-            words=", ".join(BENCHMARKS.values()),
-            is_of_scale=True,
+            tuple(name for name in BENCHMARKS if name != "ner-gum"), "Other data are not the paper's.",
+            words=", ".join(BENCHMARKS.values()), is_of_scale=True
         ),
         "data.train_per_class": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
         "data.train_per_source": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
@@ -342,18 +339,16 @@ REPLAY: PrintedPart = ({}, {"params.replay_weight": "λ of Eq. 3 is not given, n
 LISTS: PrintedPart = (
     {
         "params.list_size": Printed(
-            _list_sizes,
-            "Where lists are of each label, an entry has one label, and one group a label needs no matching.",
-            words="1, 2, 4, 8 or 16 entries for all labels of a task together",
+            _list_sizes, "Where lists are of each label, an entry has one label, and one group a label needs no matching.",
+            words="1, 2, 4, 8 or 16 entries for all labels of a task together"
         ),
         "params.anchors": Printed((10, 25, 50, 100, 200), "The paper tries 10, 25, 50, 100 and 200 anchors."),
         "params.matcher": Printed(("signature", "mean", "random"), "A matcher that the paper does not try."),
         "params.signature_covariance": _matched_by_signature("own"),
         "params.signature_norm": _matched_by_signature("raw"),
         "params.modes_per_task": Printed(
-            _groups,
-            "Groups are of one label each; several of every label leave something to match.",
-            words="as many groups a round as there are tasks",
+            _groups, "Groups are of one label each; several of every label leave something to match.",
+            words="as many groups a round as there are tasks"
         ),
     },
     {
@@ -374,16 +369,14 @@ ONCE: PrintedPart = (
     },
 )
 MATCHED_AT_HOME = Departure(
-    "",
-    "clustered by the server, all clients' together",
+    "", "clustered by the server, all clients' together",
     "entries are matched by each client, to public groups and earlier releases",
-    "Clustered together, one client moves what others are counted as, and no bound follows.",
+    "Clustered together, one client moves what others are counted as, and no bound follows."
 )
 ONE_VECTOR = Departure(
-    "",
-    "four statistics of each group, each with noise of its own",
+    "", "four statistics of each group, each with noise of its own",
     "one clipped vector a client, of means and shares, under one noise",
-    "A released covariance is all noise with fifty clients; a public one takes its place.",
+    "A released covariance is all noise with fifty clients; a public one takes its place."
 )
 CLIP_OPEN = {"params.clip_norm": "Where updates are clipped is not given."}
 

@@ -200,10 +200,8 @@ def _per_source(spec: RunSpec) -> Values | None:
 
 PRINTED = {
     "data.dataset": Printed(
-        (),
-        "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement.",
-        words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo",
-        is_of_scale=True,
+        (), "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement.",
+        words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo", is_of_scale=True
     ),
     "data.train_per_class": Printed(
         (None,), "Texts are kept by the class.", words="3,000 texts of each task", is_of_scale=True

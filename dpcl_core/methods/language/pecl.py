@@ -189,16 +189,13 @@ PRINTED = Print(
     },
     (
         Departure(
-            "",
-            "noise by each token's score, none on stop words (Eq. 5)",
-            "noise is the same whatever a text says",
-            "Noise that depends on a token reveals the token.",
+            "", "noise by each token's score, none on stop words (Eq. 5)", "noise is the same whatever a text says",
+            "Noise that depends on a token reveals the token."
         ),
         Departure(
-            "",
-            "for half the distance of two clipped embeddings (Eq. 5)",
+            "", "for half the distance of two clipped embeddings (Eq. 5)",
             "noise is made for all of their distance, or for a clipped gradient",
-            "Two vectors of length C lie up to 2C apart.",
+            "Two vectors of length C lie up to 2C apart."
         ),
     ),
     kind="repair",
