@@ -17,7 +17,7 @@ from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import generator
 
 Rule = Literal["random", "nearest", "hungarian", "ot"]
-FeatureMap = Callable[[Sequence[Element]], Floats]  # elements -> [L, f]; `signatures.Signature` is another
+FeatureMap = Callable[[Sequence[Element]], Floats]  # elements -> [L, f]; `lists.Signature` is another
 _SMOOTHING, _SINKHORN_STEPS = 0.05, 100
 _SETTLED = 1e-9  # relative change of a list's factors at which its steps end
 _TIED = 1 - 1e-9  # entries of a coupling this close to the largest differ only by rounding

@@ -117,8 +117,8 @@ def noisy_slot_sums(
 
     The statistics of a round share the client sample, so they are one event: by shares, of multiplier sigma / 2. That
     sensitivity is proven where each client computes its ids [n, L] alone. `pooled`: the ids came from clustering all lists
-    together; the ledger then records the printed sensitivity, which does not hold (see `pooling.pooled`), and the entry says
-    so.
+    together; the ledger then records the printed sensitivity, which does not hold (see `matchers.pooled`), and the entry
+    says so.
 
     Raises BadInput for fewer than two clients.
     """

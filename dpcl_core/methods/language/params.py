@@ -184,7 +184,7 @@ def derived_by_size(params: LanguageParams, facts: PublicSizes) -> str:
     return f"{steps[0]:,} to {steps[-1]:,} steps a task, by its number of texts; {params.batch_size} texts in a batch."
 
 
-# Forms of PeCL's term that unlearns, see `losses.Unlearning`.
+# Forms of PeCL's term that unlearns, see `training.Unlearning`.
 UnlearningForm = Literal["none", "hinge", "mask", "unlikelihood", "npo", "printed", "flipped"]
 
 

@@ -1,4 +1,4 @@
-"""Public substitute texts, from which scores, counts and input norms are computed at no privacy cost."""
+"""Texts as language methods use them: prompts, public substitutes, exposure of planted secrets, and reports on training."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ class Prompted:
     """Texts with template and answer, padded at the end; token k of a text is in column `FIRST` + k.
 
     `ids` int64 [n, S], 0 where padded; `role` int8 [n, S]; `stop` bool [n, S]: in a stop word, which template and answer are
-    not; `fork` int64 [n, S]: of an answer's token, the place in `forks.Forks` where it is one of several that could follow;
-    0 where it is the only one, and outside answers.
+    not; `fork` int64 [n, S]: of an answer's token, the place in `training.Forks` where it is one of several that could
+    follow; 0 where it is the only one, and outside answers.
     """
 
     ids: NDArray[np.int64]

@@ -32,14 +32,8 @@ def slotted() -> Slotted:
 
 def released(of: Slotted, layout: Layout, multiplier: float = 0.0, n_clients: int = N) -> Replay:
     (found,) = client_release.released(
-        layout.vectors(of),
-        layout,
-        TARGETS[: layout.n_slots],
-        [multiplier],
-        [ReleaseNoise()],
-        [Ledger(1e-5, "add-remove", "every")],
-        task=0,
-        n_clients=n_clients,
+        layout.vectors(of), layout, TARGETS[: layout.n_slots], [multiplier], [ReleaseNoise()],
+        [Ledger(1e-5, "add-remove", "every")], task=0, n_clients=n_clients
     )
     return found
 
@@ -69,10 +63,8 @@ def test_sums_by_label_are_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -
 
 def test_elements_in_one_slot_are_averaged_by_weight() -> None:
     lists = Lists(
-        np.array([[0.5, 0.3, 0.2], [0.0, 0.0, 0.0]]),
-        np.arange(12.0).reshape(2, 3, 2),
-        np.ones((2, 3, 2)),
-        np.zeros((2, 3, 1)),
+        np.array([[0.5, 0.3, 0.2], [0.0, 0.0, 0.0]]), np.arange(12.0).reshape(2, 3, 2), np.ones((2, 3, 2)),
+        np.zeros((2, 3, 1))
     )
     found = client_release.by_matching(lists, np.array([[1, 1, 0], [0, 1, 1]]), 3)
     assert found.weights == pytest.approx(np.array([[0.2, 0.8, 0], [0, 0, 0]]))

@@ -31,11 +31,8 @@ def test_simplex_is_the_nearest_point() -> None:
     """Against a general solver of the same problem."""
     for values in np.random.default_rng(1).standard_normal((5, 4)):
         solved = minimize(
-            lambda p, v=values: ((p - v) ** 2).sum(),
-            np.full(4, 0.25),
-            bounds=[(0, 1)] * 4,
-            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
-            options={"ftol": 1e-14},
+            lambda p, v=values: ((p - v) ** 2).sum(), np.full(4, 0.25), bounds=[(0, 1)] * 4,
+            constraints={"type": "eq", "fun": lambda p: p.sum() - 1}, options={"ftol": 1e-14}
         )
         assert simplex(values) == pytest.approx(solved.x, abs=1e-6)
 

@@ -10,9 +10,9 @@ import pytest
 from dpcl_core.events import Signatures
 from dpcl_core.methods.federated import client_training
 from dpcl_core.methods.federated.client_release import TaskRows, clients_of_this_task
-from dpcl_core.methods.federated.client_training import local_updates
 from dpcl_core.scenarios.stream import TaskStream
 from tests.support import clients
+from tests.support.watching import watched
 
 EVERY, PUBLIC = clients.stream(per_class=40)
 
@@ -41,11 +41,7 @@ def test_no_client_of_another_task_sends_what_rehearsal_alone_makes(method: str,
     """Its ledger has its own task alone, and so its updates must not be in the sums of others."""
     seen: list[set[int]] = []
 
-    def spied(*given: object, **named: object) -> object:
-        seen.append(set(np.asarray(given[3]).tolist()))
-        return local_updates(*given, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(client_training, "local_updates", spied)
+    watched(monkeypatch, client_training, "local_updates", lambda found, given: seen.append(set(given[3].tolist())))
     few: dict[str, object] = {"rounds": 3, "local_steps": 2, "hidden": 8, "participation": 1.0}
     if method != "dp-fedavg":
         few |= {"anchors": 20, "restarts": 1} | ({"dimensions": 4} if method == "cslr-central" else {})

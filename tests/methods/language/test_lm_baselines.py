@@ -80,12 +80,8 @@ def spec(name: str, epsilon: float, **params: object) -> RunSpec:
     given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, "eval": "whole", **params}
     adjacency = "replace" if params.get("mechanism") == "fn" else "add-remove"
     return RunSpec(
-        method=name,
-        params=methods.card(name).params.model_validate(given),
-        labels="prior",
-        scenario=SourceIncremental(),
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"),
-        seeds=(0,),
+        method=name, params=methods.card(name).params.model_validate(given), labels="prior", scenario=SourceIncremental(),
+        privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"), seeds=(0,)
     )
 
 
@@ -255,12 +251,8 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
     for one in nobody:
         list(model.learn(one, Ledger(1e-3, "add-remove", "once")))
     plan = baseline.plan_of(asked.params, asked.privacy, PublicSizes(2 * N, 2, len(CLASSES)))
-    std = (
-        baseline.noises(asked.params, plan, 8.0).references
-        * asked.params.clip_norm
-        * (1 + ROUNDING)
-        / asked.params.kept(N)
-    )
+    multiplier = baseline.noises(asked.params, plan, 8.0).references
+    std = multiplier * asked.params.clip_norm * (1 + ROUNDING) / asked.params.kept(N)
     everything = torch.cat(drawn).double()
     statistic = float(everything.square().sum()) / std**2
     low, high = chi2.ppf([5e-7, 1 - 5e-7], len(everything))
