@@ -74,13 +74,11 @@ CARD = federated.card(
     needs_anchors=True,
     printed=federated.printed(
         federated.LISTS, federated.ONCE, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
-        settings={
+        {
             "params.head": Printed(
                 ("clean",), "Updates of the head are made from people's data, too; here they are noised."
             ),
             "params.releases": Printed(("round",), "One release of everybody costs less than one a round of a few."),
-        },
-        left_open={
             "params.clip_norm": "The printed head is not clipped.",
             "params.replay_share": "The printed head has no part of the budget.",
         },

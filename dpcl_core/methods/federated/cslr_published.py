@@ -105,11 +105,8 @@ class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, feder
 
 
 PRINTED = federated.printed(
-    federated.LISTS,
-    federated.INVENTED,
-    federated.ROUNDS,
-    federated.REPLAY,
-    settings={
+    federated.LISTS, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
+    {
         "privacy.epsilons": Printed((1.0, 4.0, 8.0), "Without noise, to see what the noise costs."),
         "params.second_moments": Printed(("full",), "Diagonals take a 384th of the numbers and of the time."),
         "params.dimensions": Printed((None,), "On a few public axes the noise is shorter."),

@@ -43,10 +43,9 @@ CARD = federated.card(
     needs_anchors=True, asks_clients=True,
     printed=federated.printed(
         federated.LISTS, federated.ONCE, federated.INVENTED, federated.HEAD,
-        left_open={"params.steps": "In the paper clients train the head; the server's steps are ours."},
+        {"params.steps": "In the paper clients train the head; the server's steps are ours."},
         always=(
-            federated.MATCHED_AT_HOME,
-            federated.ONE_VECTOR,
+            federated.MATCHED_AT_HOME, federated.ONE_VECTOR,
             Departure(
                 "", "by clients, in rounds without noise", "the head is trained by the server, on invented embeddings alone",
                 "Whatever is made from the release alone costs nothing more."

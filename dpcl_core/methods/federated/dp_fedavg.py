@@ -34,8 +34,7 @@ CARD = federated.card(
     params=DpFedAvgParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed(
-        federated.ROUNDS,
-        left_open=federated.CLIP_OPEN,
+        federated.ROUNDS, federated.CLIP_OPEN,
         always=(
             Departure(
                 "", "“the optimizer's” ε",

@@ -69,9 +69,8 @@ CARD = federated.card(
     params=FedCilDpParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed(
-        federated.ROUNDS,
-        left_open={
-            **federated.CLIP_OPEN,
+        federated.ROUNDS, federated.CLIP_OPEN,
+        {
             "params.noise_size": "The size of the generator's input is not given.",
             "params.consolidation_steps": "How long the server consolidates is not given.",
             "params.consistency": "The weight of consistency is not given.",

@@ -61,7 +61,7 @@ CARD = federated.card(
     guarantee="none",
     assumes=lambda params: federated.SIMULATED[:1],
     printed=federated.printed(
-        federated.ROUNDS, left_open={"params.mixing": UNKNOWN},
+        federated.ROUNDS, {"params.mixing": UNKNOWN},
         always=(Departure("", "FedTA by Yu et al. 2025", "a simplified reading of FedTA", UNKNOWN),)
     ),
     table_names=lambda spec: ("FedTA", ""),

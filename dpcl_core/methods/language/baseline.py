@@ -40,24 +40,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print, Printed, Values, setting
+from dpcl_core.layers import Printed, Values, setting
 from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import Schedule, noise_std
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
-from dpcl_core.methods.language.params import (
-    LEFT_OPEN,
-    PAPER,
-    PRINTED,
-    Budget,
-    BudgetPer,
-    CopyNoise,
-    LabelShare,
-    LanguageParams,
-    Length,
-)
+from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length
 from dpcl_core.methods.language.public_text import Prompted, planes
 from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
@@ -313,30 +303,20 @@ def _by_token(spec: RunSpec) -> Values | None:
     return ("token",) if setting(spec, "params.mechanism") == "fn" else None
 
 
-def printed(left_open: Mapping[str, str]) -> Print:
-    """Printed settings of a baseline: the shared ones, and its own settings that the paper leaves open."""
-    return Print(
-        PAPER,
-        PRINTED
-        | {
-            "params.epochs": Printed(
-                _passes,
-                "Under DP-SGD every task has the steps of one of mean size: their number is part of what a budget pays for.",
-                words="3, over each task's own texts",
-            ),
-            "privacy.epsilons": Printed(_one_in_print, "FN's printed noise is that of ε = 1 for half the true distance."),
-            "params.mechanism": Printed(("dp-sgd", "fn"), "No other mechanism is printed."),
-            "params.budget_per": Printed(_by_token, "The printed budget is of one token in one place."),
-            "params.label_share": Printed((0.0,), "Labels are read as they are in the paper."),
-        },
-        LEFT_OPEN
-        | {
-            "params.budget": "What ε = 1 is for, a task or the stream, is not said.",
-            "params.clip_norm": "Where gradients are clipped is not given.",
-            "params.embedding_clip": "C is not given, nor whether noise is drawn again; ours is drawn once.",
-        }
-        | {f"params.{name}": why for name, why in left_open.items()},
-    )
+PRINTED: language.PrintedPart = {
+    "params.epochs": Printed(
+        _passes,
+        "Under DP-SGD every task has the steps of one of mean size: their number is part of what a budget pays for.",
+        words="3, over each task's own texts",
+    ),
+    "privacy.epsilons": Printed(_one_in_print, "FN's printed noise is that of ε = 1 for half the true distance."),
+    "params.mechanism": Printed(("dp-sgd", "fn"), "No other mechanism is printed."),
+    "params.budget_per": Printed(_by_token, "The printed budget is of one token in one place."),
+    "params.label_share": Printed((0.0,), "Labels are read as they are in the paper."),
+    "params.budget": "What ε = 1 is for, a task or the stream, is not said.",
+    "params.clip_norm": "Where gradients are clipped is not given.",
+    "params.embedding_clip": "C is not given, nor whether noise is drawn again; ours is drawn once.",
+}
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, book: Ledger) -> None:
@@ -355,8 +335,9 @@ def card(method: str, left_open: Mapping[str, str] | None = None, **more: Any) -
     def table_names(spec: RunSpec) -> tuple[str, str]:
         return method, "FN" if settings_of(spec, BaselineParams).is_local else "DPSGD"
 
+    of_own: language.PrintedPart = {f"params.{name}": why for name, why in (left_open or {}).items()}
     usual: dict[str, Any] = {"refuses": check, "derived": derived, "totals": totals, "notes": notes}
-    usual |= {"differences": differences, "printed": printed(left_open or {}), "planned": f"{__name__}:planned"}
+    usual |= {"differences": differences, "printed": language.printed(PRINTED, of_own), "planned": f"{__name__}:planned"}
     return language.card(table_names=table_names, **usual | more)
 
 

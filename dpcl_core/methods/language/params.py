@@ -11,7 +11,7 @@ from pydantic import Field
 
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
-from dpcl_core.layers import Printed, Values, setting
+from dpcl_core.layers import Departure, Print, Printed, Values, setting
 from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED
 from dpcl_core.methods.common.public_sizes import PublicSizes
@@ -191,6 +191,7 @@ UnlearningForm = Literal["none", "hinge", "mask", "unlikelihood", "npo", "printe
 # What the paper prints for all of its methods, and what it leaves open.
 
 PAPER = "Zhan et al., PeCL"
+PrintedPart = dict[str, Printed | str]
 
 
 def _per_source(spec: RunSpec) -> Values | None:
@@ -198,7 +199,7 @@ def _per_source(spec: RunSpec) -> Values | None:
     return (3000,) if setting(spec, "data.train_per_class") is None else None
 
 
-PRINTED = {
+PRINTED: PrintedPart = {
     "data.dataset": Printed(
         (), "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement.",
         words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo", is_of_scale=True
@@ -216,8 +217,6 @@ PRINTED = {
     "params.batch_size": Printed((32,), "Tasks of a few texts have no batches of 32."),
     "params.learning_rate": Printed((5e-4,), "The small model hardly moves at the printed step size."),
     "privacy.delta": Printed((1e-6,), "The printed noise depends on δ."),
-}
-LEFT_OPEN = {
     "params.length": "The length of texts, their prompts and the list of stop words are not given.",
     "params.lora_rank": "The rank of LoRA and the layers that have it are not given.",
     "params.lora_alpha": "LoRA's alpha is not given.",
@@ -226,6 +225,14 @@ LEFT_OPEN = {
     "params.loss": "Both are named, and not which one was used.",
     "params.eval": "How an answer is read is not given.",
 }
+
+
+def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper") -> Print:
+    """What the paper prints of a method: that of these groups of settings; a string says why it leaves a setting open."""
+    groups = (PRINTED, *parts)
+    settings = {name: one for part in groups for name, one in part.items() if isinstance(one, Printed)}
+    left_open = {name: one for part in groups for name, one in part.items() if isinstance(one, str)}
+    return Print(PAPER, settings, left_open, always, kind)
 
 
 # The card of a language method, unless the method says otherwise.

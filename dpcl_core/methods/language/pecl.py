@@ -24,7 +24,7 @@ import numpy as np
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.layers import Departure, Print, Printed
+from dpcl_core.layers import Departure, Printed
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule, each_task
 from dpcl_core.methods.common.learner import PublicContext
@@ -32,16 +32,7 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting
 from dpcl_core.methods.language.adapted_model import LazyLearner, progress_of
-from dpcl_core.methods.language.params import (
-    PAPER,
-    Budget,
-    BudgetPer,
-    CopyNoise,
-    LabelShare,
-    Length,
-    Positive,
-    UnlearningForm,
-)
+from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, Length, Positive, UnlearningForm
 from dpcl_core.methods.language.public_text import TEXT, Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
@@ -164,11 +155,9 @@ def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -
         raise BadInput("params.mean_score_std", params.mean_score_std, allowed)
 
 
-PRINTED = Print(
-    PAPER,
-    language.PRINTED
-    | sculpting.PRINTED_SCORES
-    | {
+PRINTED = language.printed(
+    sculpting.PRINTED_SCORES,
+    {
         "params.unlearning": Printed(("printed", "none"), "With the printed sign sensitive tokens are learned harder."),
         "params.score2_scope": Printed(
             (), "Counts of private texts would be a release of their own.", words="the texts of all tasks"
@@ -177,17 +166,13 @@ PRINTED = Print(
             (), "A mean of private scores is a release of its own.", words="of the task's texts, without noise"
         ),
         "params.label_share": Printed((0.0,), "Labels are read as they are in the paper."),
-    },
-    language.LEFT_OPEN
-    | sculpting.SCORES_LEFT_OPEN
-    | {
         "params.mode": "Neither DP-SGD nor one noise for all tokens is PeCL's.",
         "params.budget": "The paper adds up no budget over tasks.",
         "params.clip_norm": "The paper clips no gradient of PeCL.",
         "params.mean_score_std": "The paper adds no noise to a mean score.",
         "params.budget_per": "The paper's budget is of a token; whole texts are its Remark 1.",
     },
-    (
+    always=(
         Departure(
             "", "noise by each token's score, none on stop words (Eq. 5)", "noise is the same whatever a text says",
             "Noise that depends on a token reveals the token."

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
-from dpcl_core.layers import Print, Printed, Values, setting
+from dpcl_core.layers import Printed, Values, setting
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.learner import PublicContext
@@ -25,7 +25,7 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting, sensitivity
 from dpcl_core.methods.language.adapted_model import LazyLearner, median_norm, progress_of
-from dpcl_core.methods.language.params import PAPER, LanguageParams, Loss, Positive
+from dpcl_core.methods.language.params import LanguageParams, Loss, Positive
 from dpcl_core.methods.language.public_text import Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
 from dpcl_core.privacy import text_mechanisms
@@ -129,11 +129,9 @@ def _omega(spec: RunSpec) -> Values | None:
     return ("own",) if setting(spec, "params.stability") else None
 
 
-PRINTED = Print(
-    PAPER,
-    language.PRINTED
-    | sculpting.PRINTED_SCORES
-    | {
+PRINTED = language.printed(
+    sculpting.PRINTED_SCORES,
+    {
         "privacy.epsilons": Printed((10.0,), "Another nominal budget of the least noised token."),
         "params.eps_lower": Printed((1.0,), "Another nominal budget of the most noised token."),
         "params.granularity": Printed(("token", "sentence"), "No other noise is printed."),
@@ -141,7 +139,6 @@ PRINTED = Print(
         "params.unlearning": Printed(("printed", "none"), "With the printed sign sensitive tokens are learned harder."),
         "params.omega": Printed(_omega, "How important a task made an adapter is known only when it is over."),
     },
-    language.LEFT_OPEN | sculpting.SCORES_LEFT_OPEN,
 )
 
 

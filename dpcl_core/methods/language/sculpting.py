@@ -16,6 +16,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.layers import Printed
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import public_text, sensitivity
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.params import LanguageParams, Length, Positive
@@ -79,16 +80,13 @@ def check(spec: RunSpec) -> None:
         raise BadInput("params.lambda_min", params.lambda_min, f"must be at most params.lambda_max = {params.lambda_max:g}")
 
 
-PRINTED_SCORES = {
+PRINTED_SCORES: language.PrintedPart = {
     "params.alpha": Printed((0.2, 0.3, 0.5, 0.7, 0.8), "No other weight of surprise is printed."),
     "params.tau": Printed((0.2,), "Another threshold of commonness."),
     "params.theta": Printed((0.3, 0.6, 0.9), "No other threshold of unlearning is printed."),
     "params.lambda_unlearn": Printed((0.0, 1.0, 3.0, 5.0, 7.0, 10.0), "No other weight of unlearning is printed."),
     "params.lambda_min": Printed((1.0,), "Adapters are held by another strength."),
     "params.lambda_max": Printed((10.0,), "Adapters are held by another strength."),
-}
-
-SCORES_LEFT_OPEN = {
     "params.score_model": "Which model scores a token is not said.",
     "params.embedding_clip": "C is not given, nor whether prompts and answers get noise; ours get none and no clip.",
     "params.stability": "Which norm of a task's activations ‖x‖ is, is not said; ours is the mean over tokens.",
