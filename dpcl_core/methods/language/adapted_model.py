@@ -30,9 +30,7 @@ from dpcl_core.methods.language.public_text import (
     Answer,
     Planes,
     Prompted,
-    Reports,
     answer_ids,
-    log_probabilities,
     planes,
     prompted,
     template,
@@ -213,7 +211,7 @@ class AdaptedModel:
 
     def public_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the frozen public model."""
-        return log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
+        return public_text.log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""
@@ -289,7 +287,7 @@ class LazyLearner:
     ) -> None:  # fmt: skip
         (self._cell,), self._spec, self._context = cells, spec, context
         self._kind, self._scorer, self._waits = kind, scorer, kind.waits
-        self._reports = Reports(spec, self._cell, context)
+        self._reports = public_text.Reports(spec, self._cell, context)
         self._model: AdaptedModel | None = None
         self._learned: dict[str, tuple[int, ...]] = {}  # the labels of each task, by its name
 
