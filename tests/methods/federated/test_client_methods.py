@@ -231,7 +231,7 @@ def test_a_task_more_than_planned_is_refused(method: str) -> None:
         list(learner.learn({0: task}, ledgers))
     spent = len(ledgers[cell].entries)
     late: Task = OF.tasks[2]
-    with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2: the budget was divided among 2"):
+    with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2"):
         list(learner.learn({0: late}, ledgers))
     assert len(ledgers[cell].entries) == spent
 
@@ -269,7 +269,7 @@ def test_settings_that_cannot_work_are_refused_with_what_mends_them(
 def test_a_task_without_a_public_label_is_refused() -> None:
     asked = clients.small("label-means").model_copy(update={"public_labels": ("b", "c")})
     learner = catalog.maker("label-means")(asked, list(asked.cells()), replace(clients.known(OF, PUBLIC), public=(1, 2)))
-    with pytest.raises(BadInput, match=r"public_labels = b, c: must name a label of every task: task 1 would have none"):
+    with pytest.raises(BadInput, match=r"public_labels = b, c: .* task 1 "):
         list(learner.learn({0: OF.tasks[0]}, {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}))
 
 
