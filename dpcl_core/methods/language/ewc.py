@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +75,6 @@ CARD = baseline.card(
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
     params=EwcParams, module=__name__, matters=("mechanism", "epochs", "strength"),
 )
-
-Kind = TypeVar("Kind", bound=np.generic)
 
 
 def _likelihood(log_probs: Tensor, batch: Batch) -> Tensor:
@@ -148,19 +146,17 @@ def answered(inputs: TrainingInputs, answers: Sequence[Answer]) -> TrainingInput
     prompt_role = np.where(texts.role == ANSWER, PAD, texts.role)
     lengths = (prompt_role != PAD).sum(axis=1)
     width = int(max(length + len(tokens) for length, (tokens, _) in zip(lengths.tolist(), answers, strict=True)))
-    ids, role, fork = (_resized(plane, width) for plane in (texts.ids, prompt_role, texts.fork))
+    ids, role, stop, fork = (_resized(plane, width) for plane in (texts.ids, prompt_role, texts.stop, texts.fork))
     for row, (start, (tokens, forks)) in enumerate(zip(lengths.tolist(), answers, strict=True)):
         ids[row, start:], role[row, start:], fork[row, start:] = 0, PAD, 0
         answer = slice(start, start + len(tokens))
         ids[row, answer], role[row, answer], fork[row, answer] = tokens, ANSWER, forks
-    return TrainingInputs(Prompted(ids, role, _resized(texts.stop, width), fork), inputs.copies)
+    return TrainingInputs(Prompted(ids, role, stop, fork), inputs.copies)
 
 
-def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
+def _resized(plane: NDArray[Any], width: int) -> NDArray[Any]:
     """The plane padded with zeros or cut off to `width` columns."""
-    resized = np.zeros((len(plane), width), plane.dtype)
-    resized[:, : plane.shape[1]] = plane[:, :width]
-    return resized
+    return np.pad(plane[:, :width], ((0, 0), (0, max(0, width - plane.shape[1]))))
 
 
 def _of_answer(net: Adapted, inputs: TrainingInputs, forks: Forks | None, device: str) -> NDArray[np.float64]:

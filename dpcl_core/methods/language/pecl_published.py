@@ -229,6 +229,7 @@ class NoisyInputs:
 
         self._model, self._inputs, self._task, self._ledger = model, inputs, task, ledger
         self.params, self._upper = model.params, model.cell.epsilon
+        self._is_fixed = math.isinf(self._upper) and self.params.score_model == "base"
         self._noise = model.noise(f"embeddings of task {task.index}")
         self._table = embedding_table(model.net)
         self._epoch: int | None = None
@@ -245,14 +246,10 @@ class NoisyInputs:
 
     @property
     def last_reading(self) -> Reading:
-        """The same with the last epoch's noisy embeddings, without a new draw; before any epoch, those of the first."""
+        """How it reads with the last epoch's noisy embeddings, without a new draw; before any epoch, with the first's."""
         from dpcl_core.methods.language.gradients import clean
 
-        return clean if self._is_fixed else self._read_again
-
-    @property
-    def _is_fixed(self) -> bool:
-        return math.isinf(self._upper) and self.params.score_model == "base"
+        return clean if self._is_fixed else lambda embeddings, batch, _: self._read(embeddings, batch, self._epoch or 0)
 
     def _read(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
         """Embeddings that the network reads in this epoch; prompt and answer have no noise."""
@@ -262,9 +259,6 @@ class NoisyInputs:
             self._begin(epoch)
         return embeddings if self._stored is None else replace_text_embeddings(embeddings, self._stored, batch)
 
-    def _read_again(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-        return self._read(embeddings, batch, self._epoch or 0)
-
     def mean_score(self) -> float:
         """s-bar: mean score over all tokens of the task."""
         is_token = self._inputs[:, :, TOKEN] != PADDING
@@ -272,8 +266,7 @@ class NoisyInputs:
 
     def ratios(self) -> NDArray[np.float64]:
         """sigma / C of every token [n, length]; 0 (no noise) where the score is 0, as in stop words."""
-        params, is_token = self.params, self._inputs[:, :, TOKEN] != PADDING
-        scores = self._scores
+        params, is_token, scores = self.params, self._inputs[:, :, TOKEN] != PADDING, self._scores
         if params.granularity == "sentence":
             scores = sensitivity.sentence_scores(scores, is_token)
         budgets = sensitivity.nominal_epsilon(scores, params.eps_lower, self._upper)

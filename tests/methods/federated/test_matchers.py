@@ -263,7 +263,7 @@ def test_axes_that_there_are_not(n_axes: int) -> None:
 def test_too_few_public_sentences() -> None:
     with pytest.raises(BadInput, match="axes = 4: must lie between 1 and 3"):
         PublicView.of(PUBLIC[:4], 4)
-    with pytest.raises(BadInput, match="modes = 3: .*, 2"):
+    with pytest.raises(BadInput, match=r"modes = 3: .*, 2"):
         public_modes(PUBLIC[:2], 3)
 
 
