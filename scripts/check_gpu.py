@@ -48,8 +48,8 @@ from dpcl_core.methods.features.adapters import Gradients as OfPictures
 from dpcl_core.methods.features.linear_heads import Prepared, clipped_sums
 from dpcl_core.methods.language.gradients import Gradients as OfTexts
 from dpcl_core.methods.language.gradients import batch_of
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.public_text import ANSWER, TEXT, Prompted
+from dpcl_core.methods.language.training import task_loss
 from dpcl_core.privacy.noise import ReleaseNoise
 
 ROOT = Path(__file__).resolve().parent.parent

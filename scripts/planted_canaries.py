@@ -19,13 +19,11 @@ from dpcl_core.data import synthetic
 from dpcl_core.data.dataset import Split
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
 from dpcl_core.methods.common.dpsgd import Schedule
-from dpcl_core.methods.language import evaluation, losses, sensitivity
-from dpcl_core.methods.language.adapted_model import log_probabilities
+from dpcl_core.methods.language import evaluation, sensitivity, training
 from dpcl_core.methods.language.gradients import Batch, TextLoss
-from dpcl_core.methods.language.losses import Unlearning
 from dpcl_core.methods.language.params import Loss
-from dpcl_core.methods.language.public_text import Ranked, prompted
-from dpcl_core.methods.language.training import gather_batch, plain_steps
+from dpcl_core.methods.language.public_text import Ranked, log_probabilities, prompted
+from dpcl_core.methods.language.training import Unlearning, gather_batch, plain_steps
 
 Score = Literal["score", "oracle", "current"]
 SOURCE = "mailbox"
@@ -170,7 +168,7 @@ def _loss(settings: Settings, variant: Variant, group: Mails) -> TextLoss:
         if variant.score == "current":
             now = log_probs.detach().numpy()
             scores = torch.from_numpy(sensitivity.scores(now, np.zeros(now.shape), batch.stop.numpy()))
-        return losses.pecl_loss(log_probs, batch, variant.loss, variant.unlearning, scores, gather_batch(reference, batch))
+        return training.pecl_loss(log_probs, batch, variant.loss, variant.unlearning, scores, gather_batch(reference, batch))
 
     return TextLoss(of)
 
@@ -178,7 +176,7 @@ def _loss(settings: Settings, variant: Variant, group: Mails) -> TextLoss:
 def _outcome(net: Adapted, settings: Settings, group: Mails) -> Outcome:
     ready = plain_language.load_tokenizer(settings.backbone)
     ranks = evaluation.ranks(net.model, ready, group.canaries)
-    nats = -losses.log_probabilities(net.model, group.test[:, :, TOKEN], ready.bos, "cpu")
+    nats = -training.log_probabilities(net.model, group.test[:, :, TOKEN], ready.bos, "cpu")
     ordinary = (group.test[:, :, TOKEN] != PADDING) & (group.test[:, :, KIND] == 0)
     labels = range(len(group.classes))
     scores = evaluation.label_scores(net, ready, group.test, labels, group.classes, NAME, device="cpu")

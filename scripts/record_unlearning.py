@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dpcl_core import paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.methods.language.losses import Unlearning
 from dpcl_core.methods.language.params import Loss, UnlearningForm
+from dpcl_core.methods.language.training import Unlearning
 from scripts import planted_canaries
 from scripts.planted_canaries import LEVELS, Outcome, Score, Settings, Variant
 

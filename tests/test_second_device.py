@@ -24,7 +24,7 @@ from dpcl_core.methods.features.adapters import Gradients as OfPictures
 from dpcl_core.methods.features.adapters import Kind
 from dpcl_core.methods.language import gradients
 from dpcl_core.methods.language.gradients import Gradients
-from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language.training import task_loss
 from tests.methods import small_network
 from tests.methods.language import tiny
 from tests.support import second_device

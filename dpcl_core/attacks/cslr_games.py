@@ -24,7 +24,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.client_training import Clients, Head, LocalPlan, averaged, client_draws, local_updates
 from dpcl_core.methods.federated.cslr_published import CslrPublishedParams
 from dpcl_core.methods.federated.lists import ListLearner, Lists
-from dpcl_core.methods.federated.pooling import pooled
+from dpcl_core.methods.federated.matchers import pooled
 from dpcl_core.methods.federated.published_release import SlotSums, noisy_slot_sums
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.audit_bounds import Audited

@@ -24,13 +24,12 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import pecl, public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
-from dpcl_core.methods.language.baseline_costs import BaselineParams
+from dpcl_core.methods.language.baseline import BaselineParams
 from dpcl_core.methods.language.gradients import Gradients, TextLoss, batch_of
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.pecl import PeclParams, Repaired, check
 from dpcl_core.methods.language.public_text import Planes
 from dpcl_core.methods.language.sculpting import Scorer
-from dpcl_core.methods.language.training import embedding_table
+from dpcl_core.methods.language.training import embedding_table, task_loss
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.audit_bounds import Audited

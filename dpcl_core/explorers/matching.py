@@ -22,8 +22,16 @@ from dpcl_core.events import AnchorScores, FullLists, PublicPart, QuantizedRows
 from dpcl_core.explorers.projection_maps import ProjectionMaps, round_to
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.federated.matchers import FeatureMap, Moments, PcaMean, PublicEmbeddings, PublicView, Rule
-from dpcl_core.methods.federated.pooling import Pooled, pooled
+from dpcl_core.methods.federated.matchers import (
+    FeatureMap,
+    Moments,
+    PcaMean,
+    Pooled,
+    PublicEmbeddings,
+    PublicView,
+    Rule,
+    pooled,
+)
 
 # CSLR's theorems evaluated at given sizes, and on given signatures (Shihab et al., sections 4 and appendix).
 #

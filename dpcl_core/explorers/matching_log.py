@@ -18,10 +18,10 @@ from dpcl_core.events import AnchorScores, Event, Signatures
 from dpcl_core.explorers import matching, projection_maps
 from dpcl_core.methods.common.learner import LearnerEvent, Observation, PublicContext
 from dpcl_core.methods.federated import matchers
+from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Replay
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView, Rule
 from dpcl_core.methods.federated.params import ListParams
-from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay
 from dpcl_core.spec import Cell, Params, RunSpec
 
 _MEAN, _SECOND = "mean on public axes", "second moment, were it released"

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcl_core.methods.federated import client_training, fedcil_dp
+from dpcl_core.methods.federated import client_training
 from dpcl_core.methods.federated.client_training import client_draws
 from dpcl_core.privacy import labels, noise, text_mechanisms
 from dpcl_core.privacy.accounting import LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent
@@ -133,8 +133,8 @@ def listening(
     patch.setattr(labels, "released", listed)
     patch.setattr(labels, "chances", decided)
     patch.setattr(text_mechanisms, "_answers", answered)
-    for module in (client_training, fedcil_dp):  # clients choose their rows as from a seed, in every play the same
-        patch.setattr(module, "client_draws", lambda chosen, seed, purpose: client_draws(chosen, 0, purpose))
+    # Clients choose their rows as from a seed, in every play the same.
+    patch.setattr(client_training, "client_draws", lambda chosen, seed, purpose: client_draws(chosen, 0, purpose))
     for name in ("added", "added32", "additions32", "laplace_added", "words"):
         patch.setattr(noise.ReleaseNoise, name, _of(Mute(heard), name))
     patch.setattr(noise.ReleaseNoise, "rows32", lambda self, size, stds, count: _rows(Mute(heard), stds))

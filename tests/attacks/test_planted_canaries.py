@@ -14,7 +14,7 @@ import pytest
 
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, TOKEN
-from dpcl_core.methods.language.losses import Unlearning
+from dpcl_core.methods.language.training import Unlearning
 from scripts import planted_canaries
 from scripts.planted_canaries import Mails, Outcome, Settings, Variant
 

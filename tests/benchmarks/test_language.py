@@ -26,8 +26,8 @@ from torch.nn import functional
 from dpcl_core.backbones import causal
 from dpcl_core.backbones.causal import Adapted
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, log_probs
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
+from dpcl_core.methods.language.training import task_loss
 
 ROOT = Path(__file__).resolve().parents[2]
 NOISE = 1.5

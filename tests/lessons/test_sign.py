@@ -12,7 +12,7 @@ from dpcl_core.backbones import catalog, packaged
 from dpcl_core.lessons import shared_noise
 from dpcl_core.lessons.shared_noise import Form
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.losses import Unlearning, _term
+from dpcl_core.methods.language.training import Unlearning, _term
 
 SCORES = (0.3, 0.6, 0.65, 0.684, 0.9, 0.99)
 EVERY: tuple[Form, ...] = tuple(shared_noise.FORMS)

@@ -44,19 +44,10 @@ def known(
     canaries: tuple[Canary, ...] = (),
     source_sizes: Mapping[str, int] | None = None,
 ) -> PublicContext:
-    form, sizes = TextForm(LENGTH, may_show=may_show), source_sizes or {}
-    people = n * n_tasks
     return PublicContext(
-        n_inputs=0,
-        n_classes=4,
-        public=(0, 1, 2, 3),
-        n_people=people,
-        n_tasks=n_tasks,
-        classes=CLASSES,
-        texts=form,
-        canaries=canaries,
-        source_sizes=sizes,
-    )
+        n_inputs=0, n_classes=4, public=(0, 1, 2, 3), n_people=n * n_tasks, n_tasks=n_tasks, classes=CLASSES,
+        texts=TextForm(LENGTH, may_show=may_show), canaries=canaries, source_sizes=source_sizes or {},
+    )  # fmt: skip
 
 
 def spec(method: str = "pecl", epsilon: float = 8.0, adjacency: str = "add-remove", **params: object) -> RunSpec:

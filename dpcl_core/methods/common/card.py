@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from dpcl_core.layers import Print
 from dpcl_core.methods.common.public_sizes import PublicSizes
@@ -13,6 +13,15 @@ from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.methods.common.learner import Learner, PublicContext
+
+
+P = TypeVar("P", bound=Params)
+
+
+def settings_of(spec: RunSpec, kind: type[P]) -> P:
+    """The settings of a run's method, which are of this class."""
+    assert isinstance(spec.params, kind)
+    return spec.params
 
 
 class ForecastNoise(Protocol):
@@ -29,7 +38,7 @@ class ForecastNoise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MethodCard:
-    """Description, settings and compatibility of one method.
+    """Description, settings and compatibility of one method. Its functions of settings take those of its own class.
 
     `module` contains `make_learner`.
     `matters`: the settings that matter most to a first reader, three at most; a form shows the others under
@@ -81,24 +90,24 @@ class MethodCard:
     table_names: Callable[[RunSpec], tuple[str, str]] = lambda spec: (spec.method, "")
     reference: str = ""
     differences: Callable[[RunSpec], tuple[str, ...]] = lambda spec: ()
-    no_classifier: Callable[[Params], str] = lambda params: ""
+    no_classifier: Callable[[Any], str] = lambda params: ""
     packages: tuple[str, ...] = ()
     trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[RunSpec, PublicSizes], None] = lambda spec, facts: None
-    derived: Callable[[Params, PublicSizes], str] = lambda params, facts: ""
+    derived: Callable[[Any, PublicSizes], str] = lambda params, facts: ""
     totals: Callable[[RunSpec, PublicSizes], str] = lambda spec, facts: ""
     forecast: ForecastNoise | None = None
     guarantee: Literal["proved", "nominal", "none"] = "proved"
-    batch_size: Callable[[Params], int] = lambda params: 0
-    notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
-    assumes: Callable[[Params], tuple[str, ...]] = lambda params: ()
-    is_for_the_replay: Callable[[Params], bool] = lambda params: False
-    training_steps: Callable[[Params], tuple[float, int] | None] = lambda params: None
+    batch_size: Callable[[Any], int] = lambda params: 0
+    notes: Callable[[Any], tuple[str, ...]] = lambda params: ()
+    assumes: Callable[[Any], tuple[str, ...]] = lambda params: ()
+    is_for_the_replay: Callable[[Any], bool] = lambda params: False
+    training_steps: Callable[[Any], tuple[float, int] | None] = lambda params: None
     planned: str = ""
     audit: str = ""
     is_one_release: bool = False
     is_in_playground: bool = False
-    noises_embeddings: Callable[[Params], bool] = lambda params: False
+    noises_embeddings: Callable[[Any], bool] = lambda params: False
     needs_anchors: bool = False
     needs_values: bool = False
     asks_clients: bool = False

@@ -6,9 +6,10 @@ Only `released` and `by_…` read private data; everything after the mechanism i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,17 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Fact
 from dpcl_core.methods.common import public_sizes
-from dpcl_core.methods.common.classifier import Arrays, Rule
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.lists import Lists, simplex
-from dpcl_core.methods.federated.matchers import PublicView
-from dpcl_core.methods.federated.slot_assignment import Replay, TaskRows
+from dpcl_core.methods.common.classifier import Arrays, Rule, masked
+from dpcl_core.methods.common.learner import Observation, PublicContext
+from dpcl_core.methods.federated import matchers
+from dpcl_core.methods.federated.lists import Element, Floats, Ints, ListLearner, Lists, Reals, Singles, simplex
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import clipped_rows, row_blocks, unit_rows
-from dpcl_core.scenarios.stream import Task
+from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import RunSpec
 
 _STDS_OF_NOISE = 2  # a share below this many standard deviations of its noise carries no information
@@ -40,13 +41,11 @@ class Slotted:
     A client's mean of a slot is not read where its share is 0.
     """
 
-    weights: NDArray[np.float64]
-    means: NDArray[np.float64]
+    weights: Floats
+    means: Floats
 
 
-def by_label(
-    z: NDArray[np.floating], labels: NDArray[np.int64], users: NDArray[np.int64], n_users: int, space: Sequence[int]
-) -> Slotted:
+def by_label(z: Reals, labels: Ints, users: Ints, n_users: int, space: Sequence[int]) -> Slotted:
     """Every client's share and mean of each label in `space`, which are the slots. Other rows are left out.
 
     Args: z [n, d]; labels, users int64 [n], users in 0 ... n_users - 1.
@@ -65,7 +64,7 @@ def by_label(
     return Slotted(_shares(counts.reshape(n_users, -1).astype(np.float64)), means)
 
 
-def by_matching(lists: Lists, ids: NDArray[np.int64], n_slots: int) -> Slotted:
+def by_matching(lists: Lists, ids: Ints, n_slots: int) -> Slotted:
     """Shares and means by a matcher's slot ids [n, L]; a client's entries in one slot are averaged by weight."""
     belongs = (ids[:, None, :] == np.arange(n_slots)[:, None]) * lists.weights[:, None, :]
     weights = belongs.sum(axis=2)
@@ -94,14 +93,12 @@ class EvenSlots:
         """Numbers in a client's vector."""
         return self.n_slots * int(self.view.axes.shape[1])
 
-    def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
+    def vectors(self, slotted: Slotted) -> Floats:
         """Client vectors [n, D], each of norm at most `sensitivity`."""
         residuals = np.where(slotted.weights[:, :, None] > 0, self.view.residuals(slotted.means), 0.0)
         return clipped_rows(side_by_side(residuals), self.sensitivity)
 
-    def decoded(
-        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def decoded(self, totals: Floats, expected: float, stds: Floats) -> tuple[Floats, Floats]:
         """Weights [E, K] and means [E, K, d] from noisy sums [E, D], divided by the public expected number of clients.
 
         `stds` [E]: public standard deviation of the noise on a coordinate of each sum.
@@ -132,15 +129,13 @@ class WeightedSlots:
     def width(self) -> int:
         return self.n_slots * (1 + int(self.view.axes.shape[1]))
 
-    def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
+    def vectors(self, slotted: Slotted) -> Floats:
         shares = slotted.weights[:, :, None]
         residuals = clipped_rows(self.view.residuals(slotted.means), self.view.radius) / self.view.radius
         blocks = np.concatenate([self.share_scale * shares, np.where(shares > 0, shares * residuals, 0.0)], axis=2)
         return clipped_rows(side_by_side(blocks), self.sensitivity)
 
-    def decoded(
-        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def decoded(self, totals: Floats, expected: float, stds: Floats) -> tuple[Floats, Floats]:
         blocks = totals.reshape(len(totals), self.n_slots, -1) / expected
         noise_floor = _STDS_OF_NOISE * stds / expected / self.share_scale
         least = np.clip(noise_floor, _LEAST_SHARE, 1 / (4 * self.n_slots))
@@ -153,15 +148,8 @@ Layout = EvenSlots | WeightedSlots  # encodes a client's slots as a vector of bo
 
 
 def released(
-    vectors: NDArray[np.floating],
-    layout: Layout,
-    targets: NDArray[np.float64],
-    multipliers: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    n_clients: int,
+    vectors: Reals, layout: Layout, targets: Floats, multipliers: Sequence[float], noises: Sequence[Noise],
+    ledgers: Sequence[Ledger], *, task: int, n_clients: int
 ) -> list[Replay]:
     """One release of the clients' vectors [n, D], a mixture for each budget: one Gaussian on the sum, division by constants.
 
@@ -181,7 +169,7 @@ def released(
 
 
 def decoded(
-    totals: NDArray[np.float64], layout: Layout, targets: NDArray[np.float64], expected: float, stds: Sequence[float]
+    totals: Floats, layout: Layout, targets: Floats, expected: float, stds: Sequence[float]
 ) -> list[Replay]:
     """The mixtures decoded from noisy sums [E, D], with noise of `stds` on each coordinate: post-processing of the sums."""
     weights, means = layout.decoded(totals, expected, np.array(stds))
@@ -189,7 +177,7 @@ def decoded(
     return [Replay(shares, centres, layout.view.covariance, targets, sums) for shares, centres, sums in mixtures]
 
 
-def side_by_side(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def side_by_side(values: Floats) -> Floats:
     """Clients' values [n, ...] flattened to [n, D]; n may be 0."""
     return values.reshape(len(values), math.prod(values.shape[1:]))
 
@@ -204,10 +192,9 @@ def expected_clients(n_clients: int, sample_rate: float = 1.0) -> float:
     return sample_rate * n_clients
 
 
-def _shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(weights: Floats) -> Floats:
     totals = weights.sum(axis=1, keepdims=True)
-    shares: NDArray[np.float64] = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
-    return shares
+    return np.asarray(np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0))
 
 
 # What a server asks its clients for, one vector each, where they are processes of their own as much as simulated.
@@ -224,18 +211,18 @@ class Question:
     task: int
     round: int
     width: int
-    state: NDArray[np.floating]
+    state: Reals
 
 
 # The answers [n, width] of the clients with these numbers, in this order; a row of zeros for one that gives none. Private.
-Collect = Callable[[Question, NDArray[np.int64]], NDArray[np.floating]]
+Collect = Callable[[Question, Ints], Reals]
 
 
 @runtime_checkable
 class OfClients(Protocol):
     """A learner whose clients' part can be computed apart from the server's, where the rows are."""
 
-    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+    def answers(self, task: Task, question: Question, clients: Ints) -> Reals:
         """These clients' vectors [n, width], each from its own rows in the task, public facts and the question.
 
         Private: for a mechanism alone. Raises BadInput for a question that this method does not ask.
@@ -246,7 +233,7 @@ class OfClients(Protocol):
 # A task's rows and labels for a federated method, and the labels that compete in its predictions.
 
 
-def features(inputs: NDArray[np.generic]) -> NDArray[np.float32]:
+def features(inputs: NDArray[np.generic]) -> Singles:
     """Embeddings [n, d] scaled to unit length: this bounds their norm and leaves unit vectors unchanged."""
     return unit_rows(inputs).astype(np.float32)
 
@@ -257,16 +244,13 @@ def clients_per_task(context: PublicContext) -> int:
     return n_users if context.recurrence == "every" else max(1, n_users // context.n_tasks)
 
 
-def clients_of_this_task(chosen: NDArray[np.int64], rows: TaskRows, context: PublicContext) -> NDArray[np.int64]:
+def clients_of_this_task(chosen: Ints, rows: TaskRows, context: PublicContext) -> Ints:
     """The round's clients that belong to the task: all of them, unless each client belongs to one task only.
 
     In that case a client's task is public, and each client holds rows of it. Clients of other tasks are left out: they would
     train on rehearsal alone, in rounds that the ledger does not charge to them, and would shrink the mean update.
     """
-    if context.recurrence == "every":
-        return chosen
-    members: NDArray[np.int64] = chosen[np.isin(chosen, rows.users)]
-    return members
+    return chosen if context.recurrence == "every" else chosen[np.isin(chosen, rows.users)]
 
 
 class SeenLabels:
@@ -300,36 +284,211 @@ class SeenLabels:
         assert train.users is not None, "a federated scenario assigns rows to clients"
         return TaskRows(features(train.inputs), train.labels, train.users, space, self._context.n_classes)
 
-    def masked(self, logits: NDArray[np.floating], task: Task) -> NDArray[np.floating]:
+    def masked(self, logits: Reals, task: Task) -> Reals:
         """Logits [..., C] with -inf for labels that do not compete.
 
         If a test example's task is given, that task's labels compete; otherwise the labels of all tasks so far. For a task
         not yet learned, all public labels compete: among its own labels alone even an untrained model could be right.
         """
-        competing: tuple[int, ...] = tuple(sorted(self._labels))
-        if task.task_id is not None:
-            competing = self._space(task)
-        elif task.index >= self._n_learned:
-            competing = self._context.public
-        masked = np.full_like(logits, -np.inf)
-        masked[..., competing] = logits[..., competing]
-        return masked
+        known = self._labels if task.index < self._n_learned else self._context.public
+        return masked(logits, self._space(task) if task.task_id is not None else sorted(known))
 
     def rule(
-        self,
-        name: str,
-        arrays: tuple[str, ...],
-        *,
-        columns: Sequence[int] | None = None,
-        public: Arrays | None = None,
-        uses_all: bool = False,
-        **facts: Fact,
+        self, name: str, arrays: tuple[str, ...], *, columns: Sequence[int] | None = None, public: Arrays | None = None,
+        uses_all: bool = False, **facts: Fact
     ) -> Rule:
         """A rule under which the labels of all tasks so far compete. `columns`: None for one row a class."""
-        rows = range(self._context.n_classes) if columns is None else columns
-        return Rule(name, arrays, rows, sorted(self._labels), self._by_task, facts, public or {}, uses_all)
+        columns = range(self._context.n_classes) if columns is None else columns
+        return Rule(name, arrays, columns, sorted(self._labels), self._by_task, facts, public or {}, uses_all)
 
     def _space(self, task: Task) -> tuple[int, ...]:
         task_labels = task.prior if task.task_id is not None else ()
         released = label_space(self._spec.labels, task.prior, self._context.public, task.train.labels, [], task=task.index)
         return tuple(label for label in released if not task_labels or label in task_labels)
+
+
+# Assignment of a client's texts to slots: by label, and within a label by matching its list to groups.
+
+
+Draws = Callable[[int], np.random.Generator]
+
+
+def draws_of(seed: int, purpose: str) -> Draws:
+    """One generator per client, so that one client's draws do not affect another's."""
+    return lambda client: generator(seed, f"{purpose}, client {client}")
+
+
+_MOST_ROWS = 500  # that a list is fitted to
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskRows:
+    """A task's private rows: unit embeddings float32 [n, d], labels int64 [n] in `space`, and their clients int64 [n]."""
+
+    z: Singles
+    labels: Ints
+    users: Ints
+    space: tuple[int, ...]
+    n_classes: int
+
+    def of(self, user: int, label: int) -> Singles:
+        """One client's rows with a label [m, d]."""
+        return np.asarray(self.z[(self.users == user) & (self.labels == label)])
+
+    @property
+    def targets(self) -> Singles:
+        """One-hot labels [n, C]."""
+        return np.asarray(np.eye(self.n_classes, dtype=np.float32)[self.labels])
+
+
+def listed(rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Draws, *, by_label: bool = True) -> Lists:
+    """Every user's list: by label, `learner`'s entries for each label in turn, weighted by the label's share of the user's
+    rows; otherwise its entries for all rows, whose targets are then label shares.
+
+    Uses at most the first 500 rows of a client and label (or of a client); more rows cost time without a better fit.
+    """
+    if not by_label:
+        places = {user: np.flatnonzero(rows.users == user)[:_MOST_ROWS] for user in users}
+        return Lists.of([learner.fit(rows.z[of], rows.targets[of], draws(user)) for user, of in places.items()])
+
+    def labelled(user: int) -> Iterator[Element]:
+        of_label, random = [rows.of(user, label) for label in rows.space], draws(user)
+        n_rows = max(1, sum(map(len, of_label)))
+        for label, selected in zip(rows.space, of_label, strict=True):
+            target = np.zeros((min(len(selected), _MOST_ROWS), rows.n_classes))
+            target[:, label] = 1
+            for entry in learner.fit(selected[:_MOST_ROWS], target, random):
+                yield replace(entry, weight=len(selected) / n_rows * entry.weight)
+
+    return Lists.of([list(labelled(user)) for user in users])
+
+
+def matched(lists: Lists, matcher: EntryMatcher, prototypes: Floats, draws: Draws) -> Ints:
+    """Slots int64 [n, S·L] of entries ordered by label: entries of label s are matched only to that label's groups.
+
+    Args: prototypes [S, M, d], the groups' means, public or from earlier releases. A slot is s·M + group.
+    """
+    n_labels, n_groups, d = prototypes.shape
+    ids, per_label = np.zeros(lists.weights.shape, dtype=np.int64), lists.weights.shape[1] // n_labels
+    random = [draws(client) for client in range(len(lists))]
+    for label in range(n_labels):
+        places = slice(label * per_label, (label + 1) * per_label)
+        groups = matcher.of_means(prototypes[label], np.full(d, 1 / d), np.zeros((n_groups, lists.targets.shape[2])))
+        for client in range(len(lists)):
+            entries, weights = lists.elements(client)[places], lists.weights[client, places]
+            shares = weights / weights.sum() if weights.sum() > 0 else None
+            assigned = matchers.assign(matcher.rule, matcher.features(entries), groups, shares, random[client])
+            ids[client, places] = label * n_groups + assigned
+    return ids
+
+
+# The replayed mixture Q: Gaussians over embeddings, each with a target, computed from released numbers only.
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A released mixture: weights [K] on the simplex, means [K, d], targets [K, C].
+
+    `covariances`: [d, d] shared by all, or per component [K, d, d] or diagonal [K, 1, d]; positive semidefinite. `sums` [D]:
+    the noisy sum of clients' vectors that it was decoded from, if any.
+    """
+
+    weights: Floats
+    means: Floats
+    covariances: Floats
+    targets: Floats
+    sums: Floats | None = None
+
+    def sample(
+        self, n: int, generator: np.random.Generator
+    ) -> tuple[Singles, Singles, Ints]:
+        """Sampled embeddings z [n, d], their targets y [n, C] and components k [n]."""
+        k = generator.choice(len(self.weights), size=n, p=self.weights / self.weights.sum())
+        drawn = generator.standard_normal((n, self.means.shape[1]), dtype=np.float32)
+        roots = self._roots
+        if roots.ndim == 2:
+            z = drawn @ roots
+        elif roots.shape[1] == 1:
+            z = drawn * roots[k, 0]
+        else:
+            z = np.empty_like(drawn)
+            for place in range(len(roots)):
+                z[k == place] = drawn[k == place] @ roots[place]
+        z += self.means.astype(np.float32)[k]
+        return z, self.targets.astype(np.float32)[k], k
+
+    def elements(self) -> list[Element]:
+        """The components as list entries for a matcher. Raises ValueError for a covariance shared by all."""
+        if self.covariances.ndim != 3:
+            raise ValueError("elements: one covariance for all")
+        covariances = self.covariances[:, 0] if self.covariances.shape[1] == 1 else self.covariances
+        columns = zip(self.weights.tolist(), self.means, covariances, self.targets, strict=True)
+        return [Element(*column) for column in columns]
+
+    @cached_property
+    def _roots(self) -> Singles:
+        """R with Rᵀ R the covariance; draws are multiplied by it."""
+        if self.covariances.ndim == 3 and self.covariances.shape[1] == 1:
+            return np.sqrt(np.maximum(self.covariances, 0)).astype(np.float32)
+        try:
+            roots = np.linalg.cholesky(self.covariances)
+        except np.linalg.LinAlgError:  # singular; eigh is twenty times slower
+            values, vectors = np.linalg.eigh(self.covariances)
+            roots = vectors * np.sqrt(np.maximum(values, 0))[..., None, :]
+        return np.swapaxes(roots, -1, -2).astype(np.float32)
+
+
+def joined(parts: Sequence[Replay]) -> Replay:
+    """The mixtures of several tasks as one, each task with equal weight; at least one, with covariances of the same kind."""
+    covariances = parts[0].covariances
+    if covariances.ndim == 3:
+        covariances = np.concatenate([part.covariances for part in parts])
+    elif not all(part.covariances is covariances or np.array_equal(part.covariances, covariances) for part in parts):
+        covariances = np.concatenate([np.repeat(part.covariances[None], len(part.weights), axis=0) for part in parts])
+    return Replay(
+        np.concatenate([part.weights / part.weights.sum() for part in parts]) / len(parts),
+        np.concatenate([part.means for part in parts]),
+        covariances,
+        np.concatenate([part.targets for part in parts]),
+    )
+
+
+def sampled(
+    parts: Sequence[Replay], n: int, generator: np.random.Generator, *, unit_length: bool
+) -> tuple[Singles, Singles]:
+    """Embeddings z [n, d] and targets [n, C] drawn from `joined(parts)`; `unit_length` scales the embeddings to length 1."""
+    z, targets, _ = joined(parts).sample(n, generator)
+    return unit_rows(z).astype(np.float32) if unit_length else z, targets
+
+
+# Clients' clean lists, observed by the simulator for visualisation: never a release; the server does not receive them.
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseStd:
+    """Noise standard deviations per coordinate for one budget: `mean` of a group under central trust, its `second` moment if
+    that were released too, and each client's own list under local trust (`local`).
+
+    `released`: "axes" for means on the public axes only; "diagonal" or "full" for whole means and such second moments."""
+
+    mean: float
+    second: float
+    local: float
+    released: Literal["axes", "diagonal", "full"] = "axes"
+
+
+@dataclass(frozen=True, slots=True)
+class ListsObserved(Observation):
+    """The clients' clean lists of a task, and each budget's releases so far.
+
+    `lists`: returns them [N, entries], the same object each time; not called for a user's own data. `round`: from 0.
+    `parts`: by budget, its mixtures so far, one per task; `stds`: by budget, the noise in the last of them. `public`: the
+    method's public embeddings.
+    """
+
+    lists: Callable[[], Lists]
+    task: int
+    round: int
+    parts: Sequence[Sequence[Replay]]
+    stds: Sequence[NoiseStd]
+    public: PublicEmbeddings

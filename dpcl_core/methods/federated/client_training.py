@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import dp_accounting as dp
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.client_release import Collect, Question, clients_of_this_task, clients_per_task
+from dpcl_core.methods.federated import client_release
+from dpcl_core.methods.federated.client_release import Collect, Question, Replay, TaskRows, clients_per_task, draws_of
+from dpcl_core.methods.federated.lists import Floats, Ints, Reals, Singles
 from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, RoundParams
-from dpcl_core.methods.federated.slot_assignment import Replay, TaskRows, sampled
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Batches, noise_of
@@ -25,7 +27,6 @@ from dpcl_core.spec import Cell, RunSpec
 # Linear layers and two-layer ReLU networks, trained as a batch of copies in NumPy.
 
 
-Params = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +42,30 @@ class Head:
         widths = (self.n_inputs, *([self.n_hidden] if self.n_hidden else []), self.n_classes)
         return tuple(pairwise(widths))
 
-    def initial(self, generator: np.random.Generator) -> Params:
+    def initial(self, generator: np.random.Generator) -> Singles:
         """Initial parameters [P]: uniform within 1/sqrt(fan-in), as torch's Linear."""
         layers = [generator.uniform(-1, 1, (n_in + 1) * n_out) / np.sqrt(n_in) for n_in, n_out in self._shapes]
         return np.concatenate(layers).astype(np.float32)
 
-    def logits(self, params: Params, z: NDArray[np.floating]) -> NDArray[np.float32]:
+    def logits(self, params: Singles, z: Reals) -> Singles:
         """Logits [..., n, C] of embeddings [n, d] or [..., n, d] under parameters [..., P]."""
         return self.forward(params, z.astype(np.float32, copy=False))[-1]
 
-    def gradients(
-        self, params: Params, z: NDArray[np.float32], targets: NDArray[np.float32], weights: NDArray[np.float32]
-    ) -> Params:
+    def gradients(self, params: Singles, z: Singles, targets: Singles, weights: Singles) -> Singles:
         """Gradients [..., P] of each copy's weighted sum of cross-entropies, in the precision of the parameters [..., P].
 
         Args: z [..., b, d], soft targets [..., b, C], weights [..., b]; leading axes may be 1 where copies share rows.
         """
-        *inputs, logits = self.forward(params, z)
-        residuals = _residuals(logits, targets)
+        *inputs, residuals = self.forward(params, z)
+        residuals -= residuals.max(axis=-1, keepdims=True)
+        np.exp(residuals, out=residuals)
+        # Targets sum to 1, or to 0 for a row without a loss.
+        residuals *= targets.sum(axis=-1, keepdims=True) / residuals.sum(axis=-1, keepdims=True)
+        residuals -= targets
         residuals *= weights[..., None]
         return self.backward(params, inputs, residuals)
 
-    def forward(self, params: Params, z: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    def forward(self, params: Singles, z: Singles) -> list[Singles]:
         """z [..., b, d], the hidden values [..., b, hidden] if there are any, and the outputs [..., b, C]."""
         values = [z]
         for matrix, bias in self._layers(params):
@@ -73,7 +76,7 @@ class Head:
             values.append(out)
         return values
 
-    def backward(self, params: Params, inputs: Sequence[NDArray[np.float32]], back: NDArray[np.float32]) -> Params:
+    def backward(self, params: Singles, inputs: Sequence[Singles], back: Singles) -> Singles:
         """A loss's gradients in the parameters [..., P], from its gradient `back` [..., b, C] in the outputs.
 
         Args: each layer's inputs, from `forward`.
@@ -88,17 +91,15 @@ class Head:
                 back *= inputs[place] > 0
         return gradients
 
-    def input_gradient(
-        self, params: Params, inputs: Sequence[NDArray[np.float32]], back: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        """The same loss's gradient in z [..., b, d]."""
+    def input_gradient(self, params: Singles, inputs: Sequence[Singles], back: Singles) -> Singles:
+        """A loss's gradient in z [..., b, d], from that in the outputs."""
         for place, (matrix, _) in reversed(list(enumerate(self._layers(params)))):
             back = back @ np.swapaxes(matrix, -1, -2)
             if place:
                 back *= inputs[place] > 0
         return back
 
-    def _layers(self, params: Params) -> list[tuple[Params, Params]]:
+    def _layers(self, params: Singles) -> list[tuple[Singles, Singles]]:
         """Views of each layer's weights [..., in, out] and bias [..., out]."""
         views, start = [], 0
         for n_in, n_out in self._shapes:
@@ -108,25 +109,10 @@ class Head:
         return views
 
 
-def _residuals(logits: NDArray[np.float32], targets: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Gradient of the loss in the logits, computed in place; targets sum to 1, or to 0 for a row without a loss."""
-    logits -= logits.max(axis=-1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits *= targets.sum(axis=-1, keepdims=True) / logits.sum(axis=-1, keepdims=True)
-    logits -= targets
-    return logits
-
-
 def trained(
-    head: Head,
-    start: Params,
-    z: NDArray[np.float32],
-    targets: NDArray[np.float32],
-    n_steps: int,
-    batch_size: int,
-    learning_rate: float,
-    generator: np.random.Generator,
-) -> Params:
+    head: Head, start: Singles, z: Singles, targets: Singles, n_steps: int, batch_size: int, learning_rate: float,
+    generator: np.random.Generator
+) -> Singles:
     """J copies [J, P] after `n_steps` of Adam from `start` [J, P], copy j on its own rows z [J, n, d], targets [J, n, C].
 
     All copies use one order of rows, in which every row comes once before any repeats; a batch is at most n rows, n >= 1.
@@ -142,13 +128,13 @@ def trained(
     return params
 
 
-def cycled(n_rows: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+def cycled(n_rows: int, count: int, generator: np.random.Generator) -> Ints:
     """`count` row indices from successive random permutations: every row comes once before any repeats."""
     orders = [generator.permutation(n_rows) for _ in range(-(-count // n_rows))]
     return np.concatenate(orders)[:count]
 
 
-def stop_if_diverged(params: Params, step: int, n_steps: int, learning_rate: float, turn: str = "step") -> None:
+def stop_if_diverged(params: Singles, step: int, n_steps: int, learning_rate: float, turn: str = "step") -> None:
     """Raises Diverged where a weight is larger than any head needs, or not finite. `step` counts from 0."""
     if not max(params.max(initial=0), -params.min(initial=0)) <= LARGEST_WEIGHT:
         raise Diverged(
@@ -166,7 +152,7 @@ def client_draws(chosen: Iterable[int], seed: int | None, purpose: str) -> list[
     `seed` None: seeded by the operating system, as a release needs, so that draws cannot be predicted. Otherwise derived
     from seed, purpose and client number.
     """
-    return [np.random.default_rng() if seed is None else generator(seed, f"{purpose}, client {client}") for client in chosen]
+    return [np.random.default_rng() if seed is None else draws_of(seed, purpose)(client) for client in chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +173,12 @@ class LocalPlan:
 class Clients:
     """Private rows of a task's clients: inputs float32 [n, d], targets float32 [n, C], and each client's row indices."""
 
-    z: NDArray[np.float32]
-    targets: NDArray[np.float32]
-    places: tuple[NDArray[np.int64], ...]
+    z: Singles
+    targets: Singles
+    places: tuple[Ints, ...]
 
     @classmethod
-    def of(cls, z: NDArray[np.floating], targets: NDArray[np.floating], users: NDArray[np.int64], n_users: int) -> Clients:
+    def of(cls, z: Reals, targets: Reals, users: Ints, n_users: int) -> Clients:
         """From a task's rows and their clients, users int64 [n] in 0 ... n_users - 1."""
         if not len(z):  # one dummy row, for clients without rows to index
             z, targets = np.zeros((1, z.shape[1])), np.zeros((1, targets.shape[1]))
@@ -203,14 +189,9 @@ class Clients:
 
 
 def local_updates(
-    head: Head,
-    start: Params,
-    clients: Clients,
-    chosen: NDArray[np.int64],
-    plan: LocalPlan,
-    draws: Sequence[np.random.Generator],
-    replayed: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
-) -> Params:
+    head: Head, start: Singles, clients: Clients, chosen: Ints, plan: LocalPlan, draws: Sequence[np.random.Generator],
+    replayed: tuple[Singles, Singles] | None = None
+) -> Singles:
     """Weight updates [n, P] of the chosen clients, trained from the model `start` [P].
 
     `draws`: a generator for each chosen client, which orders its local rows first and the replayed rows next. `replayed`:
@@ -223,7 +204,10 @@ def local_updates(
     if n == 0:
         return np.zeros((0, len(start)), dtype=np.float32)
     batch, n_rows = plan.batch_size, plan.n_steps * plan.batch_size
-    rows, shares = _rows(clients, chosen, n_rows, batch, draws)
+    rows, shares = np.zeros((n, n_rows), dtype=np.int64), np.zeros((n, batch), dtype=np.float32)
+    for place, client in enumerate(chosen):
+        if len(places := clients.places[client]):  # a client without rows has weights of zero
+            rows[place], shares[place] = places[cycled(len(places), n_rows, draws[place])], 1 / batch
     orders = None if replayed is None else np.stack([cycled(len(replayed[0]), n_rows, draw) for draw in draws])
     if orders is not None:
         shares = np.concatenate([shares, np.full((n, batch), plan.replay_weight / batch, dtype=np.float32)], axis=1)
@@ -240,32 +224,17 @@ def local_updates(
     return params - start
 
 
-def _rows(
-    clients: Clients, chosen: NDArray[np.int64], count: int, batch: int, draws: Sequence[np.random.Generator]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """`count` local rows of every chosen client [n, count], and their weights in a step [n, batch]: zero without rows."""
-    rows = np.zeros((len(chosen), count), dtype=np.int64)
-    shares = np.zeros((len(chosen), batch), dtype=np.float32)
-    for place, client in enumerate(chosen):
-        places = clients.places[client]
-        if len(places):
-            rows[place] = places[cycled(len(places), count, draws[place])]
-            shares[place] = 1 / batch
-    return rows, shares
-
-
-def averaged(start: Params, updates: Params) -> Params:
+def averaged(start: Singles, updates: Singles) -> Singles:
     """FedAvg without privacy: `start` [P] plus the mean of `updates` [n, P]; unchanged in an empty round."""
     return start + updates.mean(axis=0) if len(updates) else start
 
 
-def moved(start: Params, noisy_sum: NDArray[np.floating], expected_clients: float) -> Params:
+def moved(start: Singles, noisy_sum: Reals, expected_clients: float) -> Singles:
     """DP-FedAvg's step: `start` [P] plus a noisy sum [P] divided by the expected number of clients, a constant."""
     return (start + noisy_sum / expected_clients).astype(np.float32)
 
 
-Chosen = NDArray[np.int64]
-Rows = tuple[NDArray[np.float32], NDArray[np.float32]]  # embeddings [n, d] and their targets [n, C]
+Rows = tuple[Singles, Singles]  # embeddings [n, d] and their targets [n, C]
 
 
 def participation(params: RoundParams, spec: RunSpec, cell: Cell) -> Batches:
@@ -277,19 +246,14 @@ def participation(params: RoundParams, spec: RunSpec, cell: Cell) -> Batches:
 class RoundHead:
     """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger records this.
 
-    `collect`: asks clients that are processes of their own, who know themselves which task is theirs; None: they are
-    simulated here, from the rows of the task.
+    `coins`: what draws a round's clients, and what its sums are charged by. `collect`: asks clients that are processes of
+    their own, who know themselves which task is theirs; None: they are simulated here, from the rows of the task.
     """
 
     KEPT = ("_weights", "_participation", "_noise")
 
     def __init__(
-        self,
-        spec: RunSpec,
-        cell: Cell,
-        context: PublicContext,
-        noise_multiplier: float,
-        collect: Collect | None = None,
+        self, spec: RunSpec, cell: Cell, context: PublicContext, noise_multiplier: float, collect: Collect | None = None
     ) -> None:
         params = spec.params
         assert isinstance(params, RoundParams)
@@ -298,7 +262,7 @@ class RoundHead:
         self._multiplier, self._collect = noise_multiplier, collect
         self._head = Head(context.n_inputs, context.n_classes, params.hidden)
         self._weights = self._head.initial(generator(cell.seed, "head"))
-        self._participation = participation(params, spec, cell)
+        self.coins = self._participation = participation(params, spec, cell)
         self._noise = noise_of(spec.privacy.noise, cell, "head")
         weight = params.replay_weight if isinstance(params, RehearsalParams) else 0.0
         self._plan = LocalPlan(params.local_steps, params.batch_size, params.learning_rate, weight)
@@ -308,21 +272,11 @@ class RoundHead:
         """The `head`'s weights [P] after the last round."""
         return {"head": self._weights.copy()}
 
-    @property
-    def coins(self) -> Batches:
-        """What draws a round's clients, and what its sums are charged by."""
-        return self._participation
-
-    @property
-    def n_hidden(self) -> int:
-        """Hidden units of the head; 0: it is linear."""
-        return self._head.n_hidden
-
-    def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
+    def logits(self, z: Reals) -> Singles:
         """Logits [n, C] of embeddings [n, d]."""
         return self._head.logits(self._weights, z)
 
-    def answers(self, rows: TaskRows, question: Question, chosen: Chosen) -> NDArray[np.floating]:
+    def answers(self, rows: TaskRows, question: Question, chosen: Ints) -> Reals:
         """The chosen clients' updates [n, P] of the question's head, from their own rows. Private.
 
         Raises BadInput for a round beyond those that the budget was divided among, and for another head.
@@ -336,15 +290,9 @@ class RoundHead:
         return self._updates(clients, question, chosen)
 
     def trained(
-        self,
-        rows: TaskRows,
-        index: int,
-        ledger: Ledger,
-        *,
-        mixtures: Callable[[], Sequence[Replay]] | None = None,
-        on_start: Callable[[Chosen], None] | None = None,
-        extra: Callable[[Chosen], Sequence[ClientVectors]] | None = None,
-        on_sums: Callable[[Sequence[NDArray[np.float64]]], None] | None = None,
+        self, rows: TaskRows, index: int, ledger: Ledger, *, mixtures: Callable[[], Sequence[Replay]] | None = None,
+        on_start: Callable[[Ints], None] | None = None, extra: Callable[[Ints], Sequence[ClientVectors]] | None = None,
+        on_sums: Callable[[Sequence[Floats]], None] | None = None
     ) -> Iterator[int]:
         """Runs all rounds of a task; yields the number done. Each round's event is in the ledger before its sums exist.
 
@@ -357,22 +305,19 @@ class RoundHead:
         clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         rehearsal = generator(self._cell.seed, f"rehearsal of task {index}")
         for done in range(self._params.rounds):
-            chosen = self.coins.draw(self._n_users)
+            chosen = self._participation.draw(self._n_users)
             if self._collect is None:
-                chosen = clients_of_this_task(chosen, rows, self._context)
+                chosen = client_release.clients_of_this_task(chosen, rows, self._context)
             if on_start is not None:
                 on_start(chosen)
             replayed = self._replayed(mixtures() if mixtures is not None else (), rehearsal)
             question = Question(index, done, len(self._weights), self._weights)
-            if self._collect is None:
-                updates = self._updates(clients, question, chosen, replayed)
-            else:
-                updates = self._collect(question, chosen)
-            parts = list(extra(chosen)) if extra is not None else []
+            ask = self._collect or partial(self._updates, clients, replayed=replayed)
+            updates, parts = ask(question, chosen), list(extra(chosen)) if extra is not None else []
             if self._multiplier > 0:
                 head = ClientVectors(HEAD, updates, self._clip, [self._multiplier * self._clip])
                 sums = self._sums([head, *parts], index, ledger)
-                self._weights = moved(self._weights, sums.pop(0)[0], self.coins.rate * self._n_clients)
+                self._weights = moved(self._weights, sums.pop(0)[0], self._participation.rate * self._n_clients)
             else:
                 sums = self._sums(parts, index, ledger) if parts else []
                 self._weights = averaged(self._weights, updates.astype(np.float32, copy=False))
@@ -381,20 +326,18 @@ class RoundHead:
                 on_sums(sums)
             yield done + 1
 
-    def _updates(
-        self, clients: Clients, question: Question, chosen: Chosen, replayed: Rows | None = None
-    ) -> NDArray[np.floating]:
+    def _updates(self, clients: Clients, question: Question, chosen: Ints, replayed: Rows | None = None) -> Reals:
         is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
-        purpose = f"round {question.round} of task {question.task}"
+        purpose, start = f"round {question.round} of task {question.task}", question.state.astype(np.float32, copy=False)
         draws = client_draws(chosen, None if is_release else self._cell.seed, purpose)
-        start = question.state.astype(np.float32, copy=False)
         return local_updates(self._head, start, clients, chosen, self._plan, draws, replayed)
 
-    def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[NDArray[np.float64]]:
-        what = f"a round of {' and '.join(dict.fromkeys(part.channel for part in parts))}, sampling rate {self.coins.rate:g}"
-        return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, batches=self.coins)
+    def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[Floats]:
+        channels = " and ".join(dict.fromkeys(part.channel for part in parts))
+        what = f"a round of {channels}, sampling rate {self._participation.rate:g}"
+        return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, batches=self._participation)
 
     def _replayed(self, mixtures: Sequence[Replay], random: np.random.Generator) -> Rows | None:
         if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:
             return None
-        return sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)
+        return client_release.sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)

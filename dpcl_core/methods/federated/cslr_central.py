@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
-from dpcl_core.methods.federated.client_training import Chosen, RoundHead
-from dpcl_core.methods.federated.lists import Lists
+from dpcl_core.methods.federated.client_release import ListsObserved, SeenLabels, TaskRows, clients_per_task, features
+from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.lists import Floats, Ints, Lists, Reals
 from dpcl_core.methods.federated.release_schedule import Horizon, Noises, ReleaseSchedule
-from dpcl_core.methods.federated.slot_assignment import ListsObserved, Replay, TaskRows
 from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,61 +58,36 @@ class CslrCentralParams(
     )
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: CslrCentralParams) -> tuple[str, ...]:
     """Caveats on the bound."""
-    assert isinstance(params, CslrCentralParams)
-    if params.head == "private":
-        return ()
-    return ("The head's updates travel without noise: the budget covers the replay alone, and the model has no bound.",)
-
-
-def is_for_the_replay(params: Params) -> bool:
-    """Whether the budget covers only the replay, as published: with a head without noise."""
-    assert isinstance(params, CslrCentralParams)
-    return params.head == "clean"
-
-
-def table_names(spec: RunSpec) -> tuple[str, str]:
-    """A repair in tables, with the training of its head as the variant."""
-    assert isinstance(spec.params, CslrCentralParams)
-    return "Repair: CSLR", f"{spec.params.head} head"
+    clean = "The head's updates travel without noise: the budget covers the replay alone, and the model has no bound."
+    return (clean,) if params.head == "clean" else ()
 
 
 CARD = federated.card(
-    name="cslr-central",
-    title="CSLR, trusted sum",
+    name="cslr-central", title="CSLR, trusted sum",
     summary="Every client matches its texts to public groups and sends one clipped vector. The sum gets noise once and "
     "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse generated ones. "
     "Replay and head are accounted for separately, and together.",
     source=f"{federated.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
-    params=CslrCentralParams,
-    matters=("anchors", "list_size", "matcher"),
-    module=__name__,
-    audit="dpcl_core.attacks.federated_games",
-    planned=f"{__name__}:planned",
-    notes=notes,
-    is_for_the_replay=is_for_the_replay,
+    params=CslrCentralParams, matters=("anchors", "list_size", "matcher"), module=__name__,
+    planned=f"{__name__}:planned", notes=notes,
+    is_for_the_replay=lambda params: params.head == "clean",  # as published
     needs_anchors=True,
     printed=federated.printed(
-        federated.LISTS,
-        federated.ONCE,
-        federated.INVENTED,
-        federated.ROUNDS,
-        federated.REPLAY,
-        settings={
+        federated.LISTS, federated.ONCE, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
+        {
             "params.head": Printed(
                 ("clean",), "Updates of the head are made from people's data, too; here they are noised."
             ),
             "params.releases": Printed(("round",), "One release of everybody costs less than one a round of a few."),
-        },
-        left_open={
             "params.clip_norm": "The printed head is not clipped.",
             "params.replay_share": "The printed head has no part of the budget.",
         },
         always=(federated.MATCHED_AT_HOME, federated.ONE_VECTOR),
         kind="repair",
     ),
-    table_names=table_names,
+    table_names=lambda spec: ("Repair: CSLR", f"{settings_of(spec, CslrCentralParams).head} head"),
     reference="CSLR",
 )
 
@@ -131,35 +106,32 @@ class CslrCentral:
     KEPT = ("_seen", "_releases", "_head")
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        params = spec.params
-        assert isinstance(params, CslrCentralParams)
-        (self._cell,) = cells
-        self._params, self._seen, self._n_clients = params, SeenLabels(spec, context), clients_per_task(context)
-        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
-        noise = noises(params, horizon, self._cell.epsilon)
+        (self._cell,), params = cells, settings_of(spec, CslrCentralParams)
+        self._params = params
+        self._seen, self._n_clients = SeenLabels(spec, context), clients_per_task(context)
+        noise = noises(params, Horizon.of(spec, context), self._cell.epsilon)
         self._releases = ReleaseSchedule(spec, cells, context, [noise.release])
         self._head = RoundHead(spec, self._cell, context, noise.head)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         rows = self._seen.rows(task)
-        total, text = self._params.rounds, f"rounds on {task.name}"
+        total, is_by_round = self._params.rounds, self._params.releases == "round"
         yield Progress("training", 0, total, task.index, f"lists of {task.name}")
         lists = cache(partial(self._releases.lists, rows, task.index))
-        if self._params.releases == "task":
+        trained = partial(self._head.trained, rows, task.index, ledger, mixtures=lambda: self._releases.parts[0])
+        if is_by_round:
+            sums = _RoundSums(self._releases, rows, lists, task.index, self._head.coins.rate * self._n_clients)
+            trained = partial(trained, extra=sums.vectors, on_sums=sums.add)
+        else:
             self._releases.of_task(rows, task.index, ledgers, lists)
             yield self._releases.observed(rows, lists, task.index, 0)
-            for done in self._head.trained(rows, task.index, ledger, mixtures=self._mixtures):
-                yield Progress("training", done, total, task.index, text)
-            return
-        sums = _RoundSums(self._releases, rows, lists, task.index, self._head.coins.rate * self._n_clients)
-        steps = self._head.trained(rows, task.index, ledger, mixtures=self._mixtures, extra=sums.vectors, on_sums=sums.add)
-        for done in steps:
-            yield Progress("training", done, total, task.index, text)
-            if done in (1, total):
+        for done in trained():
+            yield Progress("training", done, total, task.index, f"rounds on {task.name}")
+            if is_by_round and done in (1, total):
                 yield self._releases.observed(rows, lists, task.index, done - 1)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """The head's logits [1, n, classes], the only prediction rule."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
 
@@ -170,9 +142,6 @@ class CslrCentral:
     def rule(self, cell: Cell) -> Rule:
         """The head's largest logit."""
         return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
-
-    def _mixtures(self) -> Sequence[Replay]:
-        return self._releases.parts[0]
 
 
 class _RoundSums:
@@ -187,13 +156,13 @@ class _RoundSums:
         self._std = releases.multipliers[0] * self._layout.sensitivity
         self._total, self._n_rounds = np.zeros((1, 1)), 0
 
-    def vectors(self, chosen: Chosen) -> list[ClientVectors]:
+    def vectors(self, chosen: Ints) -> list[ClientVectors]:
         """The replay vectors of the round's clients, matched to the releases before it."""
         prototypes = self._releases.prototypes(0, self._rows.space)
         slotted = self._releases.slotted(self._rows, self._lists, prototypes, self._index)
         return [ClientVectors(REPLAY, self._layout.vectors(slotted)[chosen], self._layout.sensitivity, [self._std])]
 
-    def add(self, sums: Sequence[NDArray[np.float64]]) -> None:
+    def add(self, sums: Sequence[Floats]) -> None:
         """Adds a round's noisy sum and updates the mixture from the task's average so far: post-processing."""
         self._n_rounds += 1
         self._total = self._total + sums[0]
@@ -208,8 +177,7 @@ make_learner = CslrCentral
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): a release a task beside the head's rounds, or one in every round."""
-    params, horizon = spec.params, Horizon.of_run(spec, facts)
-    assert isinstance(params, CslrCentralParams)
+    params, horizon = settings_of(spec, CslrCentralParams), Horizon.of(spec, facts)
     noise = noises(params, horizon, epsilon)
     if params.releases == "round":
         return each_task(ledger, facts, horizon.rounds_of(noise.release, noise.head))

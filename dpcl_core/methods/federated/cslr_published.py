@@ -28,24 +28,23 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim, Progress
 from dpcl_core.layers import Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.federated import matchers, published_release
+from dpcl_core.methods.federated import client_release, matchers, published_release
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
-from dpcl_core.methods.federated.client_training import Chosen, RoundHead
-from dpcl_core.methods.federated.lists import ListLearner, Lists
-from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView
-from dpcl_core.methods.federated.pooling import pooled
+from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Replay
+from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.lists import Floats, Ints, ListLearner, Lists, Reals, Singles
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView, pooled
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums
-from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows, listed
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.cslr_accounting import TABLE_5
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task, generator
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 _MATCHERS: Mapping[federated.Matcher, str] = {
     "signature": "CSLR",
@@ -107,11 +106,8 @@ class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, feder
 
 
 PRINTED = federated.printed(
-    federated.LISTS,
-    federated.INVENTED,
-    federated.ROUNDS,
-    federated.REPLAY,
-    settings={
+    federated.LISTS, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
+    {
         "privacy.epsilons": Printed((1.0, 4.0, 8.0), "Without noise, to see what the noise costs."),
         "params.second_moments": Printed(("full",), "Diagonals take a 384th of the numbers and of the time."),
         "params.dimensions": Printed((None,), "On a few public axes the noise is shorter."),
@@ -133,13 +129,12 @@ PRINTED = federated.printed(
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a budget without printed noise, inconsistent lists, and unit length on projected axes."""
     federated.check(spec, facts)
-    params = spec.params
-    assert isinstance(params, CslrPublishedParams)
+    params = settings_of(spec, CslrPublishedParams)
     if params.dimensions is not None:
         federated.check_axes(spec, params.dimensions)
-    if params.unit_length and params.dimensions is not None:
-        allowed = "must be false with params.dimensions: rows on axes are no units"
-        raise BadInput("params.unit_length", "true", allowed, {"params.unit_length": False})
+        if params.unit_length:
+            allowed = "must be false with params.dimensions: rows on axes are no units"
+            raise BadInput("params.unit_length", "true", allowed, {"params.unit_length": False})
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon) and epsilon not in TABLE_5:
             allowed = "must be 1, 4, 8 or inf: no noise is printed for any other"
@@ -152,9 +147,8 @@ def _nearest_printed(epsilon: float) -> float:
     return epsilon if math.isinf(epsilon) else min(TABLE_5, key=lambda printed: abs(math.log(printed / epsilon)))
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: CslrPublishedParams) -> tuple[str, ...]:
     """Caveats shown first in the privacy statement."""
-    assert isinstance(params, CslrPublishedParams)
     head = "The head's updates travel without noise, and no number here covers them."
     if params.noisy_lists:
         lists = (
@@ -175,8 +169,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 def table_names(spec: RunSpec) -> tuple[str, str]:
     """Named after the matcher; a variant for each setting that differs from the main tables."""
-    params = spec.params
-    assert isinstance(params, CslrPublishedParams)
+    params = settings_of(spec, CslrPublishedParams)
     if params.list_size == 1:
         return "DP-Stat-Share", ""
     if params.matcher == "mean":
@@ -192,8 +185,7 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices for what the paper leaves open."""
-    params = spec.params
-    assert isinstance(params, CslrPublishedParams)
+    params = settings_of(spec, CslrPublishedParams)
     sentences = [
         *federated.differences(spec),
         "Not given either: the fit of lists, full or diagonal second moments, how statistics of several entries are "
@@ -211,25 +203,15 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 
 
 CARD = federated.card(
-    name="cslr-published",
-    title="CSLR as published",
+    name="cslr-published", title="CSLR as published",
     summary="In every round some clients send lists of Gaussians. The server clusters them by their log-densities at public "
     "sentences and averages each group with the paper's noise; clients rehearse texts generated from the averages. The "
     "claimed epsilon leaves out the head, and its noise costs more than it claims.",
     source=federated.SOURCE,
-    params=CslrPublishedParams,
-    matters=("anchors", "list_size", "matcher"),
-    module=__name__,
-    audit="dpcl_core.attacks.cslr_games",
-    refuses=check,
-    guarantee="nominal",
-    notes=notes,
+    params=CslrPublishedParams, matters=("anchors", "list_size", "matcher"), module=__name__,
+    audit="dpcl_core.attacks.cslr_games", refuses=check, guarantee="nominal", notes=notes,
     assumes=lambda params: federated.SIMULATED[:1],
-    needs_anchors=True,
-    printed=PRINTED,
-    table_names=table_names,
-    reference="CSLR",
-    differences=differences,
+    needs_anchors=True, printed=PRINTED, table_names=table_names, reference="CSLR", differences=differences,
 )
 
 _N_AXES = 2  # axes of the view that orders groups and draws maps
@@ -245,7 +227,7 @@ class _CurrentTask:
     index: int
     ledger: Ledger
     lists: Lists
-    features: NDArray[np.float64]
+    features: Floats
     n_groups: int
     random: np.random.Generator
     reference: SlotSums | None = None
@@ -258,18 +240,15 @@ class CslrPublished:
     KEPT, kept_records = ("_seen", "_head", "_parts", "_noise"), (Replay,)
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        params = spec.params
-        assert isinstance(params, CslrPublishedParams)
-        (self._cell,) = cells
-        self._params, self._seen, self._n_users = params, SeenLabels(spec, context), context.n_users or 0
-        self._by_label = params.lists == "label"
-        self._n_clients = clients_per_task(context)
-        self._public = PublicEmbeddings.of(
-            context.anchors, self._cell.seed, params.dimensions or _N_AXES, None, params.anchors
-        )
+        (self._cell,), params = cells, settings_of(spec, CslrPublishedParams)
+        self._params, self._seen, self._n_users = params, client_release.SeenLabels(spec, context), context.n_users or 0
+        self._n_clients, n_axes = client_release.clients_per_task(context), params.dimensions or _N_AXES
+        self._public = PublicEmbeddings.of(context.anchors, self._cell.seed, n_axes, None, params.anchors)
         self._axes: PublicView | None = None  # where set, everything below reads only coordinates on these axes
         if params.dimensions is not None:
-            self._axes, self._public = self._public.view, _on_axes(self._public)
+            self._axes, rows = self._public.view, (self._public.anchors, self._public.others)
+            anchors, others = map(self._axes.residuals, rows)
+            self._public = PublicEmbeddings(anchors, others, PublicView.of(others, _N_AXES))
             context = replace(context, n_inputs=params.dimensions)
         self._matcher = EntryMatcher.of(params, self._public)
         self._sigma = cslr_accounting.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
@@ -281,38 +260,34 @@ class CslrPublished:
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
-        rows = self._seen.rows(task)
-        rows = replace(rows, z=self._seen_on_axes(rows.z))
-        total, text = self._params.rounds, f"rounds on {task.name}"
-        yield Progress("training", 0, total, task.index, f"lists of {task.name}")
-        n_lists = len(rows.space) if self._by_label else 1
-        n_groups = n_lists * self._params.modes_per_task
-        ledger.claimed = self._claimed(n_lists * self._params.list_size, n_groups) if self._sigma > 0 else None
+        rows, params, seed = self._seen.rows(task), self._params, self._cell.seed
+        rows, by_label = replace(rows, z=self._seen_on_axes(rows.z)), params.lists == "label"
+        yield Progress("training", 0, params.rounds, task.index, f"lists of {task.name}")
+        n_lists = len(rows.space) if by_label else 1
+        n_groups = n_lists * params.modes_per_task
+        ledger.claimed = self._claimed(n_lists * params.list_size, n_groups) if self._sigma > 0 else None
         if what := self._without_bound():
             unbounded = dp.NonPrivateDpEvent()
             ledger.spend(unbounded, task=task.index, what=what, channels={REPLAY: unbounded})
-        lists = self._lists(rows, task.index)
-        state = _CurrentTask(
-            task.index,
-            ledger,
-            lists,
-            matchers.list_features(lists, self._matcher.features),
-            n_groups,
-            generator(self._cell.seed, f"matching of task {task.index}"),
-        )
+        fit = ListLearner(params.list_size, params.restarts, form=params.second_moments)
+        draws = client_release.draws_of(seed, f"list of task {task.index}")
+        lists = client_release.listed(rows, range(self._n_users), fit, draws, by_label=by_label)
+        compared = matchers.list_features(lists, self._matcher.features)
+        random = generator(seed, f"matching of task {task.index}")
+        state = _CurrentTask(task.index, ledger, lists, compared, n_groups, random)
         rounds = self._head.trained(
             rows, task.index, ledger, mixtures=lambda: self._parts, on_start=lambda chosen: self._average(state, chosen)
         )
         for done in rounds:
-            yield Progress("training", done, total, task.index, text)
-            if done in (1, total):
-                z = self._sigma / (self._params.participation * self._n_clients)
-                std = NoiseStd(z, z, self._sigma, self._params.second_moments)
+            yield Progress("training", done, params.rounds, task.index, f"rounds on {task.name}")
+            if done in (1, params.rounds):
+                z = self._sigma / (params.participation * self._n_clients)
+                std = NoiseStd(z, z, self._sigma, params.second_moments)
                 yield ListsObserved(lambda: state.lists, task.index, done - 1, [self._parts], [std], self._public)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """The head's logits [1, n, classes], the only prediction rule."""
-        z = self._seen_on_axes(features(task.test.inputs))
+        z = self._seen_on_axes(client_release.features(task.test.inputs))
         return {"argmax": self._seen.masked(self._head.logits(z)[None], task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
@@ -323,20 +298,11 @@ class CslrPublished:
     def rule(self, cell: Cell) -> Rule:
         """The head's largest logit, on the public axes where it reads only these."""
         public = {} if self._axes is None else {"centre": self._axes.centre, "axes": self._axes.axes}
-        return self._seen.rule("federated-head", ("head",), public=public, n_hidden=self._head.n_hidden)
+        return self._seen.rule("federated-head", ("head",), public=public, n_hidden=self._params.hidden)
 
-    def _seen_on_axes(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _seen_on_axes(self, z: Singles) -> Singles:
         """Embeddings [n, d] unchanged, or their coordinates [n, dimensions] on the public axes if the settings project."""
         return z if self._axes is None else self._axes.residuals(z).astype(np.float32)
-
-    def _lists(self, rows: TaskRows, index: int) -> Lists:
-        learner = ListLearner(self._params.list_size, self._params.restarts, form=self._params.second_moments)
-        seed = self._cell.seed
-
-        def draws(client: int) -> np.random.Generator:
-            return generator(seed, f"list of task {index}, client {client}")
-
-        return listed(rows, range(self._n_users), learner, draws, by_label=self._by_label)
 
     def _without_bound(self) -> str:
         """The reasons why the replay has no bound; empty where it has one."""
@@ -346,40 +312,30 @@ class CslrPublished:
             return "lists clustered together: one client can move the entries of others"
         return "" if self._aggregation.by_shares else "sums divided by how many clients came, a private number"
 
-    def _average(self, state: _CurrentTask, chosen: Chosen) -> None:
+    def _average(self, state: _CurrentTask, chosen: Ints) -> None:
         """Clusters and averages the lists of a round's clients; an empty round releases noise alone.
 
         Groups keep their identity from round to round: each round's are matched to the running average of the releases.
         """
-        lists = state.lists.take(chosen)
-        expected = self._head.coins.rate * self._n_clients
+        lists, sigma, rule, coins = state.lists.take(chosen), self._sigma, self._aggregation, self._head.coins
+        given = [sigma], [self._noise], [state.ledger]
         if self._params.noisy_lists:
-            (received,) = published_release.noisy_statistics(
-                lists, [self._sigma], [self._noise], [state.ledger], task=state.index
-            )
-            ids = self._ids(state, received.lists())
+            (received,) = published_release.noisy_statistics(lists, *given, task=state.index)
+            ids, expected = self._ids(state, received.lists()), coins.rate * self._n_clients
             sums = published_release.average_received(
-                received, ids, state.n_groups, self._sigma, self._noise, expected=expected, rule=self._aggregation
+                received, ids, state.n_groups, sigma, self._noise, expected=expected, rule=rule
             )
         else:
+            ids, is_pooled = self._ids(state, lists, state.features[chosen]), self._params.modes_per_task > 1
             (sums,) = published_release.noisy_slot_sums(
-                lists,
-                self._ids(state, lists, state.features[chosen]),
-                state.n_groups,
-                [self._sigma],
-                [self._noise],
-                [state.ledger],
-                task=state.index,
-                batches=self._head.coins,
-                n_clients=self._n_clients,
-                pooled=self._params.modes_per_task > 1,
-                rule=self._aggregation,
-            )
+                lists, ids, state.n_groups, *given, task=state.index, batches=coins, n_clients=self._n_clients,
+                pooled=is_pooled, rule=rule,
+            )  # fmt: skip
         state.reference = sums if state.reference is None else state.reference.mixed(sums)
         state.sums = sums if state.sums is None else state.sums.mixed(sums, self._params.averaging)
-        self._parts[state.index :] = [state.sums.replay(rule=self._aggregation)]
+        self._parts[state.index :] = [state.sums.replay(rule=rule)]
 
-    def _ids(self, state: _CurrentTask, lists: Lists, features: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    def _ids(self, state: _CurrentTask, lists: Lists, features: Floats | None = None) -> Ints:
         """Groups int64 [n, L] of a round's lists; `features` [n, L, f] of their entries where already computed.
 
         With one group per list nothing is clustered: an entry's place in its client's list gives its group.
@@ -406,24 +362,12 @@ class CslrPublished:
         longest = max(n_entries if params.noisy_lists else 1, n_groups if params.aggregation == "entries" else 1)
         n_tasks = self._context.n_tasks if self._context.recurrence == "every" else 1
         reading = cslr_accounting.Reading(
-            self._sigma,
-            n_rounds=n_tasks * params.rounds,
-            sampling="poisson" if params.participation < 1 else "everyone",
-            sample_rate=params.participation,
-            n_clients=self._n_users,
-            delta=privacy.delta,
-            adjacency=privacy.adjacency,
-            sensitivity=math.sqrt(longest),
-            with_list=params.noisy_lists,
-        )
+            self._sigma, n_rounds=n_tasks * params.rounds, sampling="poisson" if params.participation < 1 else "everyone",
+            sample_rate=params.participation, n_clients=self._n_users, delta=privacy.delta, adjacency=privacy.adjacency,
+            sensitivity=math.sqrt(longest), with_list=params.noisy_lists,
+        )  # fmt: skip
         claim = cslr_accounting.nominal_claim(self._cell.epsilon, reading)
         return replace(claim, accounted=cslr_accounting.costs(reading).pld)
-
-
-def _on_axes(public: PublicEmbeddings) -> PublicEmbeddings:
-    """The same public sentences as coordinates on the public axes."""
-    anchors, others = (public.view.residuals(rows) for rows in (public.anchors, public.others))
-    return PublicEmbeddings(anchors, others, PublicView.of(others, _N_AXES))
 
 
 make_learner = CslrPublished

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels, features
 from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.lists import Ints, Reals
 from dpcl_core.methods.federated.release_schedule import Horizon
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -27,25 +29,19 @@ class DpFedAvgParams(federated.ClippedParams):
 
 
 CARD = federated.card(
-    name="dp-fedavg",
-    title="DP-FedAvg, no replay",
+    name="dp-fedavg", title="DP-FedAvg, no replay",
     summary="Clients train the head in rounds, one task after another; each client's update is clipped, and the sum gets "
     "noise. Nothing protects it from forgetting.",
     source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
-    params=DpFedAvgParams,
-    matters=("rounds", "participation", "clip_norm"),
-    module=__name__,
-    audit="dpcl_core.attacks.federated_games",
+    params=DpFedAvgParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed(
-        federated.ROUNDS,
-        left_open=federated.CLIP_OPEN,
+        federated.ROUNDS, federated.CLIP_OPEN,
         always=(
             Departure(
-                "",
-                "“the optimizer's” ε",
+                "", "“the optimizer's” ε",
                 "noise on the clipped sum of clients' changes, sized for every round that a client may be in",
-                "Whose budget the printed one is, and for how many steps, is not said.",
+                "Whose budget the printed one is, and for how many steps, is not said."
             ),
         ),
     ),
@@ -60,29 +56,22 @@ class DpFedAvg:
 
     KEPT = ("_seen", "_head")
 
-    def __init__(
-        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None
-    ) -> None:
-        params = spec.params
-        assert isinstance(params, DpFedAvgParams)
-        (self._cell,) = cells
-        self._rounds = params.rounds
-        self._seen = SeenLabels(spec, context)
-        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
-        noise = horizon.one_per_round(self._cell.epsilon)
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None) -> None:
+        (self._cell,), self._params, self._seen = cells, settings_of(spec, DpFedAvgParams), SeenLabels(spec, context)
+        noise = Horizon.of(spec, context).one_per_round(self._cell.epsilon)
         self._head = RoundHead(spec, self._cell, context, noise, collect)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._cell.seed]
         rows = self._seen.rows(task)
         for done in self._head.trained(rows, task.index, ledgers[self._cell]):
-            yield Progress("training", done, self._rounds, task.index, f"rounds on {task.name}")
+            yield Progress("training", done, self._params.rounds, task.index, f"rounds on {task.name}")
 
-    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+    def answers(self, task: Task, question: Question, clients: Ints) -> Reals:
         """The clients' updates of the question's head."""
         return self._head.answers(self._seen.rows(task), question, clients)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """The head's logits [1, n, classes], the only prediction rule."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
 
@@ -92,7 +81,7 @@ class DpFedAvg:
 
     def rule(self, cell: Cell) -> Rule:
         """The head's largest logit."""
-        return self._seen.rule("federated-head", ("head",), n_hidden=self._head.n_hidden)
+        return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
 
 
 make_learner = DpFedAvg

@@ -30,20 +30,15 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import Adam
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated import client_training
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
-from dpcl_core.methods.federated.client_training import (
-    Clients,
-    Head,
-    averaged,
-    client_draws,
-    moved,
-    participation,
-    stop_if_diverged,
-)
+from dpcl_core.methods.federated.client_training import Clients, Head, averaged, moved
+from dpcl_core.methods.federated.lists import Ints, Reals, Singles
 from dpcl_core.methods.federated.release_schedule import Horizon
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
@@ -67,31 +62,24 @@ class FedCilDpParams(federated.ClippedParams):
 
 
 CARD = federated.card(
-    name="fedcil-dp",
-    title="FedCIL with noise",
+    name="fedcil-dp", title="FedCIL with noise",
     summary="Clients train a generator of embeddings and a classifier that tells real from generated ones; their joint "
     "update is clipped, and the sum gets noise. The generator of the last round replays earlier classes. Unlike in the "
     "original, clients' own generators never reach the server.",
     source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
-    params=FedCilDpParams,
-    matters=("rounds", "participation", "clip_norm"),
-    module=__name__,
-    audit="dpcl_core.attacks.federated_games",
+    params=FedCilDpParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed(
-        federated.ROUNDS,
-        left_open={
-            **federated.CLIP_OPEN,
+        federated.ROUNDS, federated.CLIP_OPEN,
+        {
             "params.noise_size": "The size of the generator's input is not given.",
             "params.consolidation_steps": "How long the server consolidates is not given.",
             "params.consistency": "The weight of consistency is not given.",
         },
         always=(
             Departure(
-                "",
-                "every client's generator",
-                "the server consolidates from the noised global generator alone",
-                "Clients' own generators would hand it what each of them holds.",
+                "", "every client's generator", "the server consolidates from the noised global generator alone",
+                "Clients' own generators would hand it what each of them holds."
             ),
         ),
     ),
@@ -99,8 +87,6 @@ CARD = federated.card(
     reference="FedCIL+DP",
 )
 
-Array = NDArray[np.float32]
-Labels = NDArray[np.int64]
 _WIDTH = 256  # hidden units of the generator
 
 
@@ -108,9 +94,9 @@ _WIDTH = 256  # hidden units of the generator
 class Generated:
     """Embeddings `x` [..., b, d] from a generator for `labels` [..., b], with its layers' `inputs`."""
 
-    x: Array
-    labels: Labels
-    inputs: Sequence[Array]
+    x: Singles
+    labels: Ints
+    inputs: Sequence[Singles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +118,7 @@ class AcGan:
         """The classifier: an embedding in, the logit of being real and the labels' logits out."""
         return Head(self.n_inputs, 1 + self.n_classes, max(1, self.hidden))
 
-    def generate(self, params: Array, labels: Labels, draws: Sequence[np.random.Generator]) -> Generated:
+    def generate(self, params: Singles, labels: Ints, draws: Sequence[np.random.Generator]) -> Generated:
         """Embeddings for `labels` [n, b], from n generators `params` [n, P] or one [P]; `draws[i]` draws row i."""
         size = (labels.shape[1], self.noise_size)
         noise = np.stack([random.standard_normal(size, dtype=np.float32) for random in draws])
@@ -141,14 +127,9 @@ class AcGan:
         return Generated(embeddings, labels, layer_inputs)
 
     def classifier_gradient(
-        self,
-        params: Array,
-        local: tuple[Array, Labels],
-        generated: Generated,
-        replayed: Generated | None = None,
-        server: Generated | None = None,
-        consistency: float = 0.0,
-    ) -> Array:
+        self, params: Singles, local: tuple[Singles, Ints], generated: Generated, replayed: Generated | None = None,
+        server: Generated | None = None, consistency: float = 0.0
+    ) -> Singles:
         """Gradient [..., P] of the classifier's loss in its parameters; see above.
 
         `local`: rows [..., b, d] and labels [..., b]. `server`: rows for the labels of `generated`, of which the first b are
@@ -166,14 +147,14 @@ class AcGan:
             gradients.append(self._consistency(parts[-1], parts[0], parts[1], server.labels, gradients, consistency))
         return self.classifier.backward(params, inputs, np.concatenate(gradients, axis=-2))
 
-    def generator_gradient(self, generator: Array, classifier: Array, generated: Generated) -> Array:
+    def generator_gradient(self, generator: Singles, classifier: Singles, generated: Generated) -> Singles:
         """Gradient of the generator's loss in its parameters: low where the classifier takes the rows for real rows of their
         labels."""
         *inputs, out = self.classifier.forward(classifier, generated.x)
         in_embeddings = self.classifier.input_gradient(classifier, inputs, _loss_gradient(out, generated.labels, 1.0))
         return self.generator.backward(generator, generated.inputs, in_embeddings)
 
-    def label_gradient(self, params: Array, x: Array, labels: Labels) -> Array:
+    def label_gradient(self, params: Singles, x: Singles, labels: Ints) -> Singles:
         """Gradient of the labels' cross-entropy alone, in the classifier's parameters."""
         *inputs, out = self.classifier.forward(params, x)
         in_outputs = _loss_gradient(out, labels, 1.0)
@@ -181,8 +162,8 @@ class AcGan:
         return self.classifier.backward(params, inputs, in_outputs)
 
     def _consistency(
-        self, server: Array, local: Array, generated: Array, labels: Labels, gradients: list[Array], weight: float
-    ) -> Array:
+        self, server: Singles, local: Singles, generated: Singles, labels: Ints, gradients: list[Singles], weight: float
+    ) -> Singles:
         """Gradient [..., a, 1 + C] in the outputs of the server's rows; adds that of the other sides to `gradients`, whose
         first two entries belong to local and generated rows."""
         n_local, n_labels = local.shape[-2], labels.shape[-1]
@@ -197,34 +178,34 @@ class AcGan:
         return in_server
 
 
-def _loss_gradient(out: Array, labels: Labels, real: float) -> Array:
+def _loss_gradient(out: Singles, labels: Ints, real: float) -> Singles:
     """Gradient in the outputs [..., b, 1 + C] of A (`real` = 1) or F (`real` = 0), a mean over rows."""
-    total: Array = np.concatenate([binary_gradient(out[..., :1], real), class_gradient(out[..., 1:], labels)], axis=-1)
+    total: Singles = np.concatenate([binary_gradient(out[..., :1], real), class_gradient(out[..., 1:], labels)], axis=-1)
     return total / np.float32(out.shape[-2])
 
 
-def class_gradient(logits: Array, labels: NDArray[np.int64]) -> Array:
+def class_gradient(logits: Singles, labels: Ints) -> Singles:
     """Gradient [..., b, C] of cross-entropy summed over rows, in the logits [..., b, C]; labels [..., b]."""
-    gradient: Array = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    gradient: Singles = np.exp(logits - logits.max(axis=-1, keepdims=True))
     gradient /= gradient.sum(axis=-1, keepdims=True)
     np.put_along_axis(gradient, labels[..., None], np.take_along_axis(gradient, labels[..., None], -1) - 1, -1)
     return gradient
 
 
-def binary_gradient(logits: Array, target: float) -> Array:
+def binary_gradient(logits: Singles, target: float) -> Singles:
     """Gradient of binary cross-entropy summed over rows, in the logits; `target` is 0 or 1."""
-    gradient: Array = (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - target).astype(np.float32)
+    gradient: Singles = (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - target).astype(np.float32)
     return gradient
 
 
-def kl_gradients(target: Array, logits: Array) -> tuple[Array, Array]:
+def kl_gradients(target: Singles, logits: Singles) -> tuple[Singles, Singles]:
     """Gradients of KL(softmax(target) || softmax(logits)) summed over rows, in both arguments [..., b, C]."""
     log_p, log_q = (x - x.max(axis=-1, keepdims=True) for x in (target, logits))
     log_p, log_q = (x - np.log(np.exp(x).sum(axis=-1, keepdims=True)) for x in (log_p, log_q))
-    p: Array = np.exp(log_p)
+    p: Singles = np.exp(log_p)
     gap = log_p - log_q
-    in_target: Array = p * (gap - (p * gap).sum(axis=-1, keepdims=True))
-    in_logits: Array = np.exp(log_q) - p
+    in_target: Singles = p * (gap - (p * gap).sum(axis=-1, keepdims=True))
+    in_logits: Singles = np.exp(log_q) - p
     return in_target, in_logits
 
 
@@ -234,18 +215,15 @@ class FedCilDp:
     KEPT = ("_seen", "_generator", "_classifier", "_earlier", "_participation", "_noise")
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        params = spec.params
-        assert isinstance(params, FedCilDpParams)
-        (self._cell,) = cells
+        (self._cell,), params = cells, settings_of(spec, FedCilDpParams)
         self._spec, self._params, self._seen = spec, params, SeenLabels(spec, context)
         self._n_users, self._n_clients = context.n_users or 0, clients_per_task(context)
         self._gan = AcGan(context.n_inputs, context.n_classes, params.noise_size, params.hidden)
         random = generator(self._cell.seed, "head")
         self._generator, self._classifier = self._gan.generator.initial(random), self._gan.classifier.initial(random)
-        self._earlier: tuple[Array, tuple[int, ...]] | None = None  # the last task's generator, and its labels
-        self._participation = participation(params, spec, self._cell)
-        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
-        self._noises = horizon.in_rounds(self._cell.epsilon, 0.5)
+        self._earlier: tuple[Singles, tuple[int, ...]] | None = None  # the last task's generator, and its labels
+        self._participation = client_training.participation(params, spec, self._cell)
+        self._noises = Horizon.of(spec, context).in_rounds(self._cell.epsilon, 0.5)
         self._noise = noise_of(spec.privacy.noise, self._cell, "generator and classifier")
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -260,18 +238,19 @@ class FedCilDp:
         for done in range(self._params.rounds):
             chosen = self._participation.draw(self._n_users)
             with_rows = [int(client) for client in chosen if len(clients.places[client])]
-            draws = client_draws(with_rows, None if release else self._cell.seed, f"round {done} of task {task.index}")
+            seed, purpose = None if release else self._cell.seed, f"round {done} of task {task.index}"
+            draws = client_training.client_draws(with_rows, seed, purpose)
             # At first the global generator has not seen the task's labels: consistency starts in the second round.
             updates = self._updates(clients, with_rows, draws, is_first=done == 0)
             self._average(updates, task.index, ledger)
             for weights in (self._generator, self._classifier):
-                stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
+                client_training.stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
             self._consolidate(generator(self._cell.seed, f"consolidation {done} of task {task.index}"))
             yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
         labels = self._earlier[1] if self._earlier is not None else ()
         self._earlier = self._generator, tuple(sorted({*labels, *rows.space}))
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """The classifier's logits [1, n, classes], the only prediction rule."""
         logits = self._gan.classifier.logits(self._classifier, features(task.test.inputs))
         return {"argmax": self._seen.masked(logits[None, :, 1:], task)}
@@ -286,7 +265,7 @@ class FedCilDp:
 
     def _updates(
         self, clients: Clients, with_rows: Sequence[int], draws: Sequence[np.random.Generator], *, is_first: bool
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Singles, Singles]:
         """Updates [n, P] of generator and classifier from the chosen clients that have rows. Private."""
         generators = np.repeat(self._generator[None], len(with_rows), axis=0)
         classifiers = np.repeat(self._classifier[None], len(with_rows), axis=0)
@@ -318,11 +297,11 @@ class FedCilDp:
         weights, labels = self._earlier
         return self._gan.generate(weights, np.stack([draw.choice(np.array(labels), size) for draw in draws]), draws)
 
-    def _average(self, updates: tuple[Array, Array], index: int, ledger: Ledger) -> None:
+    def _average(self, updates: tuple[Singles, Singles], index: int, ledger: Ledger) -> None:
         """Averages a round's updates of both networks: two parts of one event, each clipped separately."""
         if self._noises.head == 0:
-            self._generator = averaged(self._generator, updates[0])
-            self._classifier = averaged(self._classifier, updates[1])
+            before = self._generator, self._classifier
+            self._generator, self._classifier = map(averaged, before, updates)
             return
         clip, coins = self._params.clip_norm, self._participation
         parts = [

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import SeenLabels, by_label, features
+from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, by_label, features
 from dpcl_core.methods.federated.client_training import participation
-from dpcl_core.methods.federated.slot_assignment import TaskRows
+from dpcl_core.methods.federated.lists import Floats, Ints, Reals
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task, generator
@@ -54,21 +55,16 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 CARD = federated.card(
-    name="fedta-lite",
-    title="FedTA-lite, no privacy",
+    name="fedta-lite", title="FedTA-lite, no privacy",
     summary="Every class has a trained anchor, which is mixed into the embeddings near it. For each class the server keeps "
     "the prototype least like those of other classes. A simplified reading of its source, without noise: an upper line.",
     source="After Yu et al., CVPR 2025 (FedTA); its mixing equations were not at hand",
-    params=FedTaLiteParams,
-    matters=("rounds", "participation", "mixing"),
-    module=__name__,
-    refuses=check,
+    params=FedTaLiteParams, matters=("rounds", "participation", "mixing"), module=__name__, audit="", refuses=check,
     guarantee="none",
     assumes=lambda params: federated.SIMULATED[:1],
     printed=federated.printed(
-        federated.ROUNDS,
-        left_open={"params.mixing": UNKNOWN},
-        always=(Departure("", "FedTA by Yu et al. 2025", "a simplified reading of FedTA", UNKNOWN),),
+        federated.ROUNDS, {"params.mixing": UNKNOWN},
+        always=(Departure("", "FedTA by Yu et al. 2025", "a simplified reading of FedTA", UNKNOWN),)
     ),
     table_names=lambda spec: ("FedTA", ""),
 )
@@ -82,9 +78,7 @@ class FedTaLite:
     KEPT = ("_seen", "_participation", "_keys", "_prototypes", "_anchors", "_labels")
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        params = spec.params
-        assert isinstance(params, FedTaLiteParams)
-        (self._cell,) = cells
+        (self._cell,), params = cells, settings_of(spec, FedTaLiteParams)
         self._params, self._n_users, self._seen = params, context.n_users or 0, SeenLabels(spec, context)
         self._participation = participation(params, spec, self._cell)
         self._keys = np.zeros((context.n_classes, context.n_inputs))
@@ -105,7 +99,7 @@ class FedTaLite:
                 self._anchors = self._anchors + np.mean(moves, axis=0)
             yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """Cosines [1, n, classes] of mixed features to prototypes, the only prediction rule."""
         mixed, _ = self._mixed(features(task.test.inputs).astype(np.float64), self._anchors)
         return {"cosine": self._seen.masked((mixed @ self._prototypes.T)[None], task)}
@@ -134,14 +128,14 @@ class FedTaLite:
                 nearest = (means @ self._keys[others].T).max(axis=1) if others else np.zeros(len(means))
                 self._prototypes[label] = means[nearest.argmin()]
 
-    def _mixed(self, z: NDArray[np.float64], anchors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _mixed(self, z: Floats, anchors: Floats) -> tuple[Floats, Ints]:
         """Mixed features [n, d] of unit length, and the class [n] whose anchor went in."""
         if not self._labels:
             return z, np.zeros(len(z), dtype=np.int64)
         nearest = np.array(self._labels)[(z @ self._keys[list(self._labels)].T).argmax(axis=1)]
         return unit_rows(z + self._params.mixing * anchors[nearest]), nearest
 
-    def _moved(self, rows: TaskRows, client: int, random: np.random.Generator) -> NDArray[np.float64]:
+    def _moved(self, rows: TaskRows, client: int, random: np.random.Generator) -> Floats:
         """One client's update of the anchors [C, d]."""
         places, anchors = np.flatnonzero(rows.users == client), self._anchors.copy()
         labels = np.array(self._labels)

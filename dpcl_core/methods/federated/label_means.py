@@ -13,9 +13,9 @@ from dpcl_core.layers import ADDED
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels, features
+from dpcl_core.methods.federated.client_release import Collect, Question, Replay, SeenLabels, features
+from dpcl_core.methods.federated.lists import Floats, Ints, Reals
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
-from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -27,22 +27,15 @@ class LabelMeansParams(federated.ReleaseParams):
 
 
 CARD = federated.card(
-    name="label-means",
-    title="Noisy class means",
+    name="label-means", title="Noisy class means",
     summary="Each client sends the clipped mean of each of its classes once per task, and the sum gets noise. A text gets "
     "the class with the nearest mean. No lists, no matching, no training: the baseline that a method with lists must "
     "beat.",
     source="Nearest class mean, released once a task under user-level privacy",
-    params=LabelMeansParams,
-    matters=("dimensions", "radius", "slots"),
-    module=__name__,
-    audit="dpcl_core.attacks.federated_games",
-    planned="dpcl_core.methods.federated.release_schedule:releases",
-    shares="epsilons",
+    params=LabelMeansParams, matters=("dimensions", "radius", "slots"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; nothing is trained.",
-    needs_anchors=True,
-    asks_clients=True,
-    printed=ADDED,
+    needs_anchors=True, asks_clients=True, printed=ADDED,
     table_names=lambda spec: ("Added: class means", federated.axes(spec)),
 )
 
@@ -54,9 +47,7 @@ class LabelMeans:
 
     KEPT = ("_seen", "_releases")
 
-    def __init__(
-        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None
-    ) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None) -> None:
         self._cells, self._seed, self._n_classes = tuple(cells), cells[0].seed, context.n_classes
         self._seen = SeenLabels(spec, context)
         self._releases = ReleaseSchedule(spec, cells, context, collect=collect)
@@ -66,11 +57,11 @@ class LabelMeans:
         self._releases.of_task(self._seen.rows(task), task.index, ledgers)
         yield Progress("training", 1, 1, task.index, f"class means of {task.name}")
 
-    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+    def answers(self, task: Task, question: Question, clients: Ints) -> Reals:
         """The clients' class means, as vectors of the task's release."""
         return self._releases.answers(self._seen.rows(task), question)[clients]
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """Nearness of each class's mean [epsilons, n, classes], the only prediction rule."""
         z = self._releases.public.view.residuals(features(task.test.inputs))
         scores = np.stack([self._nearness(z, parts) for parts in self._releases.parts])
@@ -86,15 +77,14 @@ class LabelMeans:
         view, parts = self._releases.public.view, self._parts(cell)
         if not parts:
             return None
-        columns = parts[-1].targets.argmax(axis=1).tolist()
-        public = {"centre": view.centre, "axes": view.axes}
+        columns, public = parts[-1].targets.argmax(axis=1).tolist(), {"centre": view.centre, "axes": view.axes}
         return self._seen.rule("nearest-mean", ("means",), columns=columns, public=public, uses_all=True)
 
     def _parts(self, cell: Cell) -> Sequence[Replay]:
         """The cell's mixtures so far, one a task."""
         return self._releases.parts[self._cells.index(cell)]
 
-    def _nearness(self, z: NDArray[np.float64], parts: Sequence[Replay]) -> NDArray[np.float64]:
+    def _nearness(self, z: Floats, parts: Sequence[Replay]) -> Floats:
         """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of all tasks'."""
         nearness = np.full((len(z), self._n_classes), _FAR)
         for part in parts:

@@ -15,10 +15,15 @@ from scipy.stats import rankdata
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.params import SignatureCovariance, SignatureNorm
 
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Reals = NDArray[np.floating]
+Ints = NDArray[np.int64]
+
 # Projections of noisy statistics to valid parameters; all post-processing.
 
 
-def simplex(values: NDArray[np.floating]) -> NDArray[np.float64]:
+def simplex(values: Reals) -> Floats:
     """The nearest points of the probability simplex, along the last axis of values [..., K].
 
     With v sorted in descending order, r is the largest index with v_(r) > (v_(1) + ... + v_(r) - 1) / r. That threshold is
@@ -31,7 +36,7 @@ def simplex(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.maximum(values - np.take_along_axis(thresholds, last, axis=-1), 0)
 
 
-def psd(matrices: NDArray[np.floating], floor: float) -> NDArray[np.float64]:
+def psd(matrices: Reals, floor: float) -> Floats:
     """Symmetric matrices [..., d, d] with every eigenvalue raised to at least `floor`; unchanged where all are above it."""
     matrices = np.asarray(matrices, dtype=np.float64)
     symmetric = (matrices + np.swapaxes(matrices, -1, -2)) / 2
@@ -44,9 +49,7 @@ def psd(matrices: NDArray[np.floating], floor: float) -> NDArray[np.float64]:
 # Log-densities of many Gaussians at many points.
 
 
-def log_densities(
-    points: NDArray[np.floating], means: NDArray[np.floating], covariances: NDArray[np.floating]
-) -> NDArray[np.float64]:
+def log_densities(points: Reals, means: Reals, covariances: Reals) -> Floats:
     """log N(point; mean, covariance): [L, m] of points [m, d], means [L, d] and covariances [L, d] or [L, d, d].
 
     Raises BadInput for a covariance that is not positive definite: project noisy ones first.
@@ -56,23 +59,18 @@ def log_densities(
         if not (covariances > 0).all():
             raise BadInput("covariance", float(covariances.min()), "must be positive definite")
         return diagonal(points, points**2, means, covariances).astype(np.float64)
-    densities = np.empty((len(means), len(points)))
-    for place, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
-        densities[place] = _full(points, mean, covariance)
-    return densities
+    densities = [_full(points, mean, covariance) for mean, covariance in zip(means, covariances, strict=True)]
+    return np.array(densities).reshape(len(means), len(points))
 
 
-def diagonal(
-    points: NDArray[np.floating], squares: NDArray[np.floating], means: NDArray[np.floating], variances: NDArray[np.floating]
-) -> NDArray[np.floating]:
-    """The same [L, m] for variances [L, d], in the precision of the points [m, d]; `squares`: points**2, computed once."""
+def diagonal(points: Reals, squares: Reals, means: Reals, variances: Reals) -> Reals:
+    """Log-densities [L, m] for variances [L, d], in the precision of the points [m, d]; `squares`: points**2."""
     quadratic = (1 / variances) @ squares.T - 2 * (means / variances) @ points.T
     constant = (means**2 / variances + np.log(variances)).sum(axis=1) + means.shape[1] * np.log(2 * np.pi)
-    densities: NDArray[np.floating] = -(quadratic + constant[:, None].astype(points.dtype)) / 2
-    return densities
+    return np.asarray(-(quadratic + constant[:, None].astype(points.dtype)) / 2)
 
 
-def _full(points: NDArray[np.float64], mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+def _full(points: Floats, mean: Floats, covariance: Floats) -> Floats:
     try:
         factor = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
@@ -80,8 +78,7 @@ def _full(points: NDArray[np.float64], mean: NDArray[np.float64], covariance: ND
         raise BadInput("covariance", smallest, "must be positive definite (this is its smallest eigenvalue)") from None
     white = solve_triangular(factor, (points - mean).T, lower=True)
     constant = 2 * np.log(np.diag(factor)).sum() + len(mean) * np.log(2 * np.pi)
-    densities: NDArray[np.float64] = -((white**2).sum(axis=0) + constant) / 2
-    return densities
+    return np.asarray(-((white**2).sum(axis=0) + constant) / 2)
 
 
 Form = Literal["diagonal", "full"]
@@ -99,9 +96,9 @@ class Element:
     """
 
     weight: float
-    mean: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    target: NDArray[np.float64]
+    mean: Floats
+    covariance: Floats
+    target: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,10 +108,10 @@ class Lists:
     `weights` [n, L]; `means` [n, L, d]; `covariances` [n, L, d] or [n, L, d, d]; `targets` [n, L, C]; float64.
     """
 
-    weights: NDArray[np.float64]
-    means: NDArray[np.float64]
-    covariances: NDArray[np.float64]
-    targets: NDArray[np.float64]
+    weights: Floats
+    means: Floats
+    covariances: Floats
+    targets: Floats
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[Element]]) -> Lists:
@@ -139,7 +136,7 @@ class Lists:
         return cls(weights * exists, *others)
 
     @classmethod
-    def of_homes(cls, tasks: Sequence[Lists]) -> tuple[Lists, NDArray[np.int64]]:
+    def of_homes(cls, tasks: Sequence[Lists]) -> tuple[Lists, Ints]:
         """For clients with a list in one task only: these lists, and their clients' numbers int64 [n], ascending."""
         held = np.stack([task.weights.sum(axis=1) > 0 for task in tasks])
         homes = np.where(held.any(axis=0), held.argmax(axis=0), -1)
@@ -150,7 +147,7 @@ class Lists:
         return lists.take(order), clients[order]
 
     @property
-    def _arrays(self) -> tuple[NDArray[np.float64], ...]:
+    def _arrays(self) -> tuple[Floats, ...]:
         return self.weights, self.means, self.covariances, self.targets
 
     def __len__(self) -> int:
@@ -161,12 +158,12 @@ class Lists:
         columns = (array[client] for array in self._arrays)
         return [Element(float(weight), *others) for weight, *others in zip(*columns, strict=True)]
 
-    def take(self, clients: NDArray[np.int64]) -> Lists:
+    def take(self, clients: Ints) -> Lists:
         """The lists of these clients, in this order."""
         return Lists(*(array[clients] for array in self._arrays))
 
     @property
-    def second_moments(self) -> NDArray[np.float64]:
+    def second_moments(self) -> Floats:
         """E[z zᵀ] of every element, [n, L, d, d], or its diagonal [n, L, d], as the covariances are."""
         if self.covariances.ndim == 3:
             return self.covariances + self.means**2
@@ -187,18 +184,20 @@ class ListLearner:
     form: Form = "diagonal"
     ridge: float = 1e-3
 
-    def fit(self, z: NDArray[np.floating], y: NDArray[np.floating], generator: np.random.Generator) -> list[Element]:
+    def fit(self, z: Reals, y: Reals, generator: np.random.Generator) -> list[Element]:
         """A list of exactly `n_elements`; with fewer rows than elements some have weight 0.
 
         Args: z [n, d] embeddings; y [n, C] one-hot, multi-hot or soft labels.
         """
         fitted = min(self.n_elements, len(z))
-        missing = [self._without_rows(z.shape[1], y.shape[1])] * (self.n_elements - fitted)
-        return (self._fitted(z, y, fitted, generator) if fitted else []) + missing
+        variances = np.full(z.shape[1], 1 / z.shape[1])
+        covariance = variances if self.form == "diagonal" else np.diag(variances)
+        without_rows = Element(0.0, np.zeros(z.shape[1]), covariance, np.zeros(y.shape[1]))
+        entries = self._fitted(z, y, fitted, generator) if fitted else []
+        found = [entry if entry.weight > 0 else without_rows for entry in entries]
+        return found + [without_rows] * (self.n_elements - fitted)
 
-    def _fitted(
-        self, z: NDArray[np.floating], y: NDArray[np.floating], n_elements: int, generator: np.random.Generator
-    ) -> list[Element]:
+    def _fitted(self, z: Reals, y: Reals, n_elements: int, generator: np.random.Generator) -> list[Element]:
         centre = z.mean(axis=0, dtype=np.float64)
         rows = z - centre.astype(z.dtype)  # centred: E[z²] - E[z]² cancels fewer digits
         squares = rows**2
@@ -209,8 +208,9 @@ class ListLearner:
         likelihood = np.full(self.restarts, -np.inf)
         for _ in range(self.n_steps):
             weights, means, covariances = self._moments(rows, squares, belongs.reshape(len(z), -1))
-            density = self._density(rows, squares, means, covariances).T + np.log(np.maximum(weights, 1e-30))
-            density = density.reshape(belongs.shape).astype(rows.dtype)
+            is_diagonal = self.form == "diagonal"
+            of_rows = diagonal(rows, squares, means, covariances) if is_diagonal else log_densities(rows, means, covariances)
+            density = (of_rows.T + np.log(np.maximum(weights, 1e-30))).reshape(belongs.shape).astype(rows.dtype)
             top = density.max(axis=2, keepdims=True)
             belongs = np.exp(density - top)
             total = belongs.sum(axis=2, keepdims=True)
@@ -223,14 +223,10 @@ class ListLearner:
         targets = best.T @ y / np.maximum(best.sum(axis=0), 1e-30)[:, None]
         return [
             Element(float(weight), mean + centre, covariance.astype(np.float64), target.astype(np.float64))
-            if weight > 0
-            else self._without_rows(z.shape[1], y.shape[1])
             for weight, mean, covariance, target in zip(weights, means, covariances, targets, strict=True)
         ]
 
-    def _moments(
-        self, rows: NDArray[np.floating], squares: NDArray[np.floating], belongs: NDArray[np.floating]
-    ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
+    def _moments(self, rows: Reals, squares: Reals, belongs: Reals) -> tuple[Reals, Reals, Reals]:
         """Weights [c], means [c, d] and covariances under responsibilities [n, c]; the ridge keeps them invertible."""
         counts = np.maximum(belongs.sum(axis=0), 1e-30)
         means = (belongs.T @ rows) / counts[:, None]
@@ -242,24 +238,8 @@ class ListLearner:
         full = products - means[:, :, None] * means[:, None, :]
         return weights, means, full + self.ridge * np.eye(rows.shape[1], dtype=rows.dtype)
 
-    def _density(
-        self,
-        rows: NDArray[np.floating],
-        squares: NDArray[np.floating],
-        means: NDArray[np.floating],
-        covariances: NDArray[np.floating],
-    ) -> NDArray[np.floating]:
-        if self.form == "diagonal":
-            return diagonal(rows, squares, means, covariances)
-        return log_densities(rows, means, covariances)
 
-    def _without_rows(self, d: int, n_classes: int) -> Element:
-        variances = np.full(d, 1 / d)
-        covariance = variances if self.form == "diagonal" else np.diag(variances)
-        return Element(0.0, np.zeros(d), covariance, np.zeros(n_classes))
-
-
-def _spread_rows(rows: NDArray[np.floating], count: int, generator: np.random.Generator) -> NDArray[np.floating]:
+def _spread_rows(rows: Reals, count: int, generator: np.random.Generator) -> Reals:
     """k-means++ starts: each row is drawn with chance proportional to its squared distance to the rows chosen before."""
     chosen = [int(generator.integers(len(rows)))]
     far = ((rows - rows[chosen[0]]) ** 2).sum(axis=1, dtype=np.float64)
@@ -273,14 +253,13 @@ def _spread_rows(rows: NDArray[np.floating], count: int, generator: np.random.Ge
 # Anchor signatures: a Gaussian's log-density at public sentences (CSLR, Eq 1).
 
 
-def normalised(signatures: NDArray[np.float64], norm: SignatureNorm) -> NDArray[np.float64]:
+def normalised(signatures: Floats, norm: SignatureNorm) -> Floats:
     """Every row [m] raw, centred, centred and divided by its standard deviation, or as ranks 1..m (ties averaged)."""
     if norm == "raw":
         return signatures
     if norm == "ranked":
-        ranks: NDArray[np.float64] = rankdata(signatures, axis=-1)
-        return ranks
-    centred: NDArray[np.float64] = signatures - signatures.mean(axis=-1, keepdims=True)
+        return np.asarray(rankdata(signatures, axis=-1))
+    centred: Floats = signatures - signatures.mean(axis=-1, keepdims=True)
     if norm == "z-scored":
         spread = centred.std(axis=-1, keepdims=True)
         centred = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
@@ -298,10 +277,10 @@ class Signature:
     Raises BadInput for fewer than two anchors: with one the centred signature is constant.
     """
 
-    anchors: NDArray[np.float64]
+    anchors: Floats
     covariance: SignatureCovariance = "shared-spherical"
     norm: SignatureNorm = "centred"
-    public: NDArray[np.float64] | None = None
+    public: Floats | None = None
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
@@ -314,11 +293,11 @@ class Signature:
         """Whether signatures are an affine function of the means."""
         return self.covariance in ("shared-spherical", "shared-full") and self.norm == "centred"
 
-    def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
+    def __call__(self, elements: Sequence[Element]) -> Floats:
         """Signatures [L, m] of a list's elements."""
         return self.of(np.array([entry.mean for entry in elements]), np.array([entry.covariance for entry in elements]))
 
-    def of(self, means: NDArray[np.float64], covariances: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def of(self, means: Floats, covariances: Floats | None = None) -> Floats:
         """Signatures [..., m] of means [..., d]; covariances [..., d] or [..., d, d] serve only "own" and "own-shrunk"."""
         flat = means.reshape(-1, means.shape[-1])
         if self.covariance in ("own", "own-shrunk"):
@@ -332,7 +311,7 @@ class Signature:
             raw = -(squares + constant) / 2
         return normalised(raw, self.norm).reshape(*means.shape[:-1], -1)
 
-    def _shrunk(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _shrunk(self, covariances: Floats) -> Floats:
         """Covariances [n, d] or [n, d, d] averaged with the public one, with variances raised to its mean variance."""
         assert self.public is not None
         least = float(np.trace(self.public)) / len(self.public)
@@ -341,7 +320,7 @@ class Signature:
         return psd((covariances + self.public) / 2, least)
 
     @cached_property
-    def _shared(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    def _shared(self) -> tuple[Floats, Floats, float]:
         """Cholesky factor of the shared covariance (its root if spherical), whitened anchors, the densities' constant."""
         assert self.public is not None
         d = self.anchors.shape[1]
@@ -349,5 +328,5 @@ class Signature:
             root = np.sqrt(np.trace(self.public) / d)
             return np.asarray(root), self.anchors / root, d * float(np.log(2 * np.pi * root**2))
         factor = np.asarray(np.linalg.cholesky(self.public), dtype=np.float64)
-        white: NDArray[np.float64] = solve_triangular(factor, self.anchors.T, lower=True).T
+        white: Floats = solve_triangular(factor, self.anchors.T, lower=True).T
         return factor, white, 2 * float(np.log(np.diag(factor)).sum()) + d * float(np.log(2 * np.pi))

@@ -16,11 +16,10 @@ from dpcl_core.layers import ADDED
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import side_by_side
+from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Replay, TaskRows, side_by_side
+from dpcl_core.methods.federated.cslr_server_head import CslrServerHead
 from dpcl_core.methods.federated.lists import Lists, simplex
-from dpcl_core.methods.federated.matchers import EntryMatcher, PublicView
-from dpcl_core.methods.federated.pooling import ServerHeadLearner, pooled
-from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows
+from dpcl_core.methods.federated.matchers import PublicView, pooled
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_vectors
 from dpcl_core.privacy.noise import Noise, noise_of
@@ -35,23 +34,17 @@ class LocalListParams(federated.ListParams, federated.ReleaseParams, federated.S
 
 
 CARD = federated.card(
-    name="local-list",
-    title="Noisy lists, no trusted server",
+    name="local-list", title="Noisy lists, no trusted server",
     summary="Every client adds noise to its own list of Gaussians once per task and sends it. The server clusters the noisy "
     "lists and trains the head on texts generated from their averages. Shows what it costs to trust no one.",
     source=f"{federated.SOURCE}, under local trust",
-    params=LocalListParams,
-    matters=("anchors", "list_size", "matcher"),
-    module=__name__,
-    audit="dpcl_core.attacks.federated_games",
-    planned="dpcl_core.methods.federated.release_schedule:releases",
-    shares="epsilons",
+    params=LocalListParams, matters=("anchors", "list_size", "matcher"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
     derived=lambda params, facts: (
         f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
     ),
     assumes=lambda params: federated.SIMULATED[:1],
-    needs_anchors=True,
-    printed=ADDED,
+    needs_anchors=True, printed=ADDED,
     table_names=lambda spec: ("Added: noisy lists, no trusted server", federated.axes(spec)),
     reference="CSLR",
 )
@@ -61,12 +54,7 @@ _SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy li
 
 
 def noisy_lists(
-    lists: Lists,
-    view: PublicView,
-    multipliers: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
+    lists: Lists, view: PublicView, multipliers: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *,
     task: int,
 ) -> list[Lists]:
     """Local trust: every client clips and noises its list before sending it; one set of noisy lists per budget.
@@ -77,7 +65,7 @@ def noisy_lists(
 
     `multipliers`: noise over sensitivity, one per budget.
     """
-    (n, length), n_classes = lists.weights.shape, lists.targets.shape[2]
+    n, length = lists.weights.shape
     scale, root = view.radius * np.sqrt(length), np.sqrt(length)
     present = np.where(lists.weights[:, :, None] > 0, view.residuals(lists.means), 0.0)
     residuals = clipped_rows(side_by_side(present), scale) / scale
@@ -87,41 +75,33 @@ def noisy_lists(
     part = ClientVectors(REPLAY, vectors, bound, [multiplier * bound for multiplier in multipliers])
     what = f"every client's list of {length}, noised at home"
     received = noisy_client_vectors(part, noises, ledgers, task=task, what=what)
-    width = residuals.shape[1]
+    ends = [residuals.shape[1], residuals.shape[1] + length]
+    parts = [[values.reshape(n, length, -1) for values in np.split(rows, ends, axis=1)] for rows in received]
     variances = np.broadcast_to(np.diag(view.covariance), lists.means.shape)
-    return [
-        Lists(
-            simplex(rows[:, width : width + length] / _SHARE_SCALE),
-            view.restored(scale * rows[:, :width].reshape(n, length, -1)),
-            variances,
-            simplex(root / _SHARE_SCALE * rows[:, width + length :].reshape(n, length, n_classes)),
-        )
-        for rows in received
+    decoded = [
+        (simplex(w[..., 0] / _SHARE_SCALE), view.restored(scale * r), simplex(root / _SHARE_SCALE * y)) for r, w, y in parts
     ]
+    return [Lists(weights, means, variances, of_labels) for weights, means, of_labels in decoded]
 
 
-class LocalList(ServerHeadLearner):
+class LocalList(CslrServerHead):
     """The server receives every client's noisy list, one per task and budget."""
 
-    KEPT, kept_records = (*ServerHeadLearner.KEPT, "_noises", "_parts", "_received"), (Replay, Lists)
+    KEPT, kept_records = (*CslrServerHead.KEPT, "_noises", "_parts", "_received"), (Replay, Lists)
     received = "lists"
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         super().__init__(spec, cells, context)
-        assert isinstance(spec.params, LocalListParams)
-        self._modes_per_task = spec.params.modes_per_task
-        self._matcher = EntryMatcher.of(spec.params, self._releases.public)
         self._noises = [noise_of(spec.privacy.noise, cell, "lists") for cell in cells]
         self._parts: list[list[Replay]] = [[] for _ in cells]
         self._received: list[Lists] = []  # the last task's noisy lists, by budget
 
     def _receive(self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger]) -> ListsObserved:
         public, multipliers = self._releases.public, self._releases.multipliers
-        lists = self._releases.lists(rows, index)
-        of_cells = [ledgers[cell] for cell in self._cells]
+        lists, of_cells = self._releases.lists(rows, index), [ledgers[cell] for cell in self._cells]
         self._received = noisy_lists(lists, public.view, multipliers, self._noises, of_cells, task=index)
         for parts, noisy in zip(self._parts, self._received, strict=True):
-            parts.append(self._clustered(noisy, len(rows.space) * self._modes_per_task, index))
+            parts.append(self._clustered(noisy, len(rows.space) * self._releases.n_groups, index))
         local = [z * public.view.radius * math.sqrt(1.5 * lists.weights.shape[1]) for z in multipliers]  # noisy_lists' scale
         root = math.sqrt(max(1, len(lists)))
         stds = [NoiseStd(std / root, z, std) for std, z in zip(local, multipliers, strict=True)]
@@ -134,11 +114,10 @@ class LocalList(ServerHeadLearner):
 
     def _clustered(self, noisy: Lists, n_groups: int, index: int) -> Replay:
         """Clusters the received lists: weighted averages of the groups, with the public covariance."""
-        view = self._releases.public.view
-        features = matchers.list_features(noisy, self._matcher.features)
-        first = view.residuals(noisy.means)[..., 0]
+        view, matcher = self._releases.public.view, self._releases.matcher
+        features, first = matchers.list_features(noisy, matcher.features), view.residuals(noisy.means)[..., 0]
         random = generator(self._seed, f"matching of task {index}")
-        ids = pooled(features, n_groups, self._matcher.rule, first, None, noisy.weights, random).ids
+        ids = pooled(features, n_groups, matcher.rule, first, None, noisy.weights, random).ids
         belongs = (ids.ravel()[None] == np.arange(n_groups)[:, None]) * noisy.weights.ravel()
         totals = belongs.sum(axis=1)
         shares = np.where(totals > 0, totals, 1.0)[:, None]

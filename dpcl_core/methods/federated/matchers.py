@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated.lists import Element, Lists, Signature
+from dpcl_core.methods.federated.lists import Element, Floats, Ints, Lists, Reals, Signature
 from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import generator
 
 Rule = Literal["random", "nearest", "hungarian", "ot"]
-FeatureMap = Callable[[Sequence[Element]], NDArray[np.float64]]  # elements -> [L, f]; `signatures.Signature` is another
+FeatureMap = Callable[[Sequence[Element]], Floats]  # elements -> [L, f]; `lists.Signature` is another
 _SMOOTHING, _SINKHORN_STEPS = 0.05, 100
 _SETTLED = 1e-9  # relative change of a list's factors at which its steps end
 _TIED = 1 - 1e-9  # entries of a coupling this close to the largest differ only by rounding
 
 
-def mean_features(elements: Sequence[Element]) -> NDArray[np.float64]:
+def mean_features(elements: Sequence[Element]) -> Floats:
     """The entries' means, [L, d] (NearestMean, Hungarian)."""
     return np.array([element.mean for element in elements])
 
 
-def target_features(elements: Sequence[Element]) -> NDArray[np.float64]:
+def target_features(elements: Sequence[Element]) -> Floats:
     """The entries' targets, [L, C] (target matching)."""
     return np.array([element.target for element in elements])
 
@@ -37,12 +37,11 @@ def target_features(elements: Sequence[Element]) -> NDArray[np.float64]:
 class PcaMean:
     """Means on public principal axes: [L, d'] coordinates of mean - `centre` [d] along `axes` [d, d']."""
 
-    centre: NDArray[np.float64]
-    axes: NDArray[np.float64]
+    centre: Floats
+    axes: Floats
 
-    def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
-        coordinates: NDArray[np.float64] = (mean_features(elements) - self.centre) @ self.axes
-        return coordinates
+    def __call__(self, elements: Sequence[Element]) -> Floats:
+        return np.asarray((mean_features(elements) - self.centre) @ self.axes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,72 +50,56 @@ class Moments:
 
     tau: float = 1.0
 
-    def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
+    def __call__(self, elements: Sequence[Element]) -> Floats:
         spreads = np.array([element.covariance for element in elements]).reshape(len(elements), -1)
         return np.concatenate([mean_features(elements), np.sqrt(self.tau) * spreads], axis=1)
 
 
-def list_features(lists: Lists, of: FeatureMap) -> NDArray[np.float64]:
+def list_features(lists: Lists, of: FeatureMap) -> Floats:
     """Features [n, L, f] of the entries of n lists."""
     return np.stack([of(lists.elements(client)) for client in range(len(lists))])
 
 
-def assign(
-    rule: Rule,
-    features: NDArray[np.float64],
-    prototypes: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
-    generator: np.random.Generator | None = None,
-) -> NDArray[np.int64]:
-    """Slots int64 [L] of a list's features [L, f] against prototypes [K, f].
+Draw = np.random.Generator | None
+
+
+def assign(rule: Rule, features: Floats, prototypes: Floats, weights: Floats | None = None, generator: Draw = None) -> Ints:
+    """Slots int64 [L] of a list's features [L, f] against prototypes [K, f], as in `slots`; `weights` [L]."""
+    costs = squared_distances(features, prototypes)
+    return np.asarray(slots(rule, costs[None], None if weights is None else weights[None], generator)[0])
+
+
+def slots(rule: Rule, costs: Floats, weights: Floats | None = None, generator: Draw = None) -> Ints:
+    """Slots int64 [n, L] of many lists from costs [n, L, K], the squared distances of entries to prototypes.
 
     "random": a random permutation (needs `generator`); "nearest": many to one; "hungarian": one to one at minimum total
     squared distance, or at most ceil(L/K) to one where the list is longer; "ot": the largest entry of each row of the
-    coupling of Eq 22 under `weights` [L] (None: equal). Ties go to the lower slot.
+    coupling of Eq 22 under `weights` [n, L] (None: equal). Ties go to the lower slot.
     """
-    costs = squared_distances(features, prototypes)
-    ids: NDArray[np.int64] = slots(rule, costs[None], None if weights is None else weights[None], generator)[0]
-    return ids
-
-
-def slots(
-    rule: Rule,
-    costs: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
-    generator: np.random.Generator | None = None,
-) -> NDArray[np.int64]:
-    """The same for many lists at once, from costs [n, L, K] and weights [n, L]: int64 [n, L]."""
     n, length, n_slots = costs.shape
     repeats = -(-length // n_slots)  # above 1 where a list has more entries than there are slots, spread evenly
-    ids: NDArray[np.int64]
     if rule == "nearest":
-        ids = costs.argmin(axis=2)
-    elif rule == "random":
+        return np.asarray(costs.argmin(axis=2))
+    if rule == "random":
         assert generator is not None
-        ids = np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots
-    elif rule == "hungarian":
+        return np.asarray(np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots)
+    if rule == "hungarian":
         wide = np.tile(costs, (1, 1, repeats))
-        ids = np.stack([linear_sum_assignment(cost_matrix)[1] for cost_matrix in wide]) % n_slots
-    else:
-        plans = coupling(costs, weights)
-        ids = (plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2)
-    return ids
+        return np.asarray(np.stack([linear_sum_assignment(cost_matrix)[1] for cost_matrix in wide]) % n_slots)
+    plans = coupling(costs, weights)
+    return np.asarray((plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2))
 
 
-def squared_distances(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
+def squared_distances(features: Floats, prototypes: Floats) -> Floats:
     """Squared distances [..., L, K] of features [..., L, f] to prototypes [K, f] or [..., K, f]."""
     across = np.swapaxes(prototypes, -1, -2)
     squares = (features**2).sum(axis=-1)[..., :, None] + (prototypes**2).sum(axis=-1)[..., None, :]
-    distances: NDArray[np.float64] = np.maximum(squares - 2 * features @ across, 0)
-    return distances
+    return np.asarray(np.maximum(squares - 2 * features @ across, 0))
 
 
 def coupling(
-    costs: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
-    smoothing: float = _SMOOTHING,
-    n_steps: int = _SINKHORN_STEPS,
-) -> NDArray[np.float64]:
+    costs: Floats, weights: Floats | None = None, smoothing: float = _SMOOTHING, n_steps: int = _SINKHORN_STEPS
+) -> Floats:
     """The couplings P [n, L, K] that minimise sum P c + smoothing * sum P log P (Eq 22), by Sinkhorn's steps.
 
     Each list's costs [L, K] are first divided by their largest. Marginals are weights [n, L], normalised to sum 1 (None:
@@ -139,11 +122,10 @@ def coupling(
         moving = moving[np.abs(across[moving] / before - 1).max(axis=1) >= _SETTLED]
         if not moving.size:
             break
-    plans: NDArray[np.float64] = down[:, :, None] * kernels * across[:, None, :]
-    return plans
+    return np.asarray(down[:, :, None] * kernels * across[:, None, :])
 
 
-def margins(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
+def margins(features: Floats, prototypes: Floats) -> Floats:
     """(d2 - d1) / (d2 + d1) in [0, 1] of the distances to the nearest two prototypes: [..., L] of [..., L, f], [K, f].
 
     A margin below 0.1 counts as ambiguous. 1 if there is one prototype, 0 if both distances are zero.
@@ -152,11 +134,10 @@ def margins(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> N
     if distances.shape[-1] == 1:
         return np.ones(distances.shape[:-1])
     best, second = distances[..., 0], distances[..., 1]
-    ratios: NDArray[np.float64] = np.divide(second - best, second + best, out=np.zeros_like(best), where=second > 0)
-    return ratios
+    return np.asarray(np.divide(second - best, second + best, out=np.zeros_like(best), where=second > 0))
 
 
-def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
+def regrets(features: Floats, prototypes: Floats) -> Floats:
     """Extra cost of the best one-to-one assignment when one element may not take its slot: [..., L] of lists of features
     [..., L, f]; L <= K, K >= 2.
 
@@ -185,7 +166,7 @@ def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> N
     away = (chain + free.min(axis=2)[:, None, :]).min(axis=2)  # [n, i]: the chain ends in a free slot
     step[:, np.arange(length), np.arange(length)] = np.inf
     around = (step + chain.swapaxes(1, 2)).min(axis=2)
-    extra: NDArray[np.float64] = np.minimum(around, away + chain.min(axis=1))
+    extra: Floats = np.minimum(around, away + chain.min(axis=1))
     return np.maximum(extra, 0).reshape(features.shape[:-1])
 
 
@@ -205,14 +186,14 @@ class PublicView:
     Residual means U^T(mu - m0) longer than `radius` are clipped.
     """
 
-    centre: NDArray[np.float64]
-    axes: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    centre: Floats
+    axes: Floats
+    covariance: Floats
     radius: float
 
     @classmethod
     def of(
-        cls, features: NDArray[np.floating], n_axes: int, radius: float | None = None, axes_of: AxesOf = "sentences"
+        cls, features: Reals, n_axes: int, radius: float | None = None, axes_of: AxesOf = "sentences"
     ) -> PublicView:
         """From public features [p, d]; `radius` None: the 0.9 quantile of public topic means' residual lengths.
 
@@ -238,18 +219,16 @@ class PublicView:
         spherical = np.trace(covariance) / len(covariance) * np.eye(len(covariance))
         return cls(centre, axes, (1 - _SHRINK) * covariance + _SHRINK * spherical, radius)
 
-    def residuals(self, means: NDArray[np.floating]) -> NDArray[np.float64]:
+    def residuals(self, means: Reals) -> Floats:
         """U^T(mu - m0), [..., d'] of means [..., d]; not clipped."""
-        residuals: NDArray[np.float64] = (means - self.centre) @ self.axes
-        return residuals
+        return np.asarray((means - self.centre) @ self.axes)
 
-    def restored(self, residuals: NDArray[np.floating]) -> NDArray[np.float64]:
+    def restored(self, residuals: Reals) -> Floats:
         """m0 + U r, [..., d] of residuals [..., d']."""
-        means: NDArray[np.float64] = self.centre + residuals @ self.axes.T
-        return means
+        return np.asarray(self.centre + residuals @ self.axes.T)
 
 
-def public_modes(features: NDArray[np.floating], n_modes: int) -> NDArray[np.float64]:
+def public_modes(features: Reals, n_modes: int) -> Floats:
     """Initial prototypes: k-means centres [K, d] of public features [p, d], ordered along the first principal axis.
 
     Deterministic: the starts come from a fixed seed. Raises BadInput where there are fewer public sentences than modes.
@@ -261,8 +240,7 @@ def public_modes(features: NDArray[np.floating], n_modes: int) -> NDArray[np.flo
     rows = np.asarray(features, dtype=np.float64)
     centres = KMeans(n_modes, n_init=3, random_state=0).fit(rows).cluster_centers_
     axis = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))[1][:, -1]
-    ordered: NDArray[np.float64] = centres[np.argsort(centres @ axis * np.sign(axis[np.abs(axis).argmax()]))]
-    return ordered
+    return np.asarray(centres[np.argsort(centres @ axis * np.sign(axis[np.abs(axis).argmax()]))])
 
 
 # Public inputs of CSLR, fixed before any private text is read: anchors, the public view, and the entry matcher.
@@ -275,19 +253,14 @@ _LEAST = 4  # public sentences that must remain for the view
 class PublicEmbeddings:
     """Public embeddings of one seed, unit length: anchors [m, d] drawn from them, the others [p - m, d], and their view."""
 
-    anchors: NDArray[np.float64]
-    others: NDArray[np.float64]
+    anchors: Floats
+    others: Floats
     view: PublicView
 
     @classmethod
     def of(
-        cls,
-        features: NDArray[np.generic] | None,
-        seed: int,
-        n_axes: int,
-        radius: float | None = None,
-        n_anchors: int = 0,
-        axes_of: AxesOf = "sentences",
+        cls, features: NDArray[np.generic] | None, seed: int, n_axes: int, radius: float | None = None, n_anchors: int = 0,
+        axes_of: AxesOf = "sentences"
     ) -> PublicEmbeddings:
         """From all public features [p, d]: the anchors' order depends on the seed alone; the other sentences make the view.
 
@@ -315,24 +288,18 @@ class EntryMatcher:
     @classmethod
     def of(cls, params: ListParams, public: PublicEmbeddings) -> EntryMatcher:
         """The matcher that the settings choose."""
-        name = f"{params.matcher}, {params.rule}"
-        match params.matcher:
-            case "random":
-                return cls(mean_features, "random", "random")
-            case "target":
-                return cls(target_features, params.rule, name)
-            case "pca-mean":
-                return cls(PcaMean(public.view.centre, public.view.axes), params.rule, name)
-            case "mean":  # Eq 22 also compares covariances
-                features = Moments() if params.rule == "ot" else mean_features
-                return cls(features, params.rule, name)
-            case "signature":
-                kind, norm = params.signature_covariance, params.signature_norm
-                return cls(Signature(public.anchors, kind, norm, public.view.covariance), params.rule, name)
+        if params.matcher == "random":
+            return cls(mean_features, "random", "random")
+        kind, norm = params.signature_covariance, params.signature_norm
+        maps: dict[str, Callable[[], FeatureMap]] = {
+            "target": lambda: target_features,
+            "pca-mean": lambda: PcaMean(public.view.centre, public.view.axes),
+            "mean": lambda: Moments() if params.rule == "ot" else mean_features,  # Eq 22 also compares covariances
+            "signature": lambda: Signature(public.anchors, kind, norm, public.view.covariance),
+        }
+        return cls(maps[params.matcher](), params.rule, f"{params.matcher}, {params.rule}")
 
-    def assigned(
-        self, features: NDArray[np.float64], weights: NDArray[np.float64], groups: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def assigned(self, features: Floats, weights: Floats, groups: Floats) -> Ints:
         """Groups int64 [n, L] of lists' features [n, L, f] among prototypes [K, f]; -1 for entries of weight [n, L] zero."""
         ids = np.full(weights.shape, -1, dtype=np.int64)
         random = np.random.default_rng(0)  # only rule "random" uses it, and no figure depends on its draw
@@ -341,9 +308,125 @@ class EntryMatcher:
             ids[client, exist] = assign(self.rule, features[client, exist], groups, generator=random)
         return ids
 
-    def of_means(
-        self, means: NDArray[np.float64], variances: NDArray[np.float64], targets: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def of_means(self, means: Floats, variances: Floats, targets: Floats) -> Floats:
         """Features [K, f] of prototypes with these means [K, d], diagonal covariance [d] and targets [K, C]."""
         share = 1 / max(1, len(means))
         return self.features([Element(share, mean, variances, target) for mean, target in zip(means, targets, strict=True)])
+
+
+# Clustering of all clients' lists on the server: our reference form of the paper's "deterministic stable rule".
+
+
+_ROUNDS = 15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pooled:
+    """Groups of pooled lists: `ids` int64 [n, L], `prototypes` [K, f], total squared distance `cost`."""
+
+    ids: Ints
+    prototypes: Floats
+    cost: float
+
+
+def pooled(
+    features: Floats, n_groups: int, rule: Rule, coordinates: Floats, previous: Floats | None = None,
+    weights: Floats | None = None, generator: Draw = None, n_starts: int | None = None
+) -> Pooled:
+    """Alternates assignment and averaging, at most 15 times from each client's list, and keeps the lowest total cost.
+
+    `n_starts`: use at most this many lists as starts, evenly spaced among the sorted ones (None: every list, the reference
+    rule).
+
+    Groups are numbered by matching to the `previous` prototypes [K, f]; the first time, by ascending mean of `coordinates`
+    [n, L] (each element's first public principal coordinate). The order of clients and of elements has no effect: both are
+    sorted by their values first. "random" assigns each list once.
+
+    Removing one client can move other clients' elements to other groups: one client's influence on a sum over groups has no
+    proven bound, so no epsilon follows.
+
+    Args: features [n, L, f], n >= 1; weights [n, L], of elements in averages and costs (None: equal).
+    """
+    n, length, width = features.shape
+    elements = np.stack([_sorted(rows) for rows in features])
+    sorted_features = np.take_along_axis(features, elements[:, :, None], axis=1)
+    clients = _sorted(sorted_features.reshape(n, -1))
+    sorted_features = sorted_features[clients]
+    shares = np.ones((n, length)) if weights is None else weights
+    shares = np.take_along_axis(shares, elements, axis=1)[clients]
+    if rule == "random":
+        starts = sorted_features.reshape(1, -1, width)[:, :1].repeat(n_groups, axis=1)
+    else:
+        chosen = sorted_features if n_starts is None else sorted_features[:: -(-n // n_starts)]
+        starts = np.stack([_start(row, sorted_features.reshape(-1, width), n_groups) for row in chosen])
+    ids, prototypes, cost = _alternated(sorted_features, shares, starts, rule, generator)
+    place = np.take_along_axis(coordinates, elements, axis=1)[clients]
+    renamed = _group_order(ids, prototypes, shares, place, previous)
+    group_ids = np.empty((n, length), dtype=np.int64)
+    np.put_along_axis(unsorted := np.empty_like(group_ids), elements[clients], renamed[ids], axis=1)
+    group_ids[clients] = unsorted
+    return Pooled(group_ids, prototypes[np.argsort(renamed)], cost)
+
+
+def _sorted(rows: Floats) -> Ints:
+    """Permutation [n] that sorts rows [n, w] lexicographically; equal rows keep their order."""
+    order = np.argsort(rows[:, 0], kind="stable")
+    before, after = rows[order[:-1]], rows[order[1:]]
+    if (before != after)[before[:, 0] == after[:, 0]].any():  # rare, and a hundred times slower
+        order = np.lexsort(rows.T[::-1])
+    return order.astype(np.int64)
+
+
+def _start(entries: Floats, pool: Floats, n_groups: int) -> Floats:
+    """Initial prototypes [K, f] from a client's list [L, f]: its most distant ones, or all and the pool's most distant."""
+    if len(entries) == n_groups:
+        return entries
+    furthest = squared_distances(entries, entries.mean(axis=0)[None])[:, 0].argmax()
+    chosen = entries if len(entries) < n_groups else entries[[furthest]]
+    among = pool if len(entries) < n_groups else entries
+    while len(chosen) < n_groups:
+        chosen = np.concatenate([chosen, among[[squared_distances(among, chosen).min(axis=1).argmax()]]])
+    return chosen
+
+
+def _alternated(
+    features: Floats, weights: Floats, prototypes: Floats, rule: Rule, generator: Draw
+) -> tuple[Ints, Floats, float]:
+    """Ids [n, L], prototypes [K, f] and cost from the cheapest of the starts [S, K, f]; ties go to the first."""
+    (n, length, _), (n_starts, n_groups, _) = features.shape, prototypes.shape
+    ids, prototypes = np.full((n_starts, n, length), -1), prototypes.copy()
+    moving = np.arange(n_starts)  # starts whose assignment still changes; the others are final
+    for _ in range(_ROUNDS):
+        costs = squared_distances(features[None], prototypes[moving, None])
+        repeated = np.broadcast_to(weights, (len(moving), n, length)).reshape(-1, length)
+        assigned = slots(rule, costs.reshape(-1, length, n_groups), repeated, generator)
+        assigned = assigned.reshape(len(moving), n, length)
+        changed = (assigned != ids[moving]).any(axis=(1, 2))
+        moving, assigned = moving[changed], assigned[changed]
+        if not len(moving):
+            break
+        ids[moving] = assigned
+        belongs = (assigned[..., None] == np.arange(n_groups)) * weights[None, :, :, None]
+        totals = belongs.sum(axis=(1, 2))
+        sums = belongs.reshape(len(moving), -1, n_groups).transpose(0, 2, 1) @ features.reshape(n * length, -1)
+        stayed = prototypes[moving]  # a group without weight keeps its prototype
+        prototypes[moving] = np.divide(sums, totals[:, :, None], out=stayed, where=totals[:, :, None] > 0)
+        if rule == "random":
+            break
+    costs = squared_distances(features[None], prototypes[:, None])
+    total = (np.take_along_axis(costs, ids[..., None], axis=3)[..., 0] * weights).sum(axis=(1, 2))
+    best = int(total.argmin())
+    return ids[best], prototypes[best], float(total[best])
+
+
+def _group_order(
+    ids: Ints, prototypes: Floats, weights: Floats, coordinates: Floats, previous: Floats | None
+) -> Ints:
+    """The canonical number of each group, [K]."""
+    if previous is not None:
+        return np.asarray(linear_sum_assignment(squared_distances(prototypes, previous))[1])
+    belongs = (ids[..., None] == np.arange(len(prototypes))) * weights[..., None]
+    totals = belongs.sum(axis=(0, 1))
+    places = np.full(len(prototypes), np.inf)  # groups without weight come last
+    np.divide((belongs * coordinates[..., None]).sum(axis=(0, 1)), totals, out=places, where=totals > 0)
+    return np.argsort(np.argsort(places, kind="stable"), kind="stable")

@@ -14,7 +14,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Print, Printed, Values, setting
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.scenarios.catalog import Federated
@@ -199,8 +199,7 @@ def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
 
 def axes(spec: RunSpec) -> str:
     """The variant's name in tables: axes and radius; "" where public texts determine the radius, or all of it."""
-    params = spec.params
-    assert isinstance(params, ReleaseParams)
+    params = settings_of(spec, ReleaseParams)
     return "" if params.radius is None or spec.tuned == "public" else f"{params.dimensions} axes, radius {params.radius:g}"
 
 
@@ -215,17 +214,16 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     )
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: RoundParams, facts: PublicSizes) -> str:
     """Numbers of rounds and clients that follow from the settings."""
-    assert isinstance(params, RoundParams)
     clients = params.participation * (facts.n_users or 1)
     steps = facts.n_tasks * params.rounds
     return f"{steps:,} rounds in all, {clients:g} clients in each on average, {params.local_steps} steps at every one."
 
 
-# What the paper prints. Of each group of settings: those it prints, and those that it leaves open.
+# What the paper prints of each group of settings, and why it leaves others open.
 
-PrintedPart = tuple[dict[str, Printed], dict[str, str]]
+PrintedPart = dict[str, Printed | str]
 # Our datasets for the paper's benchmarks; GUM only stands in for OntoNotes.
 BENCHMARKS: Mapping[str, str] = {
     "ag_news": "Split-AG-News",
@@ -302,115 +300,83 @@ def _matched_by_signature(*values: object) -> Printed:
     return Printed(matched, "Noisy covariances swamp the densities; a shared one leaves what tells entries apart.")
 
 
-OF_ALL: PrintedPart = (
-    {
-        "privacy.delta": Printed((1e-5,), "δ has to stay below one over the number of clients.", is_of_scale=True),
-        "data.backbone": Printed(
-            lambda spec: () if spec.data.dataset == "ner-gum" else ("minilm",),
-            "Another public encoder stands for the paper's.",
-            words="BERT-base for names, all-MiniLM-L6-v2 else",
-            is_of_scale=True,
-        ),
-        "data.dataset": Printed(
-            tuple(name for name in BENCHMARKS if name != "ner-gum"),
-            "Other data are not the paper's.",
-            words=", ".join(BENCHMARKS.values()),
-            is_of_scale=True,
-        ),
-        "data.train_per_class": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
-        "data.train_per_source": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
-        "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
-        "scenario.clients": Printed(_clients, "Another number of clients.", is_of_scale=True),
-        "scenario.alpha": Printed(_alpha, "Examples are dealt out more or less evenly.", is_of_scale=True),
-    },
-    {
-        "privacy.adjacency": "Neighbours differ in all that one client contributes; left out or replaced is not said.",
-        "scenario.protocol": "The tasks as described do not fit the numbers printed; both readings are offered.",
-    },
-)
-HEAD: PrintedPart = (
-    {
-        "params.hidden": Printed((128,), "Another size of the head."),
-        "params.learning_rate": Printed((3e-4,), "In few rounds Adam at the printed rate hardly moves."),
-    },
-    {"params.batch_size": "The batch size is not given."},
-)
-ROUNDS: PrintedPart = (
-    HEAD[0] | {
-        "params.rounds": Printed((50,), "Fewer rounds show the same in minutes.", is_of_scale=True),
-        "params.participation": Printed((0.3,), "Another share of clients in a round."),
-    },
-    HEAD[1] | {"params.local_steps": "How long a client trains in a round is not given."},
-)
-INVENTED: PrintedPart = (
-    {
-        "params.samples": Printed((500,), "Another number of invented embeddings."),
-        "params.unit_length": Printed((False,), "Real embeddings have length 1, samples of the printed mixture do not."),
-    },
-    {},
-)
-REPLAY: PrintedPart = ({}, {"params.replay_weight": "λ of Eq. 3 is not given, nor the form of its loss."})
-LISTS: PrintedPart = (
-    {
-        "params.list_size": Printed(
-            _list_sizes,
-            "Where lists are of each label, an entry has one label, and one group a label needs no matching.",
-            words="1, 2, 4, 8 or 16 entries for all labels of a task together",
-        ),
-        "params.anchors": Printed((10, 25, 50, 100, 200), "The paper tries 10, 25, 50, 100 and 200 anchors."),
-        "params.matcher": Printed(("signature", "mean", "random"), "A matcher that the paper does not try."),
-        "params.signature_covariance": _matched_by_signature("own"),
-        "params.signature_norm": _matched_by_signature("raw"),
-        "params.modes_per_task": Printed(
-            _groups,
-            "Groups are of one label each; several of every label leave something to match.",
-            words="as many groups a round as there are tasks",
-        ),
-    },
-    {
-        "params.restarts": "How lists are fitted is not given.",
-        "params.rule": "“A deterministic stable rule” or assignment at least cost; Eq. 22 defines optimal transport.",
-    },
-)
-ONCE: PrintedPart = (
-    {
-        "params.dimensions": Printed(
-            (), "In 384 dimensions the noise is longer than every mean.", words="all numbers of an embedding"
-        ),
-        "params.radius": Printed((1.0,), "Means lie near a public centre: a shorter clip takes less noise."),
-    },
-    {
-        "params.slots": "How a client without a group is counted is not said.",
-        "params.axes_of": "Nothing is released on axes there.",
-    },
-)
+OF_ALL: PrintedPart = {
+    "privacy.delta": Printed((1e-5,), "δ has to stay below one over the number of clients.", is_of_scale=True),
+    "data.backbone": Printed(
+        lambda spec: () if spec.data.dataset == "ner-gum" else ("minilm",),
+        "Another public encoder stands for the paper's.", words="BERT-base for names, all-MiniLM-L6-v2 else",
+        is_of_scale=True
+    ),
+    "data.dataset": Printed(
+        tuple(name for name in BENCHMARKS if name != "ner-gum"), "Other data are not the paper's.",
+        words=", ".join(BENCHMARKS.values()), is_of_scale=True
+    ),
+    "data.train_per_class": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
+    "data.train_per_source": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
+    "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
+    "scenario.clients": Printed(_clients, "Another number of clients.", is_of_scale=True),
+    "scenario.alpha": Printed(_alpha, "Examples are dealt out more or less evenly.", is_of_scale=True),
+    "privacy.adjacency": "Neighbours differ in all that one client contributes; left out or replaced is not said.",
+    "scenario.protocol": "The tasks as described do not fit the numbers printed; both readings are offered.",
+}
+HEAD: PrintedPart = {
+    "params.hidden": Printed((128,), "Another size of the head."),
+    "params.learning_rate": Printed((3e-4,), "In few rounds Adam at the printed rate hardly moves."),
+    "params.batch_size": "The batch size is not given.",
+}
+ROUNDS: PrintedPart = HEAD | {
+    "params.rounds": Printed((50,), "Fewer rounds show the same in minutes.", is_of_scale=True),
+    "params.participation": Printed((0.3,), "Another share of clients in a round."),
+    "params.local_steps": "How long a client trains in a round is not given.",
+}
+INVENTED: PrintedPart = {
+    "params.samples": Printed((500,), "Another number of invented embeddings."),
+    "params.unit_length": Printed((False,), "Real embeddings have length 1, samples of the printed mixture do not."),
+}
+REPLAY: PrintedPart = {"params.replay_weight": "λ of Eq. 3 is not given, nor the form of its loss."}
+LISTS: PrintedPart = {
+    "params.list_size": Printed(
+        _list_sizes, "Where lists are of each label, an entry has one label, and one group a label needs no matching.",
+        words="1, 2, 4, 8 or 16 entries for all labels of a task together"
+    ),
+    "params.anchors": Printed((10, 25, 50, 100, 200), "The paper tries 10, 25, 50, 100 and 200 anchors."),
+    "params.matcher": Printed(("signature", "mean", "random"), "A matcher that the paper does not try."),
+    "params.signature_covariance": _matched_by_signature("own"),
+    "params.signature_norm": _matched_by_signature("raw"),
+    "params.modes_per_task": Printed(
+        _groups, "Groups are of one label each; several of every label leave something to match.",
+        words="as many groups a round as there are tasks"
+    ),
+    "params.restarts": "How lists are fitted is not given.",
+    "params.rule": "“A deterministic stable rule” or assignment at least cost; Eq. 22 defines optimal transport.",
+}
+ONCE: PrintedPart = {
+    "params.dimensions": Printed(
+        (), "In 384 dimensions the noise is longer than every mean.", words="all numbers of an embedding"
+    ),
+    "params.radius": Printed((1.0,), "Means lie near a public centre: a shorter clip takes less noise."),
+    "params.slots": "How a client without a group is counted is not said.",
+    "params.axes_of": "Nothing is released on axes there.",
+}
 MATCHED_AT_HOME = Departure(
-    "",
-    "clustered by the server, all clients' together",
+    "", "clustered by the server, all clients' together",
     "entries are matched by each client, to public groups and earlier releases",
-    "Clustered together, one client moves what others are counted as, and no bound follows.",
+    "Clustered together, one client moves what others are counted as, and no bound follows."
 )
 ONE_VECTOR = Departure(
-    "",
-    "four statistics of each group, each with noise of its own",
+    "", "four statistics of each group, each with noise of its own",
     "one clipped vector a client, of means and shares, under one noise",
-    "A released covariance is all noise with fifty clients; a public one takes its place.",
+    "A released covariance is all noise with fifty clients; a public one takes its place."
 )
-CLIP_OPEN = {"params.clip_norm": "Where updates are clipped is not given."}
+CLIP_OPEN: PrintedPart = {"params.clip_norm": "Where updates are clipped is not given."}
 
 
-def printed(
-    *parts: PrintedPart,
-    settings: Mapping[str, Printed] | None = None,
-    left_open: Mapping[str, str] | None = None,
-    always: tuple[Departure, ...] = (),
-    kind: Literal["paper", "repair"] = "paper",
-) -> Print:
-    """What the paper prints of a method: that of these groups of settings, and of settings of its own."""
-    groups = (OF_ALL, *parts, (settings or {}, left_open or {}))
-    all_settings = {name: one for group, _ in groups for name, one in group.items()}
-    all_open = {name: why for _, group in groups for name, why in group.items()}
-    return Print(PAPER, all_settings, all_open, always, kind)
+def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper") -> Print:
+    """What the paper prints of a method: that of these groups of settings; a string says why it leaves a setting open."""
+    groups = (OF_ALL, *parts)
+    settings = {name: one for part in groups for name, one in part.items() if isinstance(one, Printed)}
+    left_open = {name: one for part in groups for name, one in part.items() if isinstance(one, str)}
+    return Print(PAPER, settings, left_open, always, kind)
 
 
 # The card of a method on clients' data, unless the method says otherwise.
@@ -420,6 +386,7 @@ card = partial(
     labels=("prior-const", "prior"),
     scenarios=("federated",),
     ceiling="non-cl",
+    audit="dpcl_core.attacks.federated_games",
     refuses=check,
     derived=derived,
     assumes=lambda params: SIMULATED,

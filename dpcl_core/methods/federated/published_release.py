@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcl_core.methods.federated.client_release import expected_clients, side_by_side
-from dpcl_core.methods.federated.lists import Lists, psd, simplex
-from dpcl_core.methods.federated.slot_assignment import Replay
+from dpcl_core.methods.federated.client_release import Replay, expected_clients, side_by_side
+from dpcl_core.methods.federated.lists import Floats, Ints, Lists, psd, simplex
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy_client_vectors
 from dpcl_core.privacy.noise import Batches, Noise
@@ -43,10 +41,10 @@ class SlotSums(NamedTuple):
     form, before the division: a slot without data then has no weight, where a quotient of noise would persist.
     """
 
-    weights: NDArray[np.float64]
-    means: NDArray[np.float64]
-    seconds: NDArray[np.float64]
-    targets: NDArray[np.float64]
+    weights: Floats
+    means: Floats
+    seconds: Floats
+    targets: Floats
 
     def mixed(self, other: SlotSums, keep: float = 0.9) -> SlotSums:
         """The running average: `keep` times this plus 1 - `keep` times the next round's `other`."""
@@ -74,10 +72,10 @@ class Statistics(NamedTuple):
     Private if computed from clean lists; released if the clients noised them (`noisy_statistics`).
     """
 
-    weights: NDArray[np.float64]
-    means: NDArray[np.float64]
-    seconds: NDArray[np.float64]
-    targets: NDArray[np.float64]
+    weights: Floats
+    means: Floats
+    seconds: Floats
+    targets: Floats
 
     @classmethod
     def of(cls, lists: Lists, bound: float = 1.0) -> Statistics:
@@ -90,7 +88,7 @@ class Statistics(NamedTuple):
         """Lists for a matcher: weights on the simplex, covariances M - mu muᵀ with eigenvalues >= `floor`."""
         return Lists(simplex(self.weights), self.means, _covariances(self.means, self.seconds, floor), self.targets)
 
-    def by_slot(self, ids: NDArray[np.int64], n_slots: int, rule: Aggregation) -> list[NDArray[np.float64]]:
+    def by_slot(self, ids: Ints, n_slots: int, rule: Aggregation) -> list[Floats]:
         """Each statistic of every client, slots concatenated to [n, D]: weights, means, second moments, targets.
 
         By shares, entries are weighted and summed. Otherwise a client's entries in one slot are averaged, so that it holds
@@ -105,19 +103,8 @@ class Statistics(NamedTuple):
 
 
 def noisy_slot_sums(
-    lists: Lists,
-    ids: NDArray[np.int64],
-    n_slots: int,
-    sigmas: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    batches: Batches | None = None,
-    n_clients: int,
-    pooled: bool,
-    bound: float = 1.0,
-    rule: Aggregation = REPAIRED,
+    lists: Lists, ids: Ints, n_slots: int, sigmas: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *,
+    task: int, batches: Batches | None = None, n_clients: int, pooled: bool, bound: float = 1.0, rule: Aggregation = REPAIRED
 ) -> list[SlotSums]:
     """Eq 2 for each budget: sums of four statistics of every slot over the round's clients, noise sigma times each bound.
 
@@ -130,8 +117,8 @@ def noisy_slot_sums(
 
     The statistics of a round share the client sample, so they are one event: by shares, of multiplier sigma / 2. That
     sensitivity is proven where each client computes its ids [n, L] alone. `pooled`: the ids came from clustering all lists
-    together; the ledger then records the printed sensitivity, which does not hold (see `pooling.pooled`), and the entry says
-    so.
+    together; the ledger then records the printed sensitivity, which does not hold (see `matchers.pooled`), and the entry
+    says so.
 
     Raises BadInput for fewer than two clients.
     """
@@ -164,32 +151,21 @@ def noisy_statistics(
     part = ClientVectors(REPLAY, vectors, math.sqrt(1 + 3 * shapes[0][1]), list(sigmas))
     what = f"every client's list of {shapes[0][1]}, its four statistics noised at home"
     ends = np.cumsum([math.prod(shape[1:]) for shape in shapes])[:-1]
-    return [
-        Statistics(*(values.reshape(shape) for values, shape in zip(np.split(sums, ends, axis=1), shapes, strict=True)))
-        for sums in noisy_client_vectors(part, noises, ledgers, task=task, what=what)
-    ]
+    received = noisy_client_vectors(part, noises, ledgers, task=task, what=what)
+    split = (zip(np.split(sums, ends, axis=1), shapes, strict=True) for sums in received)
+    return [Statistics(*(values.reshape(shape) for values, shape in one)) for one in split]
 
 
 def average_received(
-    received: Statistics,
-    ids: NDArray[np.int64],
-    n_slots: int,
-    sigma: float,
-    noise: Noise,
-    *,
-    expected: float,
-    rule: Aggregation,
+    received: Statistics, ids: Ints, n_slots: int, sigma: float, noise: Noise, *, expected: float, rule: Aggregation
 ) -> SlotSums:
     """Eq 2 over lists noised on the client, with the printed noise added again: post-processing of the clients' lists."""
-    sums = []
-    for values in received.by_slot(ids, n_slots, rule):
-        total = values.sum(axis=0)
-        sums.append((noise.added(total, sigma) if sigma > 0 else total)[None])
-    (averages,) = _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))
-    return averages
+    totals = [values.sum(axis=0) for values in received.by_slot(ids, n_slots, rule)]
+    sums = [(noise.added(total, sigma) if sigma > 0 else total)[None] for total in totals]
+    return _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))[0]
 
 
-def _slot_sums(sums: Sequence[NDArray[np.float64]], n_slots: int, statistics: Statistics, divisor: float) -> list[SlotSums]:
+def _slot_sums(sums: Sequence[Floats], n_slots: int, statistics: Statistics, divisor: float) -> list[SlotSums]:
     """The four statistics' sums [E, D] divided by `divisor` and split into slots, one set per budget."""
     shape, by_slot = statistics.seconds.shape[2:], (n_slots, -1)
     weights, means, seconds, targets = (total / divisor for total in sums)
@@ -199,7 +175,7 @@ def _slot_sums(sums: Sequence[NDArray[np.float64]], n_slots: int, statistics: St
     ]
 
 
-def _covariances(means: NDArray[np.float64], seconds: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+def _covariances(means: Floats, seconds: Floats, floor: float) -> Floats:
     """M - mu muᵀ of means [..., d], as diagonals [..., d] or matrices [..., d, d], eigenvalues at least `floor`."""
     if seconds.ndim == means.ndim:
         return np.maximum(seconds - means**2, floor)

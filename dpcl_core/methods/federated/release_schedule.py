@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import dp_accounting as dp
@@ -12,29 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.client_release import (
-    Collect,
-    EvenSlots,
-    Layout,
-    Question,
-    Slotted,
-    WeightedSlots,
-    clients_per_task,
-)
-from dpcl_core.methods.federated.lists import ListLearner, Lists
+from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Question, Replay, TaskRows
+from dpcl_core.methods.federated.lists import Floats, ListLearner, Lists, Reals
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, public_modes
 from dpcl_core.methods.federated.params import ListParams, ReleaseParams, RoundParams
-from dpcl_core.methods.federated.slot_assignment import Draws, ListsObserved, NoiseStd, Replay, TaskRows, listed, matched
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
-from dpcl_core.scenarios.stream import generator
-from dpcl_core.spec import Adjacency, Cell, PrivacySpec, Recurrence, RunSpec
+from dpcl_core.spec import Adjacency, Cell, RunSpec
 
 # Noise calibration for replay and head under one budget: privacy losses are composed, epsilons never added.
 
@@ -63,15 +54,11 @@ class Horizon:
     adjacency: Adjacency
 
     @classmethod
-    def of(cls, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence, rounds: int = 1, rate: float = 1.0) -> Horizon:
-        """Horizon of a stream: one task where each client belongs to one task only, else all `n_tasks`."""
-        return cls(n_tasks if recurrence == "every" else 1, rounds, rate, privacy.delta, privacy.adjacency)
-
-    @classmethod
-    def of_run(cls, spec: RunSpec, facts: PublicSizes) -> Horizon:
-        """Horizon of a run whose clients answer in rounds."""
-        assert isinstance(spec.params, RoundParams)
-        return cls.of(spec.privacy, facts.n_tasks, facts.recurrence, spec.params.rounds, spec.params.participation)
+    def of(cls, spec: RunSpec, facts: PublicSizes) -> Horizon:
+        """Horizon of a run: one task where each client belongs to one task only, else all tasks."""
+        params, n_tasks = spec.params, facts.n_tasks if facts.recurrence == "every" else 1
+        rounds, rate = (params.rounds, params.participation) if isinstance(params, RoundParams) else (1, 1.0)
+        return cls(n_tasks, rounds, rate, spec.privacy.delta, spec.privacy.adjacency)
 
     def rounds_of(self, *multipliers: float) -> dp.DpEvent:
         """The event of a task's rounds, in which the same clients answer with as many vectors as there are multipliers."""
@@ -79,11 +66,13 @@ class Horizon:
 
     def releases(self, epsilon: float) -> float:
         """Noise multiplier at which one release per task, over all clients, spends epsilon."""
-        return self._multiplier(epsilon, 1.0, self.n_tasks)
+        return replace(self, rounds=1, rate=1.0).one_per_round(epsilon)
 
     def one_per_round(self, epsilon: float) -> float:
         """Noise multiplier at which one release per round, over the round's clients, spends epsilon."""
-        return self._multiplier(epsilon, self.rate, self.n_tasks * self.rounds)
+        if math.isinf(epsilon):
+            return 0.0
+        return noise_multiplier(epsilon, self.delta, self.rate, self.n_tasks * self.rounds, self.adjacency)
 
     def beside_releases(self, epsilon: float, share: float) -> Noises:
         """Noise for one release per task, calibrated alone to `share` * epsilon, and for head rounds that spend the rest."""
@@ -97,11 +86,6 @@ class Horizon:
         """
         both = self.one_per_round(epsilon)
         return Noises(both / math.sqrt(share), both / math.sqrt(1 - share))
-
-    def _multiplier(self, epsilon: float, rate: float, n_uses: int) -> float:
-        if math.isinf(epsilon):
-            return 0.0
-        return noise_multiplier(epsilon, self.delta, rate, n_uses, self.adjacency)
 
 
 @lru_cache(maxsize=256)
@@ -117,13 +101,12 @@ def _head_beside(horizon: Horizon, epsilon: float, release: float) -> float:
 
 def releases(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """A plan (`methods.planned`): one vector of every client a task."""
-    multiplier = Horizon.of(spec.privacy, facts.n_tasks, facts.recurrence).releases(epsilon)
-    each_task(ledger, facts, subsampled_gaussian(multiplier, 1.0, 1))
+    each_task(ledger, facts, subsampled_gaussian(Horizon.of(spec, facts).releases(epsilon), 1.0, 1))
 
 
 def rounds(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """A plan (`methods.planned`): one update of every sampled client a round, of one network or of two as one event."""
-    horizon = Horizon.of_run(spec, facts)
+    horizon = Horizon.of(spec, facts)
     each_task(ledger, facts, horizon.rounds_of(horizon.one_per_round(epsilon)))
 
 
@@ -131,55 +114,40 @@ class ReleaseSchedule:
     """The released mixtures of one seed's budgets. Keeps only releases and public facts.
 
     `multipliers`: noise over sensitivity of each release, one per budget (0: none); by default one release per task spends
-    the budget. `public`: the method's public embeddings. `collect`: asks clients that are processes of their own; None: they
-    are simulated here, from the rows of the task.
+    the budget. `public`: the method's public embeddings; `n_groups`: of every label. `collect`: asks clients that are
+    processes of their own; None: they are simulated here (`is_simulated`), from the rows of the task.
     """
 
     KEPT, kept_records = ("_noises", "_latest", "parts"), (Replay,)
+    matcher: EntryMatcher  # where the settings have lists
 
     def __init__(
-        self,
-        spec: RunSpec,
-        cells: Sequence[Cell],
-        context: PublicContext,
-        multipliers: Sequence[float] | None = None,
-        collect: Collect | None = None,
+        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, multipliers: Sequence[float] | None = None,
+        collect: client_release.Collect | None = None
     ) -> None:
-        params = spec.params
-        assert isinstance(params, ReleaseParams)
+        params, self._seed = settings_of(spec, ReleaseParams), cells[0].seed
         self._params, self._lists = params, params if isinstance(params, ListParams) else None
-        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence)
-        self.multipliers = multipliers or [horizon.releases(cell.epsilon) for cell in cells]
-        n_anchors = self._lists.anchors if self._lists is not None else 0
+        self.multipliers = multipliers or [Horizon.of(spec, context).releases(cell.epsilon) for cell in cells]
+        n_anchors, self.n_groups = (0, 1) if self._lists is None else (self._lists.anchors, self._lists.modes_per_task)
         self.public = PublicEmbeddings.of(
-            context.anchors, cells[0].seed, params.dimensions, params.radius, n_anchors, params.axes_of
+            context.anchors, self._seed, params.dimensions, params.radius, n_anchors, params.axes_of
         )
-        self._collect = collect
-        self._cells, self._n_users, self._n_clients = tuple(cells), context.n_users or 0, clients_per_task(context)
+        self._collect, self.is_simulated = collect, collect is None
+        self._n_users, self._n_clients = context.n_users or 0, client_release.clients_per_task(context)
+        self._cells = tuple(cells)
         self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
-        self._matcher = EntryMatcher.of(self._lists, self.public) if self._lists is not None else None
-        self._latest: dict[tuple[int, int], NDArray[np.float64]] = {}  # (budget, label): groups' means, latest release
-        self._fresh = (
-            public_modes(self.public.others, self.n_groups) if self.n_groups > 1 else np.zeros((1, context.n_inputs))
-        )
+        if self._lists is not None:
+            self.matcher = EntryMatcher.of(self._lists, self.public)
+        self._latest: dict[tuple[int, int], Floats] = {}  # (budget, label): groups' means, latest release
+        self._fresh = public_modes(self.public.others, self.n_groups) if self.n_groups > 1 else np.zeros(0)
         self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture per task
 
-    @property
-    def is_simulated(self) -> bool:
-        """Whether the clients' rows are here, for the simulator to look at."""
-        return self._collect is None
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups of every label."""
-        return 1 if self._lists is None else self._lists.modes_per_task
-
-    def layout(self, rows: TaskRows) -> Layout:
+    def layout(self, rows: TaskRows) -> client_release.Layout:
         """The layout of a client's vector in a task's sum: a single slot needs no shares."""
         n_slots = len(rows.space) * self.n_groups
         if n_slots == 1 or self._params.slots == "even":
-            return EvenSlots(self.public.view, n_slots)
-        return WeightedSlots(self.public.view, n_slots)
+            return client_release.EvenSlots(self.public.view, n_slots)
+        return client_release.WeightedSlots(self.public.view, n_slots)
 
     def of_task(
         self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger], lists: Callable[[], Lists] | None = None
@@ -191,15 +159,10 @@ class ReleaseSchedule:
         everyone, layout = np.arange(self._n_users), self.layout(rows)
         for budget, cell in enumerate(self._cells):
             question = Question(index, 0, layout.width, self.prototypes(budget, rows.space))
+            vectors = self.answers(rows, question, lists) if self._collect is None else self._collect(question, everyone)
+            multiplier, noise, n = [self.multipliers[budget]], [self._noises[budget]], self._n_clients
             (mixture,) = client_release.released(
-                self.answers(rows, question, lists) if self._collect is None else self._collect(question, everyone),
-                layout,
-                self.targets(rows),
-                [self.multipliers[budget]],
-                [self._noises[budget]],
-                [ledgers[cell]],
-                task=index,
-                n_clients=self._n_clients,
+                vectors, layout, self.targets(rows), multiplier, noise, [ledgers[cell]], task=index, n_clients=n
             )
             self.keep(budget, index, rows, mixture)
 
@@ -218,9 +181,10 @@ class ReleaseSchedule:
         """Every client's list of the task, by label. Private: never leaves the clients, except for the simulator's view."""
         assert self._lists is not None
         learner = ListLearner(self._lists.list_size, self._lists.restarts)
-        return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"))
+        draws = client_release.draws_of(self._seed, f"list of task {index}")
+        return client_release.listed(rows, range(self._n_users), learner, draws)
 
-    def answers(self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None) -> NDArray[np.float64]:
+    def answers(self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None) -> Floats:
         """Every client's vector [n, D] for the task's sum. Private. `lists`: as in `of_task`; None: fitted here.
 
         Raises BadInput for a second round, which no budget is for, and for groups that are not the task's.
@@ -233,30 +197,30 @@ class ReleaseSchedule:
         fitted = (lists or partial(self.lists, rows, question.task))() if self.n_groups > 1 else None
         return self.layout(rows).vectors(self.slotted(rows, fitted, question.state, question.task))
 
-    def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: NDArray[np.floating], index: int) -> Slotted:
+    def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: Reals, index: int) -> client_release.Slotted:
         """Every client's shares and means of the task's slots, matched to `prototypes` [S, M, d]. Private."""
         if self.n_groups == 1 or lists is None:
             return client_release.by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
-        assert self._matcher is not None
-        draws = self._draws(f"matching of task {index}")
-        ids = matched(lists, self._matcher, np.asarray(prototypes, dtype=np.float64), draws)
+        draws = client_release.draws_of(self._seed, f"matching of task {index}")
+        ids = client_release.matched(lists, self.matcher, np.asarray(prototypes, np.float64), draws)
         return client_release.by_matching(lists, ids, len(rows.space) * self.n_groups)
 
     def observed(self, rows: TaskRows, lists: Callable[[], Lists], index: int, round: int) -> ListsObserved:
         """The simulator's view of the task's lists and of all releases so far."""
         return ListsObserved(lists, index, round, self.parts, self._stds(rows), self.public)
 
-    def targets(self, rows: TaskRows) -> NDArray[np.float64]:
+    def targets(self, rows: TaskRows) -> Floats:
         """One-hot targets [K, C] of the task's slots, which are labels or groups within one. Public."""
         return np.repeat(np.eye(rows.n_classes)[list(rows.space)], self.n_groups, axis=0)
 
     def _stds(self, rows: TaskRows) -> list[NoiseStd]:
         """Each budget's noise in a release of such a task, if all its slots had equal shares."""
         layout, radius = self.layout(rows), self.public.view.radius
-        scale = layout.sensitivity / self._n_clients * (1 if isinstance(layout, EvenSlots) else radius * layout.n_slots)
+        is_even = isinstance(layout, client_release.EvenSlots)
+        scale = layout.sensitivity / self._n_clients * (1 if is_even else radius * layout.n_slots)
         return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
 
-    def prototypes(self, budget: int, space: Sequence[int]) -> NDArray[np.float64]:
+    def prototypes(self, budget: int, space: Sequence[int]) -> Floats:
         """Means [S, M, d] to which a budget's lists are matched: a label's latest release if any, else public modes.
 
         Empty where a label has one group only, so that there is nothing to match.
@@ -264,7 +228,3 @@ class ReleaseSchedule:
         if self.n_groups == 1:
             return np.zeros(0)
         return np.stack([self._latest.get((budget, label), self._fresh) for label in space])
-
-    def _draws(self, purpose: str) -> Draws:
-        seed = self._cells[0].seed
-        return lambda client: generator(seed, f"{purpose}, client {client}")

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from dpcl_core.methods.common.classifier import PUBLIC, Step
 from dpcl_core.methods.federated.client_release import features
 from dpcl_core.methods.federated.client_training import Head
+from dpcl_core.methods.federated.lists import Floats, Reals
 from dpcl_core.privacy.sums import unit_rows
 
 
-def federated_head(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
+def federated_head(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Reals:
     """Logits [n, competing] of a head on embeddings [n, d], on public axes where the step has some."""
     last = steps[-1]
     z = _along_axes(last, features(inputs)) if f"{PUBLIC}axes" in last.arrays else features(inputs)
@@ -24,7 +25,7 @@ def federated_head(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArra
     return last.chosen(head.logits(np.asarray(params, np.float32), z)[:, skipped:])
 
 
-def nearest_mean(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
+def nearest_mean(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Reals:
     """Minus half the squared distance [n, competing] to a label's mean along public axes, the nearest of all tasks'."""
     last = steps[-1]
     z = _along_axes(last, features(inputs))
@@ -37,7 +38,7 @@ def nearest_mean(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[
     return nearness
 
 
-def mixed_prototypes(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
+def mixed_prototypes(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Reals:
     """Cosines [n, competing] of features to prototypes, after the anchor of the nearest key was mixed in."""
     last, z = steps[-1], features(inputs).astype(np.float64)
     names = ("keys", "prototypes", "anchors")
@@ -46,7 +47,7 @@ def mixed_prototypes(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDAr
     return unit_rows(z + float(cast(float, last.facts["mixing"])) * anchors[nearest]) @ prototypes.T
 
 
-def _along_axes(step: Step, rows: NDArray[np.floating]) -> NDArray[np.float64]:
+def _along_axes(step: Step, rows: Reals) -> Floats:
     """Coordinates [n, axes] on the public axes of rows [n, d]."""
-    along: NDArray[np.float64] = (rows - step.real(f"{PUBLIC}centre")) @ step.real(f"{PUBLIC}axes")
+    along: Floats = (rows - step.real(f"{PUBLIC}centre")) @ step.real(f"{PUBLIC}axes")
     return along

@@ -5,19 +5,23 @@ Its module and those of its methods load torch with the first model, not before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
+import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dpcl_core.backbones import plain_language
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Note, Progress
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.events import Fact, Note, Progress
+from dpcl_core.methods.common.card import settings_of
+from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.params import SHORTEST, LanguageParams
 from dpcl_core.methods.language.public_text import (
@@ -41,13 +45,8 @@ from dpcl_core.spec import Cell, RunSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dpcl_core.methods.language.gradients import Batch, Reading, TextLoss
-
-# Training loops for a language model's low-rank adapters, with DP-SGD or without privacy.
-#
-# Built from parts that other methods combine differently: `gradients.Gradients` sums a batch's clipped gradients,
-# `noisy_means` makes a sum private, `Descent` takes steps. `private_steps` and `plain_steps` are the two standard loops.
-
+    from dpcl_core.methods.language.gradients import Reading, TextLoss
+    from dpcl_core.methods.language.sculpting import Scorer
 
 STEPS_PER_PROGRESS = 5
 
@@ -79,24 +78,17 @@ class TrainingInputs:
     def reading(self) -> Reading:
         """How the network reads a batch of these texts."""
         from dpcl_core.methods.language.gradients import Fixed, clean
-
-        stored = self.copies
-        if stored is None:
-            return clean
-
         from dpcl_core.methods.language.training import replace_text_embeddings
 
-        def read(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-            return replace_text_embeddings(embeddings, stored, batch)
-
-        return Fixed(read)
+        if (stored := self.copies) is None:
+            return clean
+        return Fixed(lambda embeddings, batch, epoch: replace_text_embeddings(embeddings, stored, batch))
 
     def take(self, places: NDArray[np.int64]) -> TrainingInputs:
         """The texts at these indices, in this order."""
         import torch
 
-        texts = self.texts
-        chosen = Prompted(texts.ids[places], texts.role[places], texts.stop[places], texts.fork[places])
+        chosen = Prompted(*(plane[places] for plane in self.texts.planes))
         return TrainingInputs(chosen, None if self.copies is None else self.copies[torch.from_numpy(places)])
 
 
@@ -105,37 +97,10 @@ def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     import torch
 
     width = max(part.texts.ids.shape[1] for part in parts)
-
-    def widened(planes: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
-        return np.concatenate([np.pad(plane, ((0, 0), (0, width - plane.shape[1]))) for plane in planes])
-
-    texts = [part.texts for part in parts]
-    prompted = Prompted(
-        *(widened([getattr(one, plane) for one in texts]) for plane in ("ids", "role", "stop", "fork"))  # type: ignore[arg-type]
-    )
+    widened = ((np.pad(plane, ((0, 0), (0, width - plane.shape[1]))) for plane in part.texts.planes) for part in parts)
+    prompted = Prompted(*(np.concatenate(of_plane) for of_plane in zip(*widened, strict=True)))
     copies = [part.copies for part in parts if part.copies is not None]
     return TrainingInputs(prompted, torch.cat(copies) if copies else None)
-
-
-def log_probabilities(
-    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
-) -> NDArray[np.float32]:
-    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
-
-    `single`: in single precision on every device. `is_filled`: as of `losses.log_probabilities`.
-    """
-    if backbone == BUNDLED:
-        return plain_language.load().log_probabilities(tokens)
-    from dpcl_core.backbones import causal
-    from dpcl_core.methods.language import losses
-
-    return losses.log_probabilities(
-        causal.load(backbone, device, single=single),
-        tokens,
-        plain_language.load_tokenizer(backbone).bos,
-        device,
-        is_filled=is_filled,
-    )
 
 
 def without_tokens(texts: Prompted) -> Prompted:
@@ -158,21 +123,13 @@ class AdaptedModel:
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         from dpcl_core.backbones import causal
-        from dpcl_core.methods.language.forks import Forks
+        from dpcl_core.methods.language.training import Forks
 
-        assert isinstance(spec.params, LanguageParams)
-        self.params: LanguageParams = spec.params
-        self.spec, self.cell, self.context = spec, cell, context
-        params, backbone = spec.params, spec.data.backbone
-        self.net = causal.adapted(
-            backbone,
-            context.device,
-            params.lora_rank,
-            params.lora_alpha,
-            cell.seed,
-            params.n_layers(backbone),
-            every=params.adapts == "all",
-        )
+        self.params = params = settings_of(spec, LanguageParams)
+        self.spec, self.cell, self.context, backbone = spec, cell, context, spec.data.backbone
+        rank, alpha, n_layers = params.lora_rank, params.lora_alpha, params.n_layers(backbone)
+        every = params.adapts == "all"
+        self.net = causal.adapted(backbone, context.device, rank, alpha, cell.seed, n_layers, every=every)
         self._tokenizer, self._rule = plain_language.load_tokenizer(backbone), params.reading_rule(backbone)
         self.forks = Forks() if self._rule == "choice" else None
         self.copies: Mapping[str, NDArray[np.generic]] = {}  # of the last task's texts, by name; empty if none are released
@@ -197,8 +154,8 @@ class AdaptedModel:
 
         `params.length`, the task's name and its label space decide, and no text: a refusal says nothing about those at hand.
         """
-        names = [answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)]
-        around = FIRST + len(self._tokenizer.encode(template(task.name))[0]) + max(map(len, names), default=0)
+        longest = max(map(len, self._names(task).values()), default=0)
+        around = FIRST + len(self._tokenizer.encode(template(task.name))[0]) + longest
         context, length = self.net.context, self.params.length
         if context is None or around + length <= context:
             return
@@ -218,8 +175,7 @@ class AdaptedModel:
         self._refuse_length(task)
         if self.forks is None or task.name in self.forks:
             return
-        names = {label: answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)}
-        self.forks.add(task.name, names)
+        self.forks.add(task.name, self._names(task))
         inputs = public_text.sentences(self.spec.data.backbone, self.params.length)
         passing = [self.prompted(inputs, np.full(len(inputs), label), task.name) for label in self.forks.covering(task.name)]
         evaluation.set_priors(self.net, passing, self.forks, self.context.device)
@@ -228,8 +184,11 @@ class AdaptedModel:
         """Tokens and forks of the answer for each of the task's labels."""
         if self.forks is not None:
             return list(self.forks.answers(task.name).values())
-        names = [answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)]
-        return [(tokens, [0] * len(tokens)) for tokens in names]
+        return [(tokens, [0] * len(tokens)) for tokens in self._names(task).values()]
+
+    def _names(self, task: Task) -> dict[int, list[int]]:
+        """The tokens of the answer for each of the task's labels."""
+        return {label: answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)}
 
     def prompted(self, inputs: Planes, labels: NDArray[np.int64], name: str) -> Prompted:
         """Texts with the prompts and answers of the task of this name, to which `open_forks` must have been called."""
@@ -243,23 +202,22 @@ class AdaptedModel:
         from dpcl_core.methods.language import evaluation
 
         self.open_forks(task)
-        classes, device = self.context.classes, self.context.device
+        classes, device, inputs = self.context.classes, self.context.device, planes(task.test)
         if self.forks is not None:
-            asked = self.net, self._tokenizer, planes(task.test), self.forks, classes, task.name
-            return evaluation.choice_scores(*asked, device=device)
+            return evaluation.choice_scores(self.net, self._tokenizer, inputs, self.forks, classes, task.name, device=device)
         assert self._rule != "choice"
-        asked_of = self.net, self._tokenizer, planes(task.test), self.space(task), classes, task.name, self._rule
-        return evaluation.label_scores(*asked_of, device=device)
+        labels, of = self.space(task), self._rule
+        return evaluation.label_scores(self.net, self._tokenizer, inputs, labels, classes, task.name, of, device=device)
 
     def public_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the frozen public model."""
-        return log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
+        return public_text.log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""
-        from dpcl_core.methods.language import losses
+        from dpcl_core.methods.language import training
 
-        return losses.log_probabilities(self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device)
+        return training.log_probabilities(self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device)
 
     def table(self, per_token: NDArray[np.floating]) -> Tensor:
         """Per-token values [n, length, ...] as a float32 tensor on the device, for `gather_batch`."""
@@ -273,7 +231,7 @@ class AdaptedModel:
 
     def task_loss(self) -> TextLoss:
         """The loss of `params.loss`, with answers as they are read."""
-        from dpcl_core.methods.language.losses import task_loss
+        from dpcl_core.methods.language.training import task_loss
 
         return task_loss(self.params.loss, self.forks)
 
@@ -313,3 +271,104 @@ class AdaptedModel:
         copies = noisy_embeddings(table, inputs[:, :, TOKEN], ratio, clip, noise, ledger, task=task.index)
         self.copies = {"copies": copies, "answers": labels}
         return TrainingInputs(without_tokens(self.prompted(inputs, labels, task.name)), self.table(copies))
+
+
+class LazyLearner:
+    """Scores the tokens of each task if there is a scorer, lets the model learn it and reports.
+
+    Loads torch with the first task, after the first report on its texts.
+    """
+
+    KEPT = ("_scorer", "_model", "_learned", "_waits")
+
+    def __init__(
+        self, kind: type[AdaptedModel], spec: RunSpec, cells: Sequence[Cell], context: PublicContext,
+        scorer: Scorer | None = None,
+    ) -> None:  # fmt: skip
+        (self._cell,), self._spec, self._context = cells, spec, context
+        self._kind, self._scorer, self._waits = kind, scorer, kind.waits
+        self._reports = public_text.Reports(spec, self._cell, context)
+        self._model: AdaptedModel | None = None
+        self._learned: dict[str, tuple[int, ...]] = {}  # the labels of each task, by its name
+
+    def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
+        """Counts the tokens of all tasks if the scores need them. Records in the ledger whose texts are read."""
+        if self._scorer is None or not self._scorer.reads_ahead:
+            return
+        tasks = streams[self._cell.seed]
+        all_tasks = tuple(task.index for task in tasks)
+        what = "counts of the tokens of all tasks, later ones too"
+        ledgers[self._cell].spend(dp.NonPrivateDpEvent(), task=0, what=what, people_of=all_tasks)
+        self._scorer.survey(tasks, self._context.classes)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[LearnerEvent]:
+        task, score2 = tasks[self._cell.seed], None
+        if self._scorer is not None:
+            self._scorer.open(task, self._context.classes)
+            score2 = self._scorer.score2
+        yield from self._reports.before(task, score2)
+        if self._model is None:
+            yield Progress("backbone", 0, 1, task.index, "loading the language model")
+            self._model = self._open_model()
+            yield from self._reports.at_start(self._model.net)
+        # Of so small a network threads that share a product wait for each other: a fifth longer even on an idle computer.
+        with threadpool_limits(1 if self._spec.data.backbone == BUNDLED else None):
+            yield from self._model.learn(task, ledgers[self._cell])
+            self._waits &= task.index + 1 < self._context.n_tasks
+            self._learned[task.name] = self._model.space(task)
+            self._reports.remember(task)
+            if not self._waits:
+                yield from self._reports.after(task, self._model.net, score2)
+
+    def reopen(self) -> None:
+        """Opens the model."""
+        self._model = self._open_model()
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Reads again the texts that are kept of the tasks so far: by the model, and by the reports."""
+        tasks = [of_seeds[self._cell.seed] for of_seeds in learned]
+        if self._model is not None:
+            self._model.recall(tasks)
+        for task in tasks:
+            self._reports.remember(task)
+
+    def _open_model(self) -> AdaptedModel:
+        scorers = () if self._scorer is None else (self._scorer,)
+        return cast("Callable[..., AdaptedModel]", self._kind)(self._spec, self._cell, self._context, *scorers)
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """Scores by the one rule of `params.eval`."""
+        return {} if self._model is None or self._waits else {self._model.params.eval: self._model.answers(task)[None]}
+
+    def untrained(self, task: Task) -> NDArray[np.floating]:
+        """Scores [n, classes] of the frozen public model, which new adapters leave as it is."""
+        if self._model is None:
+            self._model = self._open_model()
+        return self._model.answers(task)
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """Adapter weights and the noisy copies of the task's texts, by name; empty before there is a model."""
+        if self._model is None:
+            return {}
+        parameters = () if self._waits else self._model.net.trainable().items()
+        return {**{name: weights.detach().cpu().numpy().copy() for name, weights in parameters}, **self._model.copies}
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The most likely label of an example's task; None before there is a model."""
+        if self._model is None or self._waits:
+            return None
+        params, backbone = self._model.params, self._spec.data.backbone
+        competing = tuple(sorted(set().union(*self._learned.values())))
+        facts: dict[str, Fact] = {
+            "rank": params.lora_rank,
+            "alpha": params.lora_alpha,
+            "layers": params.n_layers(backbone),
+            "every_map": params.adapts == "all",
+            "reading": params.reading_rule(backbone),
+            "length": params.length,
+            "loss": params.loss,
+            "task_names": tuple(self._learned),
+        }
+        names, columns = tuple(self._model.net.trainable()), range(self._context.n_classes)
+        by_task = list(self._learned.values())
+        return Rule("language", names, columns, competing, by_task, facts, uses_all=self._kind.stacks)

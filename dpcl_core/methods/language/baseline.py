@@ -1,41 +1,248 @@
-"""What PeCL's baselines share: settings, card, and private training in one cell, by DP-SGD or on noisy embeddings."""
+"""PeCL's baselines: their settings, card and privacy costs, and private training by DP-SGD or on noisy embeddings.
+
+Costs of steps, replay, Fisher information and reference gradients are public arithmetic, done before any text is read. A
+person contributes one text to one task ("once"), or one text to every task ("every"). Proof of the ledger entries under
+DP-SGD, where a text is added or removed and C is the clipping norm:
+
+1. Steps on the task's own texts. Poisson sampling puts each text into the batch independently. One text changes the sum of
+   clipped gradients by at most C, and the noise has standard deviation zC: Poisson-sampled Gaussians. Penalties that depend
+   on weights alone (EWC, O-LoRA) are added after the noise and read no text. Earlier adapters are outputs of private
+   training, so O-LoRA costs no more than this.
+2. Replay (ER). One coin decides whether a text is kept when its task is learned. The coin depends neither on the text nor on
+   other texts (a reservoir of fixed size would drop another text in exchange: two texts would change). Neighbours share
+   that coin. Given it, a kept text joins each later step by a fresh coin of chance `ErParams.replay_rate`. Its gradient is
+   in the same sum, under the same noise: a Poisson-sampled Gaussian at the kept texts' rate. Texts that are not kept are
+   not read again. A bound that holds for every outcome of the first coin holds for their mixture (hockey-stick divergences
+   are jointly convex), so everyone is charged as if kept; the chance of not being kept earns no credit. A person in every
+   task has several texts in one such sum, each at its own rate: `SampledGroupDpEvent`.
+3. Fisher information (EWC), released once for each task. A text's gradient g is clipped to C; the squares of its entries
+   have length (sum of g_i^4)^(1/2) <= max |g_i| ||g|| <= C^2, so one text changes the sum of squares by at most C^2, and
+   noise of standard deviation 20 C^2 makes it a Gaussian of multiplier 20, without sampling. Cutting off below zero is
+   post-processing. It is a new query on the task's texts; computed from gradients that already have noise it costs nothing.
+4. Reference gradients (GEM). Each step releases, for every past task, the sum of clipped gradients of all its kept texts
+   with noise of its own: unsampled Gaussians in sequence. The projection works on noisy gradients alone.
+5. All tasks together (MTL): one training on everybody's texts.
+
+Under "replace" a coin belongs to a position in the data, and the accountant doubles the sensitivity. Noisy copies (mechanism
+= fn) are released once for each text; steps, replay, Fisher information and references computed from them are
+post-processing.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print, Printed, Values, setting
+from dpcl_core.layers import Printed, Values, setting
+from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import Schedule, noise_std
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.language import baseline_costs
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
-from dpcl_core.methods.language.baseline_costs import BaselineParams
-from dpcl_core.methods.language.params import (
-    LEFT_OPEN,
-    PAPER,
-    PRINTED,
-)
+from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length
 from dpcl_core.methods.language.public_text import Prompted, planes
-from dpcl_core.privacy import text_mechanisms
+from dpcl_core.privacy import accounting, text_mechanisms
+from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Batches
+from dpcl_core.privacy.noise import Batches, Steps
+from dpcl_core.privacy.statement import shown
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec
+from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dpcl_core.methods.language.training import Descent, Penalty
+    from dpcl_core.methods.language.training import Penalty
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Public numbers of a stream and its training: steps in each task, and a text's sampling rate in its own task.
+
+    `trains_once`: one training on all tasks together, after the last has arrived.
+    """
+
+    n_tasks: int
+    task_size: float
+    n_steps: int
+    sample_rate: float
+    recurrence: Recurrence
+    privacy: PrivacySpec
+    trains_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Noises:
+    """Noise multipliers of the steps and of GEM's reference gradients; 0: none."""
+
+    steps: float
+    references: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What is done and charged: steps, from which batches and noise come, purpose, and the tasks whose examples are read."""
+
+    steps: Steps
+    what: str
+    people_of: tuple[int, ...]
+
+
+class BaselineParams(LanguageParams):
+    """Settings of a baseline of PeCL: the language model and one of two private training mechanisms."""
+
+    trains_once: ClassVar[bool] = False  # on all tasks together, after the last has come
+    keeps_texts: ClassVar[bool] = False  # for later tasks
+    mechanism: Literal["dp-sgd", "fn"] = parameter(
+        "dp-sgd", "",
+        "dp-sgd: every text's gradient is clipped, noise is added to each step. fn: every token's embedding is clipped "
+        "and gets noise once, and whatever is made of the noisy copies is free."
+    )
+    budget: Budget = parameter(
+        "total", "Budget covers",
+        "What epsilon is for. total: everything that a person's texts are ever used for. per-task: the training of one "
+        "task alone, as published; the total is then larger, and is shown."
+    )
+    clip_norm: Length = parameter(
+        1.0, "Clipping norm C", "Longest gradient that one text contributes; not used under mechanism = fn."
+    )
+    embedding_clip: Length | None = parameter(
+        None, "Embedding norm bound",
+        "Longest embedding of a token, under mechanism = fn; empty: the median of the model's table."
+    )
+    budget_per: BudgetPer = parameter(
+        "text", "Unit of protection",
+        "Under mechanism = fn, what epsilon is for: a whole text, or one token in one place; the total is then larger, "
+        "and is shown."
+    )
+    label_share: LabelShare = parameter(
+        0.0, "Share of ε for labels",
+        "Under mechanism = fn, share of epsilon that hides the label by a random answer; 0: labels are public."
+    )
+
+    @property
+    def is_local(self) -> bool:
+        return self.mechanism == "fn"
+
+    @property
+    def is_total_asked(self) -> bool:
+        return self.budget == "total" and (self.budget_per == "text" or not self.is_local)
+
+    @property
+    def share_of_references(self) -> float:
+        """The share of epsilon that gradients on kept texts may use up; 0 for a method without them."""
+        return 0.0
+
+    def kept(self, task_size: float) -> float:
+        """Texts kept of a task of this public nominal size, on average."""
+        return 0.0
+
+    def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
+        """What learning a task under DP-SGD charges, for texts of earlier tasks that it reads again, too."""
+        return [of_steps(self, plan, noises, (task,))]
+
+    def copy_noise(self, privacy: PrivacySpec, facts: PublicSizes, epsilon: float) -> CopyNoise:
+        return copy_noise(self, plan_of(self, privacy, facts), epsilon)
+
+
+def plan_of(params: BaselineParams, privacy: PrivacySpec, facts: PublicSizes) -> Plan:
+    """The plan that follows from a run's settings."""
+    size, n_together = facts.task_size, facts.n_tasks if params.trains_once else 1
+    steps, rate = n_together * params.n_steps(size), params.sample_rate(n_together * size)
+    return Plan(facts.n_tasks, size, steps, rate, facts.recurrence, privacy, params.trains_once)
+
+
+def noises(params: BaselineParams, plan: Plan, epsilon: float) -> Noises:
+    """Noise multipliers of DP-SGD for a budget; 0 for an infinite one.
+
+    "total": the smallest noise that keeps everything done to the worst-off person within (epsilon, delta). GEM's steps get
+    the share of epsilon that `reference_share` leaves, its references what is then left of the total. "per-task": as
+    published, the noise that one task's own steps need, for references too.
+    """
+    if math.isinf(epsilon):
+        return Noises(0.0)
+    delta, adjacency = plan.privacy.delta, plan.privacy.adjacency
+    if params.budget == "per-task":
+        one_task = accounting.noise_multiplier(epsilon, delta, plan.sample_rate, plan.n_steps, adjacency)
+        return Noises(one_task, one_task)
+    if params.share_of_references == 0 or plan.n_tasks == 1:
+        return Noises(accounting.calibrated(lambda value: _worst_off(params, plan, value), epsilon, delta, adjacency))
+    n_trainings = plan.n_tasks if plan.recurrence == "every" else 1
+
+    def step_events(value: float) -> Sequence[dp.DpEvent]:
+        return [accounting.subsampled_gaussian(value, plan.sample_rate, plan.n_steps)] * n_trainings
+
+    steps = accounting.calibrated(step_events, (1 - params.share_of_references) * epsilon, delta, adjacency)
+    references = accounting.calibrated(lambda value: _worst_off(params, plan, steps, value), epsilon, delta, adjacency)
+    return Noises(steps, references)
+
+
+def of_steps(params: BaselineParams, plan: Plan, noises: Noises, people_of: tuple[int, ...]) -> Charge:
+    """The charge of DP-SGD's steps on the texts of these tasks."""
+    what = f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, clipping norm {params.clip_norm:g}"
+    return Charge(Steps(plan.n_steps, (plan.sample_rate,), noises.steps), what, people_of)
+
+
+def ledger(params: BaselineParams, plan: Plan, noises: Noises) -> Ledger:
+    """A ledger with every charge of DP-SGD over the whole stream."""
+    book = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
+    for task in range(plan.n_tasks):
+        for charge in params.charges(plan, noises, task):
+            book.spend(charge.steps, task=task, what=charge.what, people_of=charge.people_of)
+    return book
+
+
+def copy_noise(params: BaselineParams, plan: Plan, epsilon: float) -> CopyNoise:
+    """The noise of a budget for a whole text, or for one token in one position. The label's share is subtracted first.
+
+    Where a person has a text in every task and the budget is the total, it covers the tokens and labels of all of them.
+    """
+    if math.isinf(epsilon):
+        return CopyNoise(0.0, math.inf)
+    n_texts = plan.n_tasks if plan.recurrence == "every" and params.budget == "total" else 1
+    label = params.label_share * epsilon
+    n_tokens = params.length * n_texts if params.budget_per == "text" else 1
+    ratio = text_mechanisms.ratio_for(epsilon - label, plan.privacy.delta, n_tokens)
+    return CopyNoise(ratio, label / n_texts if label > 0 else math.inf)
+
+
+def copies_ledger(params: BaselineParams, plan: Plan, noise: CopyNoise) -> Ledger:
+    """A ledger with one noisy copy of every text of the stream, entered as the mechanisms enter it."""
+    book = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
+    for task in range(plan.n_tasks):
+        multiplier = noise.ratio / math.sqrt(params.length)
+        event = dp.GaussianDpEvent(multiplier) if multiplier > 0 else dp.NonPrivateDpEvent()
+        book.spend(event, task=task, what="noisy embeddings")
+        if math.isfinite(noise.epsilon_labels):
+            book.spend(LocalDpEvent(noise.epsilon_labels), task=task, what="random answers")
+    return book
+
+
+def sentence(params: BaselineParams, plan: Plan, epsilon: float) -> str:
+    """One sentence for the form: noise and total epsilon of a finite budget."""
+    if params.mechanism == "fn":
+        copy = copy_noise(params, plan, epsilon)
+        total = copies_ledger(params, plan, copy).epsilon()
+        noise_text = f"noise of {shown(copy.ratio)} times the clip on every token"
+        return f"At ε = {epsilon:g}: {noise_text}, total ε {shown(total)} for a text of {params.length} tokens."
+    calibrated = noises(params, plan, epsilon)
+    noise_text = f"noise multiplier {calibrated.steps:g}"
+    if params.share_of_references > 0 and plan.n_tasks > 1 and calibrated.references != calibrated.steps:
+        noise_text += f", {calibrated.references:g} on references"
+    return f"At ε = {epsilon:g}: {noise_text}, total ε {shown(ledger(params, plan, calibrated).epsilon())}."
+
+
+def _worst_off(params: BaselineParams, plan: Plan, steps: float, references: float = 0.0) -> Sequence[dp.DpEvent]:
+    """Events on the first task's people: later tasks charge them for everything that they charge anyone for."""
+    return next(iter(ledger(params, plan, Noises(steps, references)).events_by_people().values()))
+
 
 RAW_BUFFER = "Texts kept for later tasks are stored unprotected by the trainer: the bound covers what is released."
 NOISY_BUFFER = "Texts kept for later tasks are noisy copies; their labels are as the setting on labels says."
@@ -43,50 +250,31 @@ NOISY_BUFFER = "Texts kept for later tasks are noisy copies; their labels are as
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings under which no bound holds or can be stated."""
-    params = spec.params
-    assert isinstance(params, BaselineParams)
-    if params.is_local:
+    if settings_of(spec, BaselineParams).is_local:
         language.check_local(spec, "with params.mechanism = fn")
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: BaselineParams, facts: PublicSizes) -> str:
     """Steps and batch size that follow from the settings. Steps on noisy copies are free and follow each task's own size."""
-    assert isinstance(params, BaselineParams)
     steps = (language.derived_by_size if params.is_local else language.derived)(params, facts)
     return f"{steps} {params.kept(facts.task_size):.0f} texts are kept of each." if params.keeps_texts else steps
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: BaselineParams) -> tuple[str, ...]:
     """Caveats on texts that are kept, and on the bound."""
-    assert isinstance(params, BaselineParams)
     kept = (NOISY_BUFFER if params.is_local else RAW_BUFFER,) if params.keeps_texts else ()
     return (*kept, *language.notes(params))
 
 
 def totals(spec: RunSpec, facts: PublicSizes) -> str:
     """Noise and total epsilon of each budget. Loads the accountant; takes seconds where budget = total."""
-    params = spec.params
-    assert isinstance(params, BaselineParams)
-    plan = baseline_costs.plan(params, spec.privacy, facts)
-    finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
-    return " ".join(baseline_costs.sentence(params, plan, epsilon) for epsilon in finite)
-
-
-def assumed(params: Params) -> tuple[str, ...]:
-    """Assumptions of the bound about tasks."""
-    assert isinstance(params, BaselineParams)
-    return language.of_copies(params.label_share) if params.is_local else ()
-
-
-def table_names(name: str, spec: RunSpec) -> tuple[str, str]:
-    """Table names of a run: the baseline's, and its mechanism's."""
-    assert isinstance(spec.params, BaselineParams)
-    return name, "FN" if spec.params.is_local else "DPSGD"
+    params = settings_of(spec, BaselineParams)
+    plan = plan_of(params, spec.privacy, facts)
+    return " ".join(sentence(params, plan, epsilon) for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Choices of ours that the PeCL paper leaves open for its baselines, and differences from it."""
-    assert isinstance(spec.params, BaselineParams)
     left_open = (
         "Not given of the baselines: clipping norms, sizes of buffers, weights of penalties, and what ε = 1 is for. "
         "Ours: for the training of one task under DPSGD, more in all where texts are read again; for one token in one "
@@ -96,7 +284,7 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
         "FN: the paper's noise for ε = 1 holds for half the distance between two clipped embeddings, and is that of "
         "ε = 1.6574 here, which holds for all of it; ours is drawn once."
     )
-    return (*language.differences(spec), left_open, *([of_copies] if spec.params.is_local else []))
+    return (*language.differences(spec), left_open, *([of_copies] if settings_of(spec, BaselineParams).is_local else []))
 
 
 def _one_in_print(spec: RunSpec) -> Values | None:
@@ -108,63 +296,49 @@ def _one_in_print(spec: RunSpec) -> Values | None:
 
 def _passes(spec: RunSpec) -> Values | None:
     """Three passes over each task's own texts. Under DP-SGD all tasks have equally many steps: no number of passes fits."""
-    is_one_training = spec.method == "lm-mtl"
-    return (3,) if is_one_training or setting(spec, "params.mechanism") == "fn" else ()
+    return (3,) if spec.method == "lm-mtl" or setting(spec, "params.mechanism") == "fn" else ()
 
 
 def _by_token(spec: RunSpec) -> Values | None:
     return ("token",) if setting(spec, "params.mechanism") == "fn" else None
 
 
-def printed(**left_open: str) -> Print:
-    """Printed settings of a baseline: the shared ones, and its own settings that the paper leaves open."""
-    return Print(
-        PAPER,
-        PRINTED
-        | {
-            "params.epochs": Printed(
-                _passes,
-                "Under DP-SGD every task has the steps of one of mean size: their number is part of what a budget pays for.",
-                words="3, over each task's own texts",
-            ),
-            "privacy.epsilons": Printed(_one_in_print, "FN's printed noise is that of ε = 1 for half the true distance."),
-            "params.mechanism": Printed(("dp-sgd", "fn"), "No other mechanism is printed."),
-            "params.budget_per": Printed(_by_token, "The printed budget is of one token in one place."),
-            "params.label_share": Printed((0.0,), "Labels are read as they are in the paper."),
-        },
-        LEFT_OPEN
-        | {
-            "params.budget": "What ε = 1 is for, a task or the stream, is not said.",
-            "params.clip_norm": "Where gradients are clipped is not given.",
-            "params.embedding_clip": "C is not given, nor whether noise is drawn again; ours is drawn once.",
-        }
-        | {f"params.{name}": why for name, why in left_open.items()},
-    )
+PRINTED: language.PrintedPart = {
+    "params.epochs": Printed(
+        _passes,
+        "Under DP-SGD every task has the steps of one of mean size: their number is part of what a budget pays for.",
+        words="3, over each task's own texts",
+    ),
+    "privacy.epsilons": Printed(_one_in_print, "FN's printed noise is that of ε = 1 for half the true distance."),
+    "params.mechanism": Printed(("dp-sgd", "fn"), "No other mechanism is printed."),
+    "params.budget_per": Printed(_by_token, "The printed budget is of one token in one place."),
+    "params.label_share": Printed((0.0,), "Labels are read as they are in the paper."),
+    "params.budget": "What ε = 1 is for, a task or the stream, is not said.",
+    "params.clip_norm": "Where gradients are clipped is not given.",
+    "params.embedding_clip": "C is not given, nor whether noise is drawn again; ours is drawn once.",
+}
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, book: Ledger) -> None:
     """The plan of a model (`methods.planned`): trainings with all that they read again, or noisy copies."""
-    params = spec.params
-    assert isinstance(params, BaselineParams)
-    plan = baseline_costs.plan(params, spec.privacy, facts)
+    params = settings_of(spec, BaselineParams)
+    plan = plan_of(params, spec.privacy, facts)
     if params.is_local:
-        book.entries += baseline_costs.copies_ledger(params, plan, baseline_costs.copy_noise(params, plan, epsilon)).entries
+        book.entries += copies_ledger(params, plan, copy_noise(params, plan, epsilon)).entries
     else:
-        book.entries += baseline_costs.ledger(params, plan, baseline_costs.noises(params, plan, epsilon)).entries
+        book.entries += ledger(params, plan, noises(params, plan, epsilon)).entries
 
 
-# The card of a baseline, unless the method says otherwise.
-card = partial(
-    language.card,
-    planned=f"{__name__}:planned",
-    audit="dpcl_core.attacks.language_games",
-    refuses=check,
-    derived=derived,
-    totals=totals,
-    notes=notes,
-    assumes=assumed,
-    differences=differences,
-)
+def card(method: str, left_open: Mapping[str, str] | None = None, **more: Any) -> MethodCard:
+    """The card of a baseline. `method`: its name in the paper's tables; `left_open`: settings that the paper leaves open."""
+
+    def table_names(spec: RunSpec) -> tuple[str, str]:
+        return method, "FN" if settings_of(spec, BaselineParams).is_local else "DPSGD"
+
+    of_own: language.PrintedPart = {f"params.{name}": why for name, why in (left_open or {}).items()}
+    usual: dict[str, Any] = {"refuses": check, "derived": derived, "totals": totals, "notes": notes}
+    usual |= {"differences": differences, "printed": language.printed(PRINTED, of_own), "planned": f"{__name__}:planned"}
+    return language.card(table_names=table_names, **usual | more)
 
 
 Rows = NDArray[np.int64]
@@ -179,12 +353,11 @@ class Baseline(AdaptedModel):
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         super().__init__(spec, cell, context)
-        self.plan = baseline_costs.plan(self.params, spec.privacy, context)
+        self.plan = plan_of(self.params, spec.privacy, context)
         self.is_local = self.params.is_local
-        none = baseline_costs.Noises(0.0)
-        self.noises = none if self.is_local else baseline_costs.noises(self.params, self.plan, cell.epsilon)
-        self._copy_noise = baseline_costs.copy_noise(self.params, self.plan, cell.epsilon)
-        self.charges: list[baseline_costs.Charge] = []  # of the task being learned under DP-SGD, its own steps first
+        self.noises = Noises(0.0) if self.is_local else noises(self.params, self.plan, cell.epsilon)
+        self._copy_noise = copy_noise(self.params, self.plan, cell.epsilon)
+        self.charges: list[Charge] = []  # of the task being learned under DP-SGD, its own steps first
         self.kept: list[TrainingInputs] = []  # texts of finished tasks, for methods that keep some
         self._places: list[Rows] = []  # of these texts in their tasks
         self.clip_norm = self.params.clip_norm if self.noises.steps > 0 else math.inf
@@ -197,8 +370,12 @@ class Baseline(AdaptedModel):
     def _train(
         self, task: Task, gradient_fn: GradientFn, batches: Iterable[Rows], penalty: Penalty | None = None
     ) -> Iterator[Progress]:
-        """One step for each batch, along its mean gradients and the penalty's."""
-        descent = self.descent(task)
+        """One step for each batch, along its mean gradients and the penalty's, by a fresh AdamW with cosine decay."""
+        from dpcl_core.methods.language.training import Descent
+
+        n_steps, rate = self.n_steps(task), self.params.learning_rate
+        plan = Schedule(self.plan.sample_rate, n_steps, self.params.clip_norm, rate, self.expected_batch)
+        descent = Descent(list(self.net.trainable().values()), plan)
 
         def steps() -> Iterator[int]:
             for step, rows in enumerate(batches, start=1):
@@ -206,7 +383,7 @@ class Baseline(AdaptedModel):
                 yield step
 
         kind = "steps on noisy copies" if self.is_local else "noisy steps" if self.noises.steps > 0 else "steps"
-        yield from progress_of(steps(), self.n_steps(task), task, kind)
+        yield from progress_of(steps(), n_steps, task, kind)
 
     def open_task(self, task: Task, ledger: Ledger) -> TrainingInputs:
         """The task's training texts, after all that learning the task costs has been written to the ledger."""
@@ -222,12 +399,6 @@ class Baseline(AdaptedModel):
             for charge in self.charges:
                 ledger.spend(charge.steps, task=task.index, what=charge.what, people_of=charge.people_of)
         return self._texts(task)
-
-    def public_texts(self, task: Task) -> TrainingInputs:
-        """Public texts with the task's prompt and an arbitrary label."""
-        inputs = self.public_inputs()
-        labels = np.full(len(inputs), self.space(task)[0], np.int64)
-        return TrainingInputs(self.prompted(inputs, labels, task.name))
 
     def task_gradient_fn(self, inputs: TrainingInputs, task: Task) -> GradientFn:
         """A function that gives the mean gradients of a batch of the task's own texts."""
@@ -274,15 +445,6 @@ class Baseline(AdaptedModel):
         if not self.is_local or self.plan.trains_once:
             return self.plan.n_steps
         return self.params.n_steps(self.context.size_of(task))
-
-    def descent(self, task: Task) -> Descent:
-        """A fresh AdamW optimiser with cosine decay for the task."""
-        from dpcl_core.methods.language.training import Descent
-
-        plan, expected = self.plan, self.expected_batch
-        n_steps, rate = self.n_steps(task), self.params.learning_rate
-        schedule = Schedule(plan.sample_rate, n_steps, self.params.clip_norm, rate, expected)
-        return Descent(list(self.net.trainable().values()), schedule)
 
     @property
     def expected_batch(self) -> float:

@@ -1,7 +1,7 @@
 """Experience replay: texts kept from earlier tasks join every batch, under one loss and one noise.
 
 A batch samples the task's own texts at `sample_rate` and the kept texts at `replay_rate`, each independently. All gradients
-are clipped one by one and summed, and the sum gets noise once (`baseline_costs`, 2). Noisy copies are replayed without
+are clipped one by one and summed, and the sum gets noise once (`baseline`, 2). Noisy copies are replayed without
 clipping or noise.
 """
 
@@ -15,10 +15,9 @@ from typing import ClassVar
 import numpy as np
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.language import baseline, lazy_learner
-from dpcl_core.methods.language.adapted_model import joined
-from dpcl_core.methods.language.baseline import Baseline, Rows
-from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
+from dpcl_core.methods.language import baseline
+from dpcl_core.methods.language.adapted_model import LazyLearner, joined
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task
@@ -60,18 +59,16 @@ class ErParams(BaselineParams):
 
 
 CARD = baseline.card(
-    name="lm-er",
-    title="ER: experience replay",
+    "ER",
+    {
+        "buffer_share": "How much of a task is kept is not given.",
+        "replay_size": "How many kept texts join a step is not given.",
+    },
+    name="lm-er", title="ER: experience replay",
     summary="Fine-tunes a language model from task to task and mixes kept texts of earlier tasks into every batch. Few "
     "texts are kept, so each is read often: under DP-SGD a kept text is charged for every step that may replay it.",
     source="Baseline of PeCL (Zhan et al.); supervised form of CLEAR (Rolnick et al. 2019)",
-    params=ErParams,
-    module=__name__,
-    matters=("mechanism", "epochs", "buffer_share"),
-    printed=baseline.printed(
-        buffer_share="How much of a task is kept is not given.", replay_size="How many kept texts join a step is not given."
-    ),
-    table_names=partial(baseline.table_names, "ER"),
+    params=ErParams, module=__name__, matters=("mechanism", "epochs", "buffer_share"),
 )
 
 
@@ -103,4 +100,4 @@ class Er(Baseline):
         return lambda: sampler.draw(n_kept)
 
 
-make_learner = partial(lazy_learner.learner, Er)
+make_learner = partial(LazyLearner, Er)

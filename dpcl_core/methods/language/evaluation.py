@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,9 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.plain_language import Tokenizer
 from dpcl_core.data.texts import Canary
-from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import AT_ONCE, Batch, answer_columns, batch_of, batches_of, logits_at
 from dpcl_core.methods.language.public_text import Prompted, Ranked, answer_ids, prompted, ranked
+from dpcl_core.methods.language.training import Forks
 
 if TYPE_CHECKING:
     from transformers.cache_utils import Cache
@@ -32,10 +30,9 @@ if TYPE_CHECKING:
 
 MOST_DIGITS = 5  # longest codes that are ranked among all codes; longer ones are ranked among references
 N_REFERENCES = 1000
-_TREE_DIGITS = 4  # digits read in one pass: in a deeper tree attention would mostly compute masked entries
-_TOKENS = 1200  # in one forward pass over such trees
+_BRANCHES = 100  # beginnings of codes in one forward pass
 _LEAKS_ROWS = 100  # in one forward pass over whole codes
-_ROUNDING = 0.5  # largest difference in nats that rounding explains between a code in the tree and the same code alone
+_ROUNDING = 0.5  # largest difference in nats that rounding explains between a code among all and the same code alone
 
 
 @torch.no_grad()
@@ -60,7 +57,7 @@ def _ranked(network: nn.Module, tokenizer: Tokenizer, canary: Canary) -> Ranked:
     n_codes, digits = 10 ** len(canary.code), _digits(tokenizer, canary)
     if digits is not None and len(canary.code) <= MOST_DIGITS:
         likelihoods, place = _all_codes(network, context, digits, len(canary.code)), int(canary.code)
-        # Fails for networks in which tokens also affect later ones outside attention (recurrent layers): siblings mix.
+        # Fails for networks whose cache does not hold all that a token leaves behind (recurrent layers).
         if not abs(likelihoods[place] - likelihood) > _ROUNDING:
             return ranked(float(likelihoods[place]), np.delete(likelihoods, place), n_codes, canary.repetitions, is_printed)
     rows = [[tokenizer.bos, *_continued(tokenizer, canary.prefix, code)[0]] for code in _references(canary)]
@@ -77,11 +74,10 @@ def _continued(tokenizer: Tokenizer, prefix: str, code: str) -> tuple[list[int],
 def _digits(tokenizer: Tokenizer, canary: Canary) -> list[int] | None:
     """The tokens of 0 to 9 after this prefix; None unless every digit of every code is one token."""
     digits: list[int] = []
-    length = len(canary.code)
-    for digit in "0123456789":
-        ids, start = _continued(tokenizer, canary.prefix, digit * length)
-        _, offsets = tokenizer.encode(canary.prefix + digit * length)
-        if len(ids) - start != length or len(set(ids[start:])) != 1 or offsets[start][0] < len(canary.prefix):
+    for repeated in (digit * len(canary.code) for digit in "0123456789"):
+        ids, start = _continued(tokenizer, canary.prefix, repeated)
+        _, offsets = tokenizer.encode(canary.prefix + repeated)
+        if len(ids) - start != len(repeated) or len(set(ids[start:])) != 1 or offsets[start][0] < len(canary.prefix):
             return None
         digits.append(ids[start])
     return digits
@@ -90,14 +86,10 @@ def _digits(tokenizer: Tokenizer, canary: Canary) -> list[int] | None:
 def _references(canary: Canary) -> list[str]:
     """Random codes of the canary's length other than its own; the public prefix seeds the draw."""
     generator = np.random.default_rng(list(canary.prefix.encode("utf-8", "surrogatepass")))
-    n_codes = 10 ** len(canary.code)
-    n_references = min(N_REFERENCES, n_codes - 1)
-    references: dict[str, None] = {}
-    while len(references) < n_references:
-        code = f"{int(generator.integers(n_codes)):0{len(canary.code)}d}"
-        if code != canary.code:
-            references[code] = None
-    return list(references)
+    n_codes, references = 10 ** len(canary.code), {canary.code: None}
+    while len(references) <= min(N_REFERENCES, n_codes - 1):
+        references[f"{int(generator.integers(n_codes)):0{len(canary.code)}d}"] = None
+    return list(references)[1:]
 
 
 def _all_codes(network: nn.Module, context: list[int], digits: list[int], length: int) -> NDArray[np.float64]:
@@ -112,85 +104,22 @@ def _branches(
     network: nn.Module, cache: Cache, logits: Tensor, so_far: Tensor, digits: Tensor, n_digits: int
 ) -> NDArray[np.float64]:
     """Log-likelihoods of all continuations by `n_digits` digits of sequences [n], in counting order [n * 10^n_digits]."""
-    likelihoods = (so_far.double()[:, None] + _steps(logits, digits)).flatten()
+    steps = logits[..., digits].double() - logits.logsumexp(dim=-1, keepdim=True)
+    likelihoods = (so_far.double()[:, None] + steps).flatten()
     if n_digits == 1:
         return likelihoods.cpu().numpy()
-    goes_deeper = n_digits > _TREE_DIGITS
-    tree = _tree(1 if goes_deeper else n_digits - 1)
-    at_once, parts = max(1, _TOKENS // len(tree.depth)), []
-    for start in range(0, len(likelihoods), at_once):
-        rows = torch.arange(start, min(len(likelihoods), start + at_once), device=digits.device)
+    parts = []
+    for rows in torch.arange(len(likelihoods), device=digits.device).split(_BRANCHES):
         branch = copy.deepcopy(cache)
         branch.batch_select_indices(rows // 10)
-        logits = tree.read(network, branch, digits, rows % 10)
-        if goes_deeper:
-            parts.append(_branches(network, branch, logits[:, -1], likelihoods[rows], digits, n_digits - 1))
-        else:
-            parts.append(tree.sums(_steps(logits, digits), likelihoods[rows]).cpu().numpy())
+        logits = network(input_ids=digits[rows % 10][:, None], past_key_values=branch, use_cache=True).logits[:, -1]
+        parts.append(_branches(network, branch, logits, likelihoods[rows], digits, n_digits - 1))
     return np.concatenate(parts)
-
-
-def _steps(logits: Tensor, digits: Tensor) -> Tensor:
-    """Log-probability [..., 10] of each digit as the next token, in double precision."""
-    return logits[..., digits].double() - logits.logsumexp(dim=-1, keepdim=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """All continuations of a first digit as one row of tokens: parents before children, level by level.
-
-    `depth`, `digit` int64 [Q] of each token, the first digit left open; `sees` bool [Q, Q]: itself and its ancestors.
-    """
-
-    depth: Tensor
-    digit: Tensor
-    sees: Tensor
-
-    def read(self, network: nn.Module, cache: Cache, digits: Tensor, first: Tensor) -> Tensor:
-        """Logits [r, Q, size] after every token of the tree, for rows [r] of the cache that continue with digits `first`.
-
-        Appends the tree to the cache.
-        """
-        device, n_before = digits.device, cache.get_seq_length()
-        chosen = self.digit.to(device).repeat(len(first), 1)
-        chosen[:, 0] = first
-        hidden = torch.nn.functional.pad(~self.sees.to(device), (n_before, 0))
-        kind = next(network.parameters()).dtype
-        bias = torch.zeros(hidden.shape, dtype=kind, device=device).masked_fill(hidden, torch.finfo(kind).min)
-        logits: Tensor = network(
-            input_ids=digits[chosen],
-            past_key_values=cache,
-            attention_mask=bias.expand(len(first), 1, -1, -1),
-            position_ids=(n_before + self.depth.to(device)).expand(len(first), -1),
-            use_cache=True,
-        ).logits
-        return logits
-
-    def sums(self, steps: Tensor, likelihoods: Tensor) -> Tensor:
-        """Log-likelihoods [r * 10^levels], in counting order: those up to the first digit [r] plus steps [r, Q, 10]."""
-        start = 0
-        for level in range(int(self.depth[-1]) + 1):
-            width = 10**level
-            likelihoods = (likelihoods.view(len(steps), width, 1) + steps[:, start : start + width]).flatten()
-            start += width
-        return likelihoods
-
-
-@cache
-def _tree(levels: int) -> _Tree:
-    sizes = [10**level for level in range(levels)]
-    depth = torch.arange(levels).repeat_interleave(torch.tensor(sizes))
-    place = torch.cat([torch.arange(size) for size in sizes])
-    # A token sees another if its digits start with the other's.
-    shift = depth[:, None] - depth[None, :]
-    sees = (shift >= 0) & (place[:, None] // 10 ** shift.clamp(min=0) == place[None, :])
-    return _Tree(depth, place % 10, sees)
 
 
 def _of_rows(network: nn.Module, rows: list[list[int]], start: int) -> NDArray[np.float64]:
     """Log-likelihoods [n] of each row's tokens from index `start` on, given those before."""
-    likelihoods = []
-    device = next(network.parameters()).device
+    likelihoods, device = [], next(network.parameters()).device
     for first in range(0, len(rows), _LEAKS_ROWS):
         part = [torch.tensor(row, device=device) for row in rows[first : first + _LEAKS_ROWS]]
         ids = nn.utils.rnn.pad_sequence(part, batch_first=True)  # causal: padding at the end changes no earlier logits
@@ -216,15 +145,8 @@ _ROWS = 512  # texts times labels at once
 
 @torch.no_grad()
 def label_scores(
-    net: Adapted,
-    tokenizer: Tokenizer,
-    inputs: NDArray[np.int32],
-    labels: Sequence[int],
-    classes: Sequence[str],
-    name: str,
-    rule: Literal["whole", "generate"] = "whole",
-    *,
-    device: str,
+    net: Adapted, tokenizer: Tokenizer, inputs: NDArray[np.int32], labels: Sequence[int], classes: Sequence[str], name: str,
+    rule: Literal["whole", "generate"] = "whole", *, device: str
 ) -> NDArray[np.float32]:
     """Scores of the labels of texts, [n, classes]; -inf outside `labels`.
 
@@ -253,14 +175,8 @@ def label_scores(
 
 @torch.no_grad()
 def choice_scores(
-    net: Adapted,
-    tokenizer: Tokenizer,
-    inputs: NDArray[np.int32],
-    forks: Forks,
-    classes: Sequence[str],
-    name: str,
-    *,
-    device: str,
+    net: Adapted, tokenizer: Tokenizer, inputs: NDArray[np.int32], forks: Forks, classes: Sequence[str], name: str, *,
+    device: str
 ) -> NDArray[np.float32]:
     """Log-likelihood of every label of the task among its labels, prior taken off, [n, classes]; -inf for other labels.
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd import noise_std
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import baseline, lazy_learner
-from dpcl_core.methods.language.adapted_model import TrainingInputs
-from dpcl_core.methods.language.baseline import Baseline, Rows
-from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
+from dpcl_core.methods.language import baseline
+from dpcl_core.methods.language.adapted_model import LazyLearner, TrainingInputs
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
 from dpcl_core.methods.language.params import Positive
 from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
 from dpcl_core.privacy.ledger import Ledger
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.backbones.causal import Adapted
-    from dpcl_core.methods.language.forks import Forks
     from dpcl_core.methods.language.gradients import Batch, TextLoss
+    from dpcl_core.methods.language.training import Forks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,23 +68,15 @@ class EwcParams(BaselineParams):
 
 
 CARD = baseline.card(
-    name="lm-ewc",
-    title="EWC: elastic weight consolidation",
+    "EWC",
+    {"strength": "How strongly weights are held is not given."}
+    | dict.fromkeys(("fisher", "fisher_noise"), "How importance is made private is not said."),
+    name="lm-ewc", title="EWC: elastic weight consolidation",
     summary="Fine-tunes a language model from task to task and pulls each weight towards its value after earlier tasks, "
     "most strongly where it mattered to them. Measuring that reads their texts once more, which costs budget.",
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
-    params=EwcParams,
-    module=__name__,
-    matters=("mechanism", "epochs", "strength"),
-    printed=baseline.printed(
-        strength="How strongly weights are held is not given.",
-        fisher="How importance is made private is not said.",
-        fisher_noise="How importance is made private is not said.",
-    ),
-    table_names=partial(baseline.table_names, "EWC"),
+    params=EwcParams, module=__name__, matters=("mechanism", "epochs", "strength"),
 )
-
-Kind = TypeVar("Kind", bound=np.generic)
 
 
 def _likelihood(log_probs: Tensor, batch: Batch) -> Tensor:
@@ -100,16 +91,8 @@ def likelihood(forks: Forks | None = None) -> TextLoss:
 
 
 def released(
-    net: Adapted,
-    inputs: TrainingInputs,
-    answers: Sequence[Answer],
-    n_nominal: float,
-    clip_norm: float,
-    noise_multiplier: float,
-    noise: Noise,
-    *,
-    device: str,
-    forks: Forks | None = None,
+    net: Adapted, inputs: TrainingInputs, answers: Sequence[Answer], n_nominal: float, clip_norm: float,
+    noise_multiplier: float, noise: Noise, *, device: str, forks: Forks | None = None
 ) -> list[Tensor]:
     """Noisy Fisher information on these texts, one tensor per parameter; the sum's noise has std noise_multiplier * C^2.
 
@@ -146,13 +129,7 @@ def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: 
 
 
 def sampled(
-    net: Adapted,
-    inputs: TrainingInputs,
-    answers: Sequence[Answer],
-    noise: Noise,
-    *,
-    device: str,
-    forks: Forks | None = None,
+    net: Adapted, inputs: TrainingInputs, answers: Sequence[Answer], noise: Noise, *, device: str, forks: Forks | None = None
 ) -> TrainingInputs:
     """The same texts, each with an answer drawn from the model's distribution over these answers."""
     if not len(inputs):
@@ -171,19 +148,17 @@ def answered(inputs: TrainingInputs, answers: Sequence[Answer]) -> TrainingInput
     prompt_role = np.where(texts.role == ANSWER, PAD, texts.role)
     lengths = (prompt_role != PAD).sum(axis=1)
     width = int(max(length + len(tokens) for length, (tokens, _) in zip(lengths.tolist(), answers, strict=True)))
-    ids, role, fork = (_resized(plane, width) for plane in (texts.ids, prompt_role, texts.fork))
+    ids, role, stop, fork = (_resized(plane, width) for plane in (texts.ids, prompt_role, texts.stop, texts.fork))
     for row, (start, (tokens, forks)) in enumerate(zip(lengths.tolist(), answers, strict=True)):
         ids[row, start:], role[row, start:], fork[row, start:] = 0, PAD, 0
         answer = slice(start, start + len(tokens))
         ids[row, answer], role[row, answer], fork[row, answer] = tokens, ANSWER, forks
-    return TrainingInputs(Prompted(ids, role, _resized(texts.stop, width), fork), inputs.copies)
+    return TrainingInputs(Prompted(ids, role, stop, fork), inputs.copies)
 
 
-def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
+def _resized(plane: NDArray[Any], width: int) -> NDArray[Any]:
     """The plane padded with zeros or cut off to `width` columns."""
-    resized = np.zeros((len(plane), width), plane.dtype)
-    resized[:, : plane.shape[1]] = plane[:, :width]
-    return resized
+    return np.pad(plane[:, :width], ((0, 0), (0, max(0, width - plane.shape[1]))))
 
 
 def _of_answer(net: Adapted, inputs: TrainingInputs, forks: Forks | None, device: str) -> NDArray[np.float64]:
@@ -264,19 +239,16 @@ class Ewc(Baseline):
         if source == "gradients":
             std = noise_std(self.noises.steps, self.params.clip_norm, self.expected_batch)
             return of_noisy_gradients(squares, n_squares, self.expected_batch, std)
-        measured = inputs if source == "released" else self.public_texts(task)
-        is_charged = source == "released" and not self.is_local
-        return released(
-            self.net,
-            measured,
-            self.answers_of(task),
-            self.plan.task_size if source == "released" else len(measured),
-            self.clip_norm if source == "released" else math.inf,
-            self.charges[1].steps.noise_multiplier if is_charged else 0.0,
-            self.noise(f"Fisher information of task {task.index}"),
-            device=self.context.device,
-            forks=self.forks,
-        )
+        size, clip, multiplier = self.plan.task_size, self.clip_norm, 0.0
+        if source == "public":
+            public = self.public_inputs()  # with the task's prompt and an arbitrary label
+            labels = np.full(len(public), self.space(task)[0], np.int64)
+            inputs, size, clip = TrainingInputs(self.prompted(public, labels, task.name)), len(public), math.inf
+        elif not self.is_local:
+            multiplier = self.charges[1].steps.noise_multiplier
+        answers, noise = self.answers_of(task), self.noise(f"Fisher information of task {task.index}")
+        device, forks = self.context.device, self.forks
+        return released(self.net, inputs, answers, size, clip, multiplier, noise, device=device, forks=forks)
 
 
-make_learner = partial(lazy_learner.learner, Ewc)
+make_learner = partial(LazyLearner, Ewc)

@@ -1,7 +1,7 @@
 """Gradient episodic memory (Lopez-Paz and Ranzato 2017): no step points against the gradient on any earlier task's texts.
 
 Every step computes, for each past task, the gradient on all its kept texts. Under DP-SGD these are sums of clipped gradients
-with noise of their own (`baseline_costs`, 4): the projection sees noisy gradients only. On noisy copies they are free.
+with noise of their own (`baseline`, 4): the projection sees noisy gradients only. On noisy copies they are free.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from scipy.optimize import nnls
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import baseline, lazy_learner
-from dpcl_core.methods.language.adapted_model import TrainingInputs
-from dpcl_core.methods.language.baseline import Baseline, Rows
-from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
+from dpcl_core.methods.language import baseline
+from dpcl_core.methods.language.adapted_model import LazyLearner, TrainingInputs
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task
@@ -65,21 +64,17 @@ class GemParams(BaselineParams):
 
 
 CARD = baseline.card(
-    name="lm-gem",
-    title="GEM: gradient episodic memory",
+    "GEM",
+    {
+        "memory_size": "How much of a task is kept is not given.", "margin": "The margin is not given.",
+        "reference_share": "How a budget is split is not said.",
+    },
+    name="lm-gem", title="GEM: gradient episodic memory",
     summary="Fine-tunes a language model from task to task; no step may point against the gradient on any earlier task's "
     "kept texts. Under DP-SGD each of these gradients gets noise: every step reads all kept texts, which few budgets can "
     "pay for.",
     source="Baseline of PeCL (Zhan et al.); Lopez-Paz and Ranzato 2017",
-    params=GemParams,
-    module=__name__,
-    matters=("mechanism", "epochs", "memory_size"),
-    printed=baseline.printed(
-        memory_size="How much of a task is kept is not given.",
-        margin="The margin is not given.",
-        reference_share="How a budget is split is not said.",
-    ),
-    table_names=partial(baseline.table_names, "GEM"),
+    params=GemParams, module=__name__, matters=("mechanism", "epochs", "memory_size"),
 )
 
 
@@ -144,4 +139,4 @@ def _flat(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.reshape(-1).double() for part in parts])
 
 
-make_learner = partial(lazy_learner.learner, Gem)
+make_learner = partial(LazyLearner, Gem)

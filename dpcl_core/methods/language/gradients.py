@@ -40,7 +40,7 @@ from dpcl_core.methods.language.sensitivity import penalty_strength
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from dpcl_core.methods.language.forks import Forks
+    from dpcl_core.methods.language.training import Forks
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
 ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens
@@ -60,20 +60,23 @@ class Batch:
         return len(self.rows)
 
     @property
+    def planes(self) -> tuple[Tensor, ...]:
+        """All four tensors."""
+        return self.ids, self.role, self.stop, self.fork
+
+    @property
     def mask(self) -> Tensor:
         """bool [b, S]: not padding."""
         return self.role != PAD
 
     def take(self, places: Tensor) -> Batch:
         """The texts at these indices, int64 [k]."""
-        rows = self.rows[places.cpu().numpy()]
-        return Batch(rows, self.ids[places], self.role[places], self.stop[places], self.fork[places])
+        return Batch(self.rows[places.cpu().numpy()], *(plane[places] for plane in self.planes))
 
     def padded(self, width: int) -> Batch:
         """The same texts in `width` columns; no text may be longer."""
         missing = max(0, width - self.ids.shape[1])
-        planes = (self.ids, self.role, self.stop, self.fork)
-        return Batch(self.rows, *(functional.pad(plane[:, :width], (0, missing)) for plane in planes))
+        return Batch(self.rows, *(functional.pad(plane[:, :width], (0, missing)) for plane in self.planes))
 
     def filled(self, size: int) -> Batch:
         """`size` texts: these, then the last one again and again."""
@@ -130,8 +133,7 @@ def clean(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
 def batch_of(texts: Prompted, rows: NDArray[np.int64], device: str) -> Batch:
     """The texts of these rows, padded to the longest of them."""
     used = int((texts.role[rows] != PAD).sum(axis=1).max(initial=1))
-    planes = (texts.ids, texts.role, texts.stop, texts.fork)
-    return Batch(rows, *(torch.from_numpy(plane[rows, :used]).to(device) for plane in planes))
+    return Batch(rows, *(torch.from_numpy(plane[rows, :used]).to(device) for plane in texts.planes))
 
 
 def batches_of(texts: Prompted, device: str) -> Iterator[Batch]:
@@ -141,13 +143,8 @@ def batches_of(texts: Prompted, device: str) -> Iterator[Batch]:
 
 
 def log_probs(
-    net: Adapted,
-    batch: Batch,
-    reading: Reading = clean,
-    epoch: int = 0,
-    *,
-    answers_only: bool = False,
-    forks: Forks | None = None,
+    net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0, *, answers_only: bool = False,
+    forks: Forks | None = None
 ) -> Tensor:
     """log P(token | tokens before it) [b, S]; 0 in the first column and at padding; with `answers_only`, 0 off the answers.
 
@@ -187,14 +184,8 @@ def _n_answered(batch: Batch) -> Tensor:
 
 
 def logits_at(
-    net: Adapted,
-    batch: Batch,
-    columns: Tensor,
-    reading: Reading = clean,
-    epoch: int = 0,
-    *,
-    forks: Forks | None = None,
-    public: bool = False,
+    net: Adapted, batch: Batch, columns: Tensor, reading: Reading = clean, epoch: int = 0, *, forks: Forks | None = None,
+    public: bool = False
 ) -> Tensor:
     """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k]; of `forks.tokens` alone, where given.
 

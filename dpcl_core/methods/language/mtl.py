@@ -11,14 +11,12 @@ import numpy as np
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.language import baseline, baseline_costs, lazy_learner
+from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language import params as language
-from dpcl_core.methods.language.adapted_model import joined
-from dpcl_core.methods.language.baseline import Baseline
-from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
+from dpcl_core.methods.language.adapted_model import LazyLearner, joined
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Params
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,37 +28,27 @@ class MtlParams(BaselineParams):
     def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
         """One training on everybody's texts, with the last task."""
         everybody = tuple(range(plan.n_tasks))
-        return [baseline_costs.of_steps(self, plan, noises, everybody)] if task == plan.n_tasks - 1 else []
+        return [baseline.of_steps(self, plan, noises, everybody)] if task == plan.n_tasks - 1 else []
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: MtlParams, facts: PublicSizes) -> str:
     """Number of steps on all tasks together that follows from the settings."""
-    assert isinstance(params, MtlParams)
     return f"{facts.n_tasks * params.n_steps(facts.task_size):,} steps on all tasks together, after the last has come."
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: MtlParams) -> tuple[str, ...]:
     """Caveats on the texts kept until the model is trained, and on the bound."""
-    assert isinstance(params, MtlParams)
     kept = "A noisy copy of every text" if params.is_local else "Every text"
     return (f"{kept} is kept until the last task has come.", *language.notes(params))
 
 
 CARD = baseline.card(
-    name="lm-mtl",
-    title="MTL: all tasks together",
+    "MTL", name="lm-mtl", title="MTL: all tasks together",
     summary="Waits for all tasks and trains the language model on their texts together. No continual learning: there is one "
     "model, at the end, so forgetting is not defined.",
     source="Upper bound of PeCL (Zhan et al.), DP-SGD or noisy embeddings",
-    params=MtlParams,
-    module=__name__,
-    matters=("mechanism", "epochs", "length"),
-    at_once={"mechanism": "dp-sgd"},
-    trains_on="all",
-    derived=derived,
-    notes=notes,
-    printed=baseline.printed(),
-    table_names=partial(baseline.table_names, "MTL"),
+    params=MtlParams, module=__name__, matters=("mechanism", "epochs", "length"), at_once={"mechanism": "dp-sgd"},
+    trains_on="all", derived=derived, notes=notes,
 )
 
 
@@ -80,4 +68,4 @@ class Mtl(Baseline):
         yield from self._train(task, gradient_fn, self.batches(together, task))
 
 
-make_learner = partial(lazy_learner.learner, Mtl)
+make_learner = partial(LazyLearner, Mtl)

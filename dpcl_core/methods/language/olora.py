@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import baseline, lazy_learner
-from dpcl_core.methods.language.baseline import Baseline
-from dpcl_core.methods.language.baseline_costs import BaselineParams
+from dpcl_core.methods.language import baseline
+from dpcl_core.methods.language.adapted_model import LazyLearner
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
@@ -40,16 +40,13 @@ class OloraParams(BaselineParams):
 
 
 CARD = baseline.card(
-    name="lm-olora",
-    title="O-LoRA: orthogonal adapters",
+    "O-LoRA",
+    {"strength": "The weight of the overlap is not given."},
+    name="lm-olora", title="O-LoRA: orthogonal adapters",
     summary="Gives every task its own low-rank adapters, which are added to those of earlier tasks and kept orthogonal "
     "to them. Earlier adapters are outputs of private training: using them again reads no text and costs no budget.",
     source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
-    params=OloraParams,
-    module=__name__,
-    matters=("mechanism", "epochs", "strength"),
-    printed=baseline.printed(strength="The weight of the overlap is not given."),
-    table_names=partial(baseline.table_names, "O-LoRA"),
+    params=OloraParams, module=__name__, matters=("mechanism", "epochs", "strength"),
 )
 
 
@@ -125,4 +122,4 @@ class Olora(Baseline):
         yield from self._train(task, gradient_fn, batches, lambda: self.params.strength * self._stack.overlap())
 
 
-make_learner = partial(lazy_learner.learner, Olora)
+make_learner = partial(LazyLearner, Olora)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Interval
 
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
-from dpcl_core.layers import Printed, Values, setting
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.layers import Departure, Print, Printed, Values, setting
+from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
@@ -127,12 +127,13 @@ _READ = {
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Choices of ours for training a language model that the PeCL paper leaves open."""
-    params, n_seeds, backbone = spec.params, len(spec.seeds), spec.data.backbone
-    assert isinstance(params, LanguageParams)
+    params, n_seeds, backbone = settings_of(spec, LanguageParams), len(spec.seeds), spec.data.backbone
+    n_layers = params.n_layers(backbone)
+    of_blocks = "" if n_layers is None else f" of the last {n_layers} blocks" if n_layers > 1 else " of the last block"
     return (
         "Not given in the paper: prompts and how an answer is read, LoRA's rank and layers, the length of texts, how "
         f"data were split, repetitions. Ours: {_READ[params.reading_rule(backbone)]}, rank {params.lora_rank} on the "
-        f"{_ADAPTS[params.adapts]}{_of_blocks(params.n_layers(backbone))}, {params.length} tokens, {n_seeds} "
+        f"{_ADAPTS[params.adapts]}{of_blocks}, {params.length} tokens, {n_seeds} "
         f"seed{'s' if n_seeds != 1 else ''}.",
     )
 
@@ -140,67 +141,58 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 _ADAPTS = {"attention": "attention's projections", "all": "all linear maps"}
 
 
-def _of_blocks(n_layers: int | None) -> str:
-    return "" if n_layers is None else f" of the last {n_layers} blocks" if n_layers > 1 else " of the last block"
-
-
-def is_local(params: Params) -> bool:
-    """Whether each text is released once as a noisy copy, and training reads only that copy."""
-    assert isinstance(params, LanguageParams)
-    return params.is_local
-
-
 def check_local(spec: RunSpec, where: str) -> None:
     """Raises BadInput for settings that noisy copies of texts do not allow; `where` names the setting that makes them."""
-    assert isinstance(spec.params, LanguageParams)
+    params = settings_of(spec, LanguageParams)
     if spec.privacy.adjacency != "replace":
         allowed = f"must be replace {where}: each token leaves a noisy copy, so the number of tokens is visible"
         raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed, {"privacy.adjacency": "replace"})
-    if spec.params.loss == "full":
+    if params.loss == "full":
         allowed = f"must be answer {where}: learning the text itself would read its tokens without noise"
-        raise BadInput("params.loss", spec.params.loss, allowed, {"params.loss": "answer"})
+        raise BadInput("params.loss", params.loss, allowed, {"params.loss": "answer"})
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: LanguageParams) -> tuple[str, ...]:
     """The caveat on the bound of the training's steps; noisy copies are released before it."""
-    return () if is_local(params) else (ROUNDING_ASSUMED,)
+    return () if params.is_local else (ROUNDING_ASSUMED,)
 
 
-def of_copies(label_share: float) -> tuple[str, ...]:
-    """Assumptions of the bound of noisy copies; `label_share`: share of epsilon that hides a copy's label.
+def assumed(params: Any) -> tuple[str, ...]:
+    """Assumptions of the bound of noisy copies, of settings that have a `label_share`; none without copies.
 
     Copies are counted by whoever sees them, and a task's training ends with its last copy: a text exchanged for one of
     another task would be seen.
     """
+    if not params.is_local:
+        return ()
     sizes = "how many texts a task has is public, and so is which task a text is in: one of the same task takes its place"
-    if label_share == 0:
+    if params.label_share == 0:
         return (sizes, "the label of every text is declared public, and so is how many tokens it has")
     return (sizes, "how many tokens a text has is public; of its label, only which of its task's labels it is stays hidden")
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: LanguageParams, facts: PublicSizes) -> str:
     """Steps and batch size that follow from the settings, for a task of nominal size."""
-    assert isinstance(params, LanguageParams)
     size = facts.task_size
     return f"{params.n_steps(size):,} steps a task, {params.sample_rate(size) * size:.0f} texts in a batch."
 
 
-def derived_by_size(params: Params, facts: PublicSizes) -> str:
+def derived_by_size(params: LanguageParams, facts: PublicSizes) -> str:
     """Steps and batch size that follow from the settings, where each task's own nominal size sets its steps."""
-    assert isinstance(params, LanguageParams)
     steps = sorted({params.n_steps(size) for size in facts.source_sizes.values()})
     if len(steps) < 2:
         return derived(params, facts)
     return f"{steps[0]:,} to {steps[-1]:,} steps a task, by its number of texts; {params.batch_size} texts in a batch."
 
 
-# Forms of PeCL's term that unlearns, see `losses.Unlearning`.
+# Forms of PeCL's term that unlearns, see `training.Unlearning`.
 UnlearningForm = Literal["none", "hinge", "mask", "unlikelihood", "npo", "printed", "flipped"]
 
 
 # What the paper prints for all of its methods, and what it leaves open.
 
 PAPER = "Zhan et al., PeCL"
+PrintedPart = dict[str, Printed | str]
 
 
 def _per_source(spec: RunSpec) -> Values | None:
@@ -208,12 +200,10 @@ def _per_source(spec: RunSpec) -> Values | None:
     return (3000,) if setting(spec, "data.train_per_class") is None else None
 
 
-PRINTED = {
+PRINTED: PrintedPart = {
     "data.dataset": Printed(
-        (),
-        "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement.",
-        words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo",
-        is_of_scale=True,
+        (), "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement.",
+        words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo", is_of_scale=True
     ),
     "data.train_per_class": Printed(
         (None,), "Texts are kept by the class.", words="3,000 texts of each task", is_of_scale=True
@@ -228,8 +218,6 @@ PRINTED = {
     "params.batch_size": Printed((32,), "Tasks of a few texts have no batches of 32."),
     "params.learning_rate": Printed((5e-4,), "The small model hardly moves at the printed step size."),
     "privacy.delta": Printed((1e-6,), "The printed noise depends on δ."),
-}
-LEFT_OPEN = {
     "params.length": "The length of texts, their prompts and the list of stop words are not given.",
     "params.lora_rank": "The rank of LoRA and the layers that have it are not given.",
     "params.lora_alpha": "LoRA's alpha is not given.",
@@ -240,6 +228,14 @@ LEFT_OPEN = {
 }
 
 
+def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper") -> Print:
+    """What the paper prints of a method: that of these groups of settings; a string says why it leaves a setting open."""
+    groups = (PRINTED, *parts)
+    settings = {name: one for part in groups for name, one in part.items() if isinstance(one, Printed)}
+    left_open = {name: one for part in groups for name, one in part.items() if isinstance(one, str)}
+    return Print(PAPER, settings, left_open, always, kind)
+
+
 # The card of a language method, unless the method says otherwise.
 card = partial(
     MethodCard,
@@ -247,6 +243,8 @@ card = partial(
     shares="cell",
     labels=("prior",),
     scenarios=("class-incremental", "split", "source-incremental"),
-    noises_embeddings=is_local,
+    audit="dpcl_core.attacks.language_games",
+    assumes=assumed,
+    noises_embeddings=lambda params: params.is_local,
     ceiling="lm-mtl",
 )

@@ -24,23 +24,15 @@ import numpy as np
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.layers import Departure, Print, Printed
+from dpcl_core.layers import Departure, Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule, each_task
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.language import lazy_learner, sculpting
 from dpcl_core.methods.language import params as language
-from dpcl_core.methods.language.adapted_model import progress_of
-from dpcl_core.methods.language.params import (
-    PAPER,
-    Budget,
-    BudgetPer,
-    CopyNoise,
-    LabelShare,
-    Length,
-    Positive,
-    UnlearningForm,
-)
+from dpcl_core.methods.language import sculpting
+from dpcl_core.methods.language.adapted_model import LazyLearner, progress_of
+from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, Length, Positive, UnlearningForm
 from dpcl_core.methods.language.public_text import TEXT, Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
@@ -49,7 +41,7 @@ from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import noisy_mean
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, PrivacySpec, RunSpec, parameter
+from dpcl_core.spec import Cell, PrivacySpec, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -127,8 +119,7 @@ class PeclParams(SculptingParams):
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings under which no bound holds or can be stated, or that have no effect."""
-    params = spec.params
-    assert isinstance(params, PeclParams)
+    params = settings_of(spec, PeclParams)
     sculpting.check(spec)
     if not params.is_local:
         if params.label_share > 0:
@@ -137,15 +128,14 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         _refuse_dear_scores(spec, params, facts)
         return
     language.check_local(spec, LOCAL)
-    if params.unlearning not in ("auto", "none"):
-        allowed = f"must be none {LOCAL}: to unlearn a token it is read without noise"
-        raise BadInput("params.unlearning", params.unlearning, allowed)
-    if params.mean_score == "released":
-        allowed = f"must be public {LOCAL}: scores are computed from texts without noise"
-        raise BadInput("params.mean_score", params.mean_score, allowed)
-    if params.score_model == "current":
-        allowed = f"must be base {LOCAL}, where no text is scored while it is learned"
-        raise BadInput("params.score_model", params.score_model, allowed)
+    no_local: dict[str, tuple[tuple[str, ...], str]] = {
+        "unlearning": (("auto", "none"), f"must be none {LOCAL}: to unlearn a token it is read without noise"),
+        "mean_score": (("auto", "public"), f"must be public {LOCAL}: scores are computed from texts without noise"),
+        "score_model": (("base",), f"must be base {LOCAL}, where no text is scored while it is learned"),
+    }
+    for name, (possible, allowed) in no_local.items():
+        if (value := getattr(params, name)) not in possible:
+            raise BadInput(f"params.{name}", value, allowed)
 
 
 def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -> None:
@@ -166,23 +156,9 @@ def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -
         raise BadInput("params.mean_score_std", params.mean_score_std, allowed)
 
 
-def assumed(params: Params) -> tuple[str, ...]:
-    """Assumptions of the bound about tasks."""
-    assert isinstance(params, PeclParams)
-    return language.of_copies(params.label_share) if params.is_local else ()
-
-
-def table_names(spec: RunSpec) -> tuple[str, str]:
-    """Called a repair, with where its noise is."""
-    assert isinstance(spec.params, PeclParams)
-    return "Repair: PeCL", spec.params.mode
-
-
-PRINTED = Print(
-    PAPER,
-    language.PRINTED
-    | sculpting.PRINTED_SCORES
-    | {
+PRINTED = language.printed(
+    sculpting.PRINTED_SCORES,
+    {
         "params.unlearning": Printed(("printed", "none"), "With the printed sign sensitive tokens are learned harder."),
         "params.score2_scope": Printed(
             (), "Counts of private texts would be a release of their own.", words="the texts of all tasks"
@@ -191,28 +167,21 @@ PRINTED = Print(
             (), "A mean of private scores is a release of its own.", words="of the task's texts, without noise"
         ),
         "params.label_share": Printed((0.0,), "Labels are read as they are in the paper."),
-    },
-    language.LEFT_OPEN
-    | sculpting.SCORES_LEFT_OPEN
-    | {
         "params.mode": "Neither DP-SGD nor one noise for all tokens is PeCL's.",
         "params.budget": "The paper adds up no budget over tasks.",
         "params.clip_norm": "The paper clips no gradient of PeCL.",
         "params.mean_score_std": "The paper adds no noise to a mean score.",
         "params.budget_per": "The paper's budget is of a token; whole texts are its Remark 1.",
     },
-    (
+    always=(
         Departure(
-            "",
-            "noise by each token's score, none on stop words (Eq. 5)",
-            "noise is the same whatever a text says",
-            "Noise that depends on a token reveals the token.",
+            "", "noise by each token's score, none on stop words (Eq. 5)", "noise is the same whatever a text says",
+            "Noise that depends on a token reveals the token."
         ),
         Departure(
-            "",
-            "for half the distance of two clipped embeddings (Eq. 5)",
+            "", "for half the distance of two clipped embeddings (Eq. 5)",
             "noise is made for all of their distance, or for a clipped gradient",
-            "Two vectors of length C lie up to 2C apart.",
+            "Two vectors of length C lie up to 2C apart."
         ),
     ),
     kind="repair",
@@ -220,23 +189,16 @@ PRINTED = Print(
 
 
 CARD = language.card(
-    name="pecl",
-    title="PeCL, repaired",
+    name="pecl", title="PeCL, repaired",
     summary="PeCL with a guarantee that holds. central: DP-SGD on a language model's adapters; a bounded hinge against the "
     "public model unlearns tokens, and the memory penalty uses released or public numbers only. local: the same noise on "
     "every token of a text, stop words included, drawn once.",
     source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PeclParams,
     matters=("alpha", "theta", "lambda_unlearn"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    audit="dpcl_core.attacks.language_games",
-    refuses=check,
-    derived=language.derived,
-    notes=language.notes,
-    assumes=assumed,
+    module=__name__, planned=f"{__name__}:planned", refuses=check, derived=language.derived, notes=language.notes,
     printed=PRINTED,
-    table_names=table_names,
+    table_names=lambda spec: ("Repair: PeCL", settings_of(spec, PeclParams).mode),
     differences=language.differences,
 )
 
@@ -274,12 +236,11 @@ def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon
         return Noises()
     n_uses = facts.n_tasks if facts.recurrence == "every" and params.budget == "total" else 1
     if not params.is_local:
-        size = facts.task_size
-        return Noises(
-            multiplier=accounting.calibrated(
-                lambda value: list(events(params, privacy, size, value)) * n_uses, epsilon, privacy.delta, privacy.adjacency
-            )
-        )
+
+        def of_stream(multiplier: float) -> list[dp.DpEvent]:
+            return list(events(params, privacy, facts.task_size, multiplier)) * n_uses
+
+        return Noises(accounting.calibrated(of_stream, epsilon, privacy.delta, privacy.adjacency))
     n_tokens = params.length if params.budget_per == "text" else 1
     ratio = text_mechanisms.ratio_for((1 - params.label_share) * epsilon, privacy.delta, n_tokens, n_uses)
     return Noises(ratio=ratio, labels=params.label_share * epsilon / n_uses if params.label_share > 0 else math.inf)
@@ -287,8 +248,7 @@ def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): a training a task with its mean score, or noisy copies."""
-    params = spec.params
-    assert isinstance(params, PeclParams)
+    params = settings_of(spec, PeclParams)
     noise = noises(params, spec.privacy, facts, epsilon)
     if not params.is_local:
         return each_task(ledger, facts, *events(params, spec.privacy, facts.task_size, noise.multiplier))
@@ -332,17 +292,12 @@ class Repaired(Sculpted):
         texts = self.prompted(inputs, examples.labels, task.name)
         if self.params.stability:
             self._memory.open(self._mean_score(inputs, task, ledger))
+        purpose = f"task {task.index}"
+        batches, noise, loss = self.batches_of(steps, purpose), self.noise(purpose), self.loss(inputs)
         return private_steps(
-            self.net,
-            texts,
-            self._plan,
-            steps.noise_multiplier,
-            self.batches_of(steps, f"task {task.index}"),
-            self.noise(f"task {task.index}"),
-            self.loss(inputs),
-            device=self.context.device,
+            self.net, texts, self._plan, steps.noise_multiplier, batches, noise, loss, device=self.context.device,
             penalty=self._penalty,
-        )
+        )  # fmt: skip
 
     def _local_steps(self, task: Task, ledger: Ledger) -> Iterator[int]:
         from dpcl_core.methods.language.training import plain_steps
@@ -352,25 +307,18 @@ class Repaired(Sculpted):
         copies = self.noisy_copies(task, ledger, self._noises.ratio, label_epsilon, params.embedding_clip)
         if params.stability:
             self._memory.open(self._public_mean_score())
+        order, size = self.order(f"order of task {task.index}"), params.batch_size
         return plain_steps(
-            self.net,
-            copies.texts,
-            self._plan,
-            params.batch_size,
-            self.order(f"order of task {task.index}"),
-            self.task_loss(),
-            device=self.context.device,
-            reading=copies.reading,
-            penalty=self._penalty,
-        )
+            self.net, copies.texts, self._plan, size, order, self.task_loss(), device=self.context.device,
+            reading=copies.reading, penalty=self._penalty,
+        )  # fmt: skip
 
     def loss(self, inputs: Planes) -> TextLoss:
         """The task's loss with the unlearning term; each text's loss depends on that text and public numbers only."""
         import torch
 
         from dpcl_core.methods.language.gradients import TextLoss
-        from dpcl_core.methods.language.losses import Unlearning, pecl_loss
-        from dpcl_core.methods.language.training import gather_batch
+        from dpcl_core.methods.language.training import Unlearning, gather_batch, pecl_loss
 
         params = self.params
         form = "hinge" if params.unlearning == "auto" else params.unlearning
@@ -412,8 +360,9 @@ def current_scores(log_probs: Tensor, batch: Batch, score2: Tensor, alpha: float
     return -torch.expm1(exponent).clamp(max=0) * ((batch.role == TEXT) & ~batch.stop)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> lazy_learner.LazyLearner:
+def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> LazyLearner:
     """The learner of one cell."""
-    assert isinstance(spec.params, PeclParams)
-    scorer = Scorer(spec.params, spec.params.score2_scope, spec.data.backbone, printed=False)
-    return lazy_learner.learner(Repaired, spec, cells, context, scorer)
+    params = settings_of(spec, PeclParams)
+    scorer = Scorer(params, params.score2_scope, spec.data.backbone, printed=False)
+    return LazyLearner(Repaired, spec, cells, context, scorer)
+

@@ -17,21 +17,22 @@ from numpy.typing import NDArray
 from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
-from dpcl_core.layers import Print, Printed, Values, setting
+from dpcl_core.layers import Printed, Values, setting
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.language import lazy_learner, sculpting, sensitivity
 from dpcl_core.methods.language import params as language
-from dpcl_core.methods.language.adapted_model import median_norm, progress_of
-from dpcl_core.methods.language.params import PAPER, LanguageParams, Loss, Positive
+from dpcl_core.methods.language import sculpting, sensitivity
+from dpcl_core.methods.language.adapted_model import LazyLearner, median_norm, progress_of
+from dpcl_core.methods.language.params import LanguageParams, Loss, Positive
 from dpcl_core.methods.language.public_text import Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
 from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import published_embeddings
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,8 +77,7 @@ class PublishedParams(SculptingParams):
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a nominal budget that is not one number, or for settings that contradict each other."""
-    params = spec.params
-    assert isinstance(params, PublishedParams)
+    params = settings_of(spec, PublishedParams)
     sculpting.check(spec)
     if len(spec.privacy.epsilons) != 1:
         epsilons = ", ".join(f"{epsilon:g}" for epsilon in spec.privacy.epsilons)
@@ -89,9 +89,8 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         raise BadInput("params.eps_lower", params.eps_lower, allowed)
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: PublishedParams) -> tuple[str, ...]:
     """Caveats shown first in the privacy statement."""
-    assert isinstance(params, PublishedParams)
     raw = "Losses, scores and the memory read the texts without noise: the model is not made from noisy embeddings alone."
     around = "Tokens of the prompt and of the answer are neither clipped nor noised: the answer's are the label itself."
     harder = "The printed sign makes the model learn sensitive tokens harder, not forget them."
@@ -101,8 +100,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 def table_names(spec: RunSpec) -> tuple[str, str]:
     """Table names of a run: PeCL, and the parts left out or the settings that differ from table 1."""
-    params = spec.params
-    assert isinstance(params, PublishedParams)
+    params = settings_of(spec, PublishedParams)
     unlearns = params.unlearning != "none" and params.lambda_unlearn > 0
     parts = ["w/o TDP"] if params.granularity == "sentence" else []
     if not params.stability:
@@ -118,8 +116,7 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Choices of ours that the paper leaves open."""
-    assert isinstance(spec.params, PublishedParams)
-    scored_by = "public" if spec.params.score_model == "base" else "trained"
+    scored_by = "public" if settings_of(spec, PublishedParams).score_model == "base" else "trained"
     return (
         *language.differences(spec),
         "Not given either: the clipping norm C of embeddings, which model scores a token, whether noise is drawn again. "
@@ -133,11 +130,9 @@ def _omega(spec: RunSpec) -> Values | None:
     return ("own",) if setting(spec, "params.stability") else None
 
 
-PRINTED = Print(
-    PAPER,
-    language.PRINTED
-    | sculpting.PRINTED_SCORES
-    | {
+PRINTED = language.printed(
+    sculpting.PRINTED_SCORES,
+    {
         "privacy.epsilons": Printed((10.0,), "Another nominal budget of the least noised token."),
         "params.eps_lower": Printed((1.0,), "Another nominal budget of the most noised token."),
         "params.granularity": Printed(("token", "sentence"), "No other noise is printed."),
@@ -145,13 +140,11 @@ PRINTED = Print(
         "params.unlearning": Printed(("printed", "none"), "With the printed sign sensitive tokens are learned harder."),
         "params.omega": Printed(_omega, "How important a task made an adapter is known only when it is over."),
     },
-    language.LEFT_OPEN | sculpting.SCORES_LEFT_OPEN,
 )
 
 
 CARD = language.card(
-    name="pecl-published",
-    title="PeCL as published",
+    name="pecl-published", title="PeCL as published",
     summary="Trains a language model's adapters on texts with noisy embeddings: the more surprising a token, the more "
     "noise, and none on stop words. It unlearns surprising tokens and stays close to what earlier tasks learned. Its "
     "paper claims a budget for every token. But the noise depends on the text, and the loss reads the text itself, so no "
@@ -159,15 +152,8 @@ CARD = language.card(
     source="Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PublishedParams,
     matters=("alpha", "theta", "lambda_unlearn"),
-    module=__name__,
-    audit="dpcl_core.attacks.token_noise_games",
-    refuses=check,
-    derived=language.derived_by_size,
-    guarantee="nominal",
-    notes=notes,
-    printed=PRINTED,
-    table_names=table_names,
-    differences=differences,
+    module=__name__, audit="dpcl_core.attacks.token_noise_games", refuses=check, derived=language.derived_by_size,
+    guarantee="nominal", notes=notes, printed=PRINTED, table_names=table_names, differences=differences,
     noises_embeddings=lambda params: True,
 )
 
@@ -205,17 +191,12 @@ class Published(Sculpted):
             self._memory.open(noised.mean_score(), norms)
         n_texts, size = self.context.size_of(task), params.batch_size
         n_steps = params.n_steps(n_texts)
+        plan = Schedule(params.sample_rate(n_texts), n_steps, math.inf, params.learning_rate, size)
+        order, loss = self.order(f"order of task {task.index}"), self._loss(noised)
         steps = plain_steps(
-            self.net,
-            texts,
-            Schedule(params.sample_rate(n_texts), n_steps, math.inf, params.learning_rate, size),
-            size,
-            self.order(f"order of task {task.index}"),
-            self._loss(noised),
-            device=self.context.device,
-            reading=noised.reading,
+            self.net, texts, plan, size, order, loss, device=self.context.device, reading=noised.reading,
             penalty=self._penalty,
-        )
+        )  # fmt: skip
         yield from progress_of(steps, n_steps, task, "steps")
         if params.stability:
             self._memory.remember(input_norms(self.net, texts, self.context.device, noised.last_reading))
@@ -223,8 +204,7 @@ class Published(Sculpted):
     def _loss(self, noised: NoisyInputs) -> TextLoss:
         """The loss of Eqs. 12 and 13; a weight of 0 switches the unlearning term off."""
         from dpcl_core.methods.language.gradients import TextLoss
-        from dpcl_core.methods.language.losses import Unlearning, pecl_loss
-        from dpcl_core.methods.language.training import gather_batch
+        from dpcl_core.methods.language.training import Unlearning, gather_batch, pecl_loss
 
         params = self.params
         if params.unlearning == "none" or params.lambda_unlearn == 0:
@@ -250,6 +230,7 @@ class NoisyInputs:
 
         self._model, self._inputs, self._task, self._ledger = model, inputs, task, ledger
         self.params, self._upper = model.params, model.cell.epsilon
+        self._is_fixed = math.isinf(self._upper) and self.params.score_model == "base"
         self._noise = model.noise(f"embeddings of task {task.index}")
         self._table = embedding_table(model.net)
         self._epoch: int | None = None
@@ -266,14 +247,10 @@ class NoisyInputs:
 
     @property
     def last_reading(self) -> Reading:
-        """The same with the last epoch's noisy embeddings, without a new draw; before any epoch, those of the first."""
+        """How it reads with the last epoch's noisy embeddings, without a new draw; before any epoch, with the first's."""
         from dpcl_core.methods.language.gradients import clean
 
-        return clean if self._is_fixed else self._read_again
-
-    @property
-    def _is_fixed(self) -> bool:
-        return math.isinf(self._upper) and self.params.score_model == "base"
+        return clean if self._is_fixed else lambda embeddings, batch, _: self._read(embeddings, batch, self._epoch or 0)
 
     def _read(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
         """Embeddings that the network reads in this epoch; prompt and answer have no noise."""
@@ -283,9 +260,6 @@ class NoisyInputs:
             self._begin(epoch)
         return embeddings if self._stored is None else replace_text_embeddings(embeddings, self._stored, batch)
 
-    def _read_again(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-        return self._read(embeddings, batch, self._epoch or 0)
-
     def mean_score(self) -> float:
         """s-bar: mean score over all tokens of the task."""
         is_token = self._inputs[:, :, TOKEN] != PADDING
@@ -293,8 +267,7 @@ class NoisyInputs:
 
     def ratios(self) -> NDArray[np.float64]:
         """sigma / C of every token [n, length]; 0 (no noise) where the score is 0, as in stop words."""
-        params, is_token = self.params, self._inputs[:, :, TOKEN] != PADDING
-        scores = self._scores
+        params, is_token, scores = self.params, self._inputs[:, :, TOKEN] != PADDING, self._scores
         if params.granularity == "sentence":
             scores = sensitivity.sentence_scores(scores, is_token)
         budgets = sensitivity.nominal_epsilon(scores, params.eps_lower, self._upper)
@@ -315,11 +288,12 @@ class NoisyInputs:
         self._stored = self._model.table(noisy)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> lazy_learner.LazyLearner:
+def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> LazyLearner:
     """The learner of one cell."""
-    assert isinstance(spec.params, PublishedParams)
-    scorer = Scorer(spec.params, spec.params.score2_scope, spec.data.backbone, printed=True)
-    return lazy_learner.learner(Published, spec, cells, context, scorer)
+    params = settings_of(spec, PublishedParams)
+    scorer = Scorer(params, params.score2_scope, spec.data.backbone, printed=True)
+    return LazyLearner(Published, spec, cells, context, scorer)
+
 
 
 # Settings that determine a token's score and noise, of a run or as published; pages let a visitor change them.

@@ -15,7 +15,9 @@ from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, STOP, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import public_text, sensitivity
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.params import LanguageParams, Length, Positive
@@ -75,22 +77,18 @@ class SculptingParams(LanguageParams):
 
 def check(spec: RunSpec) -> None:
     """Raises BadInput if lambda_min exceeds lambda_max."""
-    params = spec.params
-    assert isinstance(params, SculptingParams)
+    params = settings_of(spec, SculptingParams)
     if params.lambda_min > params.lambda_max:
         raise BadInput("params.lambda_min", params.lambda_min, f"must be at most params.lambda_max = {params.lambda_max:g}")
 
 
-PRINTED_SCORES = {
+PRINTED_SCORES: language.PrintedPart = {
     "params.alpha": Printed((0.2, 0.3, 0.5, 0.7, 0.8), "No other weight of surprise is printed."),
     "params.tau": Printed((0.2,), "Another threshold of commonness."),
     "params.theta": Printed((0.3, 0.6, 0.9), "No other threshold of unlearning is printed."),
     "params.lambda_unlearn": Printed((0.0, 1.0, 3.0, 5.0, 7.0, 10.0), "No other weight of unlearning is printed."),
     "params.lambda_min": Printed((1.0,), "Adapters are held by another strength."),
     "params.lambda_max": Printed((10.0,), "Adapters are held by another strength."),
-}
-
-SCORES_LEFT_OPEN = {
     "params.score_model": "Which model scores a token is not said.",
     "params.embedding_clip": "C is not given, nor whether prompts and answers get noise; ours get none and no clip.",
     "params.stability": "Which norm of a task's activations ‖x‖ is, is not said; ours is the mean over tokens.",
@@ -104,7 +102,7 @@ class Scorer:
 
     KEPT = ("_counts",)
 
-    def __init__(self, params: SculptingParams, scope: Scope, backbone: str, *, printed: bool) -> None:
+    def __init__(self, params: SculptingParams, scope: Scope, backbone: str, printed: bool) -> None:
         self._params, self._scope, self._backbone, self._printed = params, scope, backbone, printed
         self._size = plain_language.load_tokenizer(backbone).size
         self._counts: list[NDArray[np.int64]] = []
@@ -145,10 +143,8 @@ class Scorer:
 
     def _count(self, task: Task, classes: tuple[str, ...]) -> NDArray[np.int64]:
         """How often each token occurs in a task's texts, prompts and answers included, as in Eq. 3, [size]."""
-        ready, counts = (
-            plain_language.load_tokenizer(self._backbone),
-            sensitivity.counts(planes(task.train)[:, :, TOKEN], self._size),
-        )
+        ready = plain_language.load_tokenizer(self._backbone)
+        counts = sensitivity.counts(planes(task.train)[:, :, TOKEN], self._size)
         np.add.at(counts, np.array(ready.encode(template(task.name))[0], np.int64), len(task.train))
         for label, n in zip(*np.unique(task.train.labels, return_counts=True), strict=True):
             np.add.at(counts, np.array(answer_ids(ready, classes[label]), np.int64), n)
@@ -170,8 +166,7 @@ class Scorer:
 def means(scores: NDArray[np.float64], inputs: Planes) -> NDArray[np.float64]:
     """Mean score of each text's tokens [n], stop words included; 0 for a text without tokens."""
     is_token = inputs[:, :, TOKEN] != PADDING
-    averages: NDArray[np.float64] = np.where(is_token, scores, 0.0).sum(axis=1) / np.maximum(is_token.sum(axis=1), 1)
-    return averages
+    return np.asarray(np.where(is_token, scores, 0.0).sum(axis=1) / np.maximum(is_token.sum(axis=1), 1))
 
 
 class Sculpted(AdaptedModel):

@@ -30,8 +30,7 @@ def counts(tokens: NDArray[np.integer], size: int) -> NDArray[np.int64]:
 def salience(of_tasks: NDArray[np.integer]) -> NDArray[np.float64]:
     """p_n(v) = f_n(v) / max over v: how common a token is in each task, in [0, 1]. Args: counts [N, size]."""
     most = of_tasks.max(axis=1, keepdims=True, initial=0)
-    shares: NDArray[np.float64] = np.divide(of_tasks, most, out=np.zeros(of_tasks.shape), where=most > 0)
-    return shares
+    return np.asarray(np.divide(of_tasks, most, out=np.zeros(of_tasks.shape), where=most > 0))
 
 
 def commonness(of_tasks: NDArray[np.integer], form: Form = "printed", tau: float = TAU) -> NDArray[np.float64]:
@@ -49,8 +48,7 @@ def commonness(of_tasks: NDArray[np.integer], form: Form = "printed", tau: float
     spread = np.log((n_tasks + 1 if form == "smoothed" else n_tasks) / (1 + salient))
     if form == "clipped":
         spread = np.maximum(spread, 0.0)
-    score2: NDArray[np.float64] = shares.mean(axis=0) * spread
-    return score2
+    return np.asarray(shares.mean(axis=0) * spread)
 
 
 def scoped_commonness(
@@ -89,8 +87,7 @@ def sentence_scores(token_scores: Floats, is_token: NDArray[np.bool_]) -> NDArra
     stays 0.
     """
     total = np.where(is_token, token_scores, 0.0).sum(axis=1, keepdims=True)
-    means: NDArray[np.float64] = np.where(is_token, total / np.maximum(is_token.sum(axis=1, keepdims=True), 1), 0.0)
-    return means
+    return np.where(is_token, total / np.maximum(is_token.sum(axis=1, keepdims=True), 1), 0.0)
 
 
 def nominal_epsilon(token_scores: Floats, lower: float = LOWER, upper: float = UPPER) -> NDArray[np.float64]:
@@ -144,14 +141,8 @@ def penalty_strength(mean_score: float, lower: float = LOWER, upper: float = UPP
 
 
 def loss_weights(
-    token_scores: Floats,
-    unlearning: Unlearning,
-    loss: Loss,
-    *,
-    strength: float = 1.0,
-    threshold: float = THRESHOLD,
-    gap: Floats | None = None,
-    margin: float = 0.0,
+    token_scores: Floats, unlearning: Unlearning, loss: Loss, *, strength: float = 1.0, threshold: float = THRESHOLD,
+    gap: Floats | None = None, margin: float = 0.0
 ) -> NDArray[np.float64]:
     """Derivative of a text's total loss (Eqs. 12, 13) with respect to a token's cross-entropy, times the number of tokens.
 

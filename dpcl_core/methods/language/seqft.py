@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from dpcl_core.methods.language import baseline, lazy_learner
-from dpcl_core.methods.language.baseline import Baseline
-from dpcl_core.methods.language.baseline_costs import BaselineParams
+from dpcl_core.methods.language import baseline
+from dpcl_core.methods.language.adapted_model import LazyLearner
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams
 
 CARD = baseline.card(
-    name="lm-seqft",
-    title="SeqFT: fine-tuning in sequence",
+    "SeqFT", name="lm-seqft", title="SeqFT: fine-tuning in sequence",
     summary="Trains one set of low-rank adapters of a language model on one task after another and does nothing against "
     "forgetting. No text is read again once its task is over.",
     source="Baseline of PeCL (Zhan et al.), DP-SGD (Abadi et al. 2016) or noisy embeddings",
-    params=BaselineParams,
-    module=__name__,
-    matters=("mechanism", "epochs", "length"),
-    printed=baseline.printed(),
-    table_names=partial(baseline.table_names, "SeqFT"),
+    params=BaselineParams, module=__name__, matters=("mechanism", "epochs", "length"),
 )
 
 
-make_learner = partial(lazy_learner.learner, Baseline)
+make_learner = partial(LazyLearner, Baseline)

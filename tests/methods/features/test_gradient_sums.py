@@ -18,7 +18,7 @@ from dpcl_core.methods.common import per_example_gradients as of_nets
 from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.methods.features import adapters, linear_heads
 from dpcl_core.methods.language import gradients as of_texts
-from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language.training import task_loss
 from dpcl_core.methods.lifelong import nets
 from tests.methods import small_network
 from tests.methods.common.test_per_example_gradients import COLUMNS, FORMS, network, row

@@ -13,9 +13,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.federated import client_release, client_training, pooling, slot_assignment
+from dpcl_core.methods.federated import client_release
 from dpcl_core.privacy import card as privacy_card
-from dpcl_core.privacy import mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, written
 from dpcl_core.privacy.noise import Batches
@@ -25,6 +24,7 @@ from dpcl_core.spec import Cell
 from tests.support import clients
 from tests.support.planned import plan_of
 from tests.support.tiers import of_methods
+from tests.support.watching import watched
 
 CLIENT_METHODS = [name for name, card in catalog.CARDS.items() if card.scenarios == ("federated",)]
 PROVED = [name for name in CLIENT_METHODS if catalog.card(name).guarantee == "proved"]
@@ -87,19 +87,19 @@ def test_a_proved_budget_is_kept_and_nearly_spent(method: str) -> None:
         assert ledger.epsilon() < sum(parts.values())
 
 
+def ledger_of(method: str, **privacy: object) -> Ledger:
+    (ledger,) = clients.run(clients.small(method, privacy={"noise": "seeded", **privacy}), OF, PUBLIC)[0].values()
+    return ledger
+
+
 @pytest.mark.parametrize("method", of_methods(PROVED))
 def test_under_replace_the_budget_is_kept_with_more_noise(method: str) -> None:
-    privacy = {"epsilons": [4.0], "noise": "seeded", "adjacency": "replace"}
-    asked = clients.small(method, privacy=privacy)
-    (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
-    assert 3.8 < ledger.epsilon() <= 4.0 + 1e-3
+    assert 3.8 < ledger_of(method, epsilons=[4.0], adjacency="replace").epsilon() <= 4.0 + 1e-3
 
 
 @pytest.mark.parametrize("method", of_methods(CLIENT_METHODS))
 def test_without_noise_nothing_is_called_private(method: str) -> None:
-    asked = clients.small(method, privacy={"epsilons": [math.inf], "noise": "seeded"})
-    (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
-    assert ledger.epsilon() == math.inf
+    assert ledger_of(method, epsilons=[math.inf]).epsilon() == math.inf
 
 
 @pytest.mark.parametrize("method", ["cslr-central", "cslr-published"])
@@ -163,13 +163,7 @@ def changed(of: TaskStream, random: np.random.Generator) -> TaskStream:
 def test_the_server_s_head_is_a_function_of_the_releases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 2: the same noisy sums with other private data give bit-identical scores."""
     recorded: list[list[np.ndarray]] = []
-    true = mechanisms.noisy_client_sums
-
-    def recording(*given: object, **named: object) -> list[np.ndarray]:
-        recorded.append(true(*given, **named))  # type: ignore[arg-type]
-        return recorded[-1]
-
-    monkeypatch.setattr(client_release, "noisy_client_sums", recording)
+    watched(monkeypatch, client_release, "noisy_client_sums", lambda found, given: recorded.append(found))
     first = clients.run(clients.small("cslr-server-head"), OF, PUBLIC)
     again = iter(recorded[:])
     monkeypatch.setattr(client_release, "noisy_client_sums", lambda *given, **named: next(again))
@@ -237,7 +231,7 @@ def test_a_task_more_than_planned_is_refused(method: str) -> None:
         list(learner.learn({0: task}, ledgers))
     spent = len(ledgers[cell].entries)
     late: Task = OF.tasks[2]
-    with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2: the budget was divided among 2"):
+    with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2"):
         list(learner.learn({0: late}, ledgers))
     assert len(ledgers[cell].entries) == spent
 
@@ -245,51 +239,48 @@ def test_a_task_more_than_planned_is_refused(method: str) -> None:
 FACTS = PublicSizes(4000, 4, 4, "every", 20)
 
 
+ONE, UNIT_ON_AXES = replace(FACTS, n_users=1), {"unit_length": True, "dimensions": 6}
+
+
 @pytest.mark.parametrize(
-    ("method", "params", "facts", "said"),
+    ("method", "params", "facts", "field", "mend"),
     [
-        ("cslr-server-head", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1: must be at least 2: one client alone"),
-        ("label-means", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1"),
-        ("label-means", {}, replace(FACTS, n_users=7, recurrence="once"), r"scenario\.clients = 7: must be at least 8"),
-        ("dp-fedavg", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1"),
-        ("cslr-central", {"list_size": 60}, FACTS, r"params\.list_size = 60: must be at most 50, the texts that a"),
-        ("cslr-central", {"modes_per_task": 5}, FACTS, r"params\.modes_per_task = 5: must be at most params\.list_size = 4"),
-        ("cslr-server-head", {"anchors": 1}, FACTS, r"params\.anchors = 1: must be at least 2: centred over one anchor"),
-        ("cslr-published", {"anchors": 1}, FACTS, r"params\.anchors = 1"),
-        ("cslr-published", {"unit_length": True, "dimensions": 6}, FACTS, r"params\.unit_length = true: must be false with"),
-        ("dp-fedavg", {"participation": 0.01}, FACTS, r"params\.participation = 0\.01: must be at least 0\.05"),
+        ("cslr-server-head", {}, ONE, "scenario.clients", {}), ("label-means", {}, ONE, "scenario.clients", {}),
+        ("label-means", {}, replace(FACTS, n_users=7, recurrence="once"), "scenario.clients", {"scenario.clients": 8}),
+        ("dp-fedavg", {}, ONE, "scenario.clients", {}),
+        ("cslr-central", {"list_size": 60}, FACTS, "params.list_size", {"params.list_size": 50}),
+        ("cslr-central", {}, PublicSizes(100, 5, 2, "every", 20), "params.list_size", {"params.list_size": 1}),
+        ("cslr-central", {"modes_per_task": 5}, FACTS, "params.modes_per_task", {"params.modes_per_task": 4}),
+        ("cslr-server-head", {"anchors": 1}, FACTS, "params.anchors", {}),
+        ("cslr-published", {"anchors": 1}, FACTS, "params.anchors", {}),
+        ("cslr-published", UNIT_ON_AXES, FACTS, "params.unit_length", {"params.unit_length": False}),
+        ("dp-fedavg", {"participation": 0.01}, FACTS, "params.participation", {}),
+        ("fedta-lite", {}, FACTS, "privacy.epsilons", {"privacy.epsilons": (math.inf,)})
     ],
 )
-def test_settings_that_cannot_work_are_refused_in_one_sentence(
-    method: str, params: dict[str, object], facts: PublicSizes, said: str
+def test_settings_that_cannot_work_are_refused_with_what_mends_them(
+    method: str, params: dict[str, object], facts: PublicSizes, field: str, mend: dict[str, object]
 ) -> None:
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput) as refusal:
         catalog.card(method).refuses(clients.spec(method, params=params), facts)
+    assert (refusal.value.field, refusal.value.fix) == (field, mend)
 
 
 def test_a_task_without_a_public_label_is_refused() -> None:
     asked = replace(clients.small("label-means"), public_labels=("b", "c"))
     learner = catalog.maker("label-means")(asked, list(asked.cells()), replace(clients.known(OF, PUBLIC), public=(1, 2)))
-    with pytest.raises(BadInput, match=r"public_labels = b, c: must name a label of every task: task 1 would have none"):
+    with pytest.raises(BadInput, match=r"public_labels = b, c: .* task 1 "):
         list(learner.learn({0: OF.tasks[0]}, {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}))
 
 
 def test_a_client_of_one_task_alone_has_all_its_texts_in_it() -> None:
     catalog.card("cslr-central").refuses(clients.spec("cslr-central"), PublicSizes(100, 5, 2, "once", 20))
-    with pytest.raises(BadInput, match=r"params\.list_size = 4: must be at most 1"):
-        catalog.card("cslr-central").refuses(clients.spec("cslr-central"), PublicSizes(100, 5, 2, "every", 20))
-
-
-def test_a_method_without_noise_refuses_a_budget() -> None:
-    with pytest.raises(BadInput, match=r"must be inf: FedTA-lite adds no noise"):
-        catalog.card("fedta-lite").refuses(clients.spec("fedta-lite"), FACTS)
 
 
 def test_more_anchors_or_axes_than_public_sentences_are_refused() -> None:
-    for params, said in (({"anchors": 299}, r"params\.anchors = 299: must be at most 296"),
-                         ({"dimensions": 200}, r"params\.dimensions = 200: must be at most 24")):  # fmt: skip
-        with pytest.raises(BadInput, match=said):
-            clients.run(clients.small("cslr-server-head", params=params), OF, PUBLIC)
+    for name, value, most in (("anchors", 299, 296), ("dimensions", 200, 24)):
+        with pytest.raises(BadInput, match=rf"params\.{name} = {value}: must be at most {most}"):
+            clients.run(clients.small("cslr-server-head", params={name: value}), OF, PUBLIC)
 
 
 def test_labels_of_a_told_task_alone_compete() -> None:
@@ -327,15 +318,7 @@ def test_a_task_still_to_come_is_no_gift_to_a_model_that_knows_nothing() -> None
 def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise makes them a different length else."""
     lengths: list[np.ndarray] = []
-    true = slot_assignment.sampled
-
-    def looking(*given: object, **named: object) -> object:
-        drawn = true(*given, **named)  # type: ignore[arg-type]
-        lengths.append(np.linalg.norm(drawn[0], axis=1))
-        return drawn
-
-    for module in (pooling, client_training):
-        monkeypatch.setattr(module, "sampled", looking)
+    watched(monkeypatch, client_release, "sampled", lambda drawn, given: lengths.append(np.linalg.norm(drawn[0], axis=1)))
     for unit_length in (False, True):
         lengths.clear()
         clients.run(clients.small(method, params={"unit_length": unit_length}), OF, PUBLIC)
@@ -346,14 +329,7 @@ def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, mo
 def test_clients_of_a_round_are_the_same_whatever_matches_their_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 16, with groups to be matched: coins come from the seed alone."""
     drawn: list[list[int]] = []
-    true = Batches.draw
-
-    def recording(self: Batches, n_records: int) -> np.ndarray:
-        found = true(self, n_records)
-        drawn.append(found.tolist())
-        return found
-
-    monkeypatch.setattr(Batches, "draw", recording)
+    watched(monkeypatch, Batches, "draw", lambda found, given: drawn.append(found.tolist()))
     found = []
     for matcher in ("signature", "mean", "random"):
         params = {"matcher": matcher, "releases": "round", "modes_per_task": 2, "participation": 0.5}

@@ -11,10 +11,9 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Slotted, WeightedSlots
+from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Replay, Slotted, WeightedSlots, joined, sampled
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
-from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from tests.methods.federated import toy
@@ -33,14 +32,8 @@ def slotted() -> Slotted:
 
 def released(of: Slotted, layout: Layout, multiplier: float = 0.0, n_clients: int = N) -> Replay:
     (found,) = client_release.released(
-        layout.vectors(of),
-        layout,
-        TARGETS[: layout.n_slots],
-        [multiplier],
-        [ReleaseNoise()],
-        [Ledger(1e-5, "add-remove", "every")],
-        task=0,
-        n_clients=n_clients,
+        layout.vectors(of), layout, TARGETS[: layout.n_slots], [multiplier], [ReleaseNoise()],
+        [Ledger(1e-5, "add-remove", "every")], task=0, n_clients=n_clients
     )
     return found
 
@@ -70,10 +63,8 @@ def test_sums_by_label_are_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -
 
 def test_elements_in_one_slot_are_averaged_by_weight() -> None:
     lists = Lists(
-        np.array([[0.5, 0.3, 0.2], [0.0, 0.0, 0.0]]),
-        np.arange(12.0).reshape(2, 3, 2),
-        np.ones((2, 3, 2)),
-        np.zeros((2, 3, 1)),
+        np.array([[0.5, 0.3, 0.2], [0.0, 0.0, 0.0]]), np.arange(12.0).reshape(2, 3, 2), np.ones((2, 3, 2)),
+        np.zeros((2, 3, 1))
     )
     found = client_release.by_matching(lists, np.array([[1, 1, 0], [0, 1, 1]]), 3)
     assert found.weights == pytest.approx(np.array([[0.2, 0.8, 0], [0, 0, 0]]))
@@ -241,3 +232,88 @@ def test_one_client_has_nobody_to_be_hidden_among() -> None:
     alone = client_release.by_label(GIVEN.z[:50], GIVEN.modes[:50], np.zeros(50, dtype=np.int64), 1, SPACE)
     with pytest.raises(BadInput, match=r"scenario\.clients = 1: must be at least 2"):
         released(alone, WeightedSlots(VIEW, K), 1.0, n_clients=1)
+
+
+# Replayed mixtures: samples follow the released numbers, and parts of a mixture keep their shares.
+
+
+MEANS = np.array([[1.0, 0, 0], [0, 2, 0]])
+OF_LABELS = np.array([[0.9, 0.1], [0.0, 1.0]])
+ROOT = np.array([[0.5, 0, 0], [0.3, 0.4, 0], [0, 0.1, 0.2]])
+FULL = ROOT @ ROOT.T
+
+
+def covariances(kind: str) -> np.ndarray:
+    one_each = np.stack([FULL, np.diag([0.1, 0.2, 0.3])])
+    return {"shared": FULL, "own": one_each, "diagonal": np.diagonal(one_each, axis1=1, axis2=2)[:, None, :]}[kind]
+
+
+def of(kind: str, weights: tuple[float, float] = (0.3, 0.7)) -> Replay:
+    return Replay(np.array(weights), MEANS, covariances(kind), OF_LABELS)
+
+
+@pytest.mark.parametrize("kind", ["shared", "own", "diagonal"])
+def test_samples_have_the_moments_of_their_components(kind: str) -> None:
+    """40,000 draws: means within six standard errors, covariances within 5 %."""
+    z, y, k = of(kind).sample(40_000, np.random.default_rng(0))
+    assert (z.dtype, y.dtype, k.dtype) == (np.float32, np.float32, np.int64)
+    assert (k == 0).mean() == pytest.approx(0.3, abs=6 * np.sqrt(0.21 / 40_000))
+    assert (y == OF_LABELS.astype(np.float32)[k]).all()
+    spreads = covariances(kind)
+    for place in range(2):
+        own = z[k == place]
+        spread = FULL if kind == "shared" else spreads[place]
+        spread = np.diag(spread[0]) if kind == "diagonal" else spread
+        assert own.mean(axis=0) == pytest.approx(MEANS[place], abs=6 * np.sqrt(spread.max() / len(own)))
+        assert np.cov(own, rowvar=False) == pytest.approx(spread, abs=0.05 * spread.max())
+
+
+def test_a_singular_covariance_is_sampled_too() -> None:
+    flat = np.outer([1.0, 2, 0], [1, 2, 0])
+    z, _, k = Replay(np.array([0.5, 0.5]), MEANS, flat, OF_LABELS).sample(4000, np.random.default_rng(1))
+    away = z - MEANS[k]
+    assert away[:, 2] == pytest.approx(np.zeros(4000), abs=1e-5)
+    assert away[:, 1] == pytest.approx(2 * away[:, 0], abs=1e-4)
+
+
+def test_samples_repeat() -> None:
+    one, two = (of("shared").sample(50, np.random.default_rng(2)) for _ in range(2))
+    for first, second in zip(one, two, strict=True):
+        assert (first == second).all()
+
+
+def test_no_samples_of_a_weightless_component_and_none_at_all() -> None:
+    _, _, k = of("own", (0.0, 1.0)).sample(100, np.random.default_rng(3))
+    assert (k == 1).all()
+    assert of("own").sample(0, np.random.default_rng(4))[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize("kind", ["shared", "own", "diagonal"])
+def test_joined_parts_weigh_the_same(kind: str) -> None:
+    parts = [of(kind), of(kind, (0.2, 0.6))]
+    both = joined(parts)
+    assert both.weights == pytest.approx([0.15, 0.35, 0.125, 0.375])
+    assert (both.means == np.tile(MEANS, (2, 1))).all()
+    z, _, k = both.sample(20_000, np.random.default_rng(5))
+    spread = {"shared": FULL, "own": covariances("own")[1], "diagonal": np.diag(covariances("diagonal")[1, 0])}[kind]
+    assert np.cov(z[k == 3], rowvar=False) == pytest.approx(spread, abs=0.08 * spread.max())
+
+
+def test_a_shared_covariance_stays_shared_where_it_is_one() -> None:
+    one = of("shared")
+    other = Replay(one.weights, one.means, one.covariances, one.targets)
+    assert joined([one, other]).covariances is one.covariances
+    different = Replay(one.weights, one.means, 2 * FULL, one.targets)
+    assert joined([one, different]).covariances.shape == (4, 3, 3)
+
+
+def test_invented_embeddings_keep_their_direction_at_unit_length() -> None:
+    parts = [of("own"), of("own", (0.5, 0.5))]
+    z, targets = sampled(parts, 50, np.random.default_rng(3), unit_length=False)
+    drawn, expected, _ = joined(parts).sample(50, np.random.default_rng(3))
+    assert (z == drawn).all()
+    units, same = sampled(parts, 50, np.random.default_rng(3), unit_length=True)
+    assert (targets == expected).all()
+    assert (same == expected).all()
+    assert units.dtype == np.float32
+    assert units == pytest.approx(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), rel=1e-5)

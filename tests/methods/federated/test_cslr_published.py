@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,16 +12,17 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.federated import client_training, cslr_published, pooling, published_release
-from dpcl_core.methods.federated.lists import ListLearner, Lists
+from dpcl_core.methods.federated import client_release, cslr_published, published_release
+from dpcl_core.methods.federated.client_release import TaskRows, listed
+from dpcl_core.methods.federated.lists import ListLearner
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
 from dpcl_core.methods.federated.published_release import SlotSums
-from dpcl_core.methods.federated.slot_assignment import TaskRows, listed
 from dpcl_core.privacy import cslr_accounting, gaussian
 from dpcl_core.privacy.ledger import HEAD, REPLAY
 from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import fields_of
 from tests.support import clients
+from tests.support.watching import watched
 
 OF, PUBLIC = clients.stream(per_class=40)
 
@@ -50,14 +50,8 @@ def test_one_group_a_label_is_not_clustered_and_its_replay_has_a_bound(
     modes: int, clusters: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two labels a task: a client knows its own entries' labels, so that nobody else moves them."""
-    calls: list[int] = []
-    true = pooling.pooled
-
-    def counting(*given: object, **named: object) -> object:
-        calls.append(1)
-        return true(*given, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(cslr_published, "pooled", counting)
+    calls: list[object] = []
+    watched(monkeypatch, cslr_published, "pooled", lambda found, given: calls.append(found))
     of, public = clients.stream(per_class=40, classes_per_task=2)
     asked = clients.small("cslr-published", params={"modes_per_task": modes, "list_size": 2, "participation": 1.0})
     (ledger,) = clients.run(asked, of, public)[0].values()
@@ -71,19 +65,8 @@ def test_published_names_groups_after_what_was_released(monkeypatch: pytest.Monk
     """Nothing of the round before that was not released has a say: names follow the running average of noisy sums."""
     named_after: list[np.ndarray | None] = []
     released: list[SlotSums] = []
-    true_pooled, true_published = pooling.pooled, published_release.noisy_slot_sums
-
-    def naming(*given: object) -> object:
-        named_after.append(given[4])  # type: ignore[arg-type]
-        return true_pooled(*given)  # type: ignore[arg-type]
-
-    def releasing(*given: object, **named: object) -> object:
-        sums = true_published(*given, **named)  # type: ignore[arg-type]
-        released.extend(sums)
-        return sums
-
-    monkeypatch.setattr(cslr_published, "pooled", naming)
-    monkeypatch.setattr(published_release, "noisy_slot_sums", releasing)
+    watched(monkeypatch, cslr_published, "pooled", lambda found, given: named_after.append(given[4]))
+    watched(monkeypatch, published_release, "noisy_slot_sums", lambda found, given: released.extend(found))
     params = {"modes_per_task": 2, "list_size": 2, "participation": 1.0, "rounds": 4, "matcher": "mean", "rule": "nearest"}
     short = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
     clients.run(clients.small("cslr-published", params=params), short, PUBLIC)
@@ -144,10 +127,8 @@ def test_lists_of_a_whole_task_are_as_printed_where_tasks_have_several_labels(
 ) -> None:
     def layer(lists: str) -> layers.Layer:
         asked = clients.spec(
-            "cslr-published",
-            params={**PRINT, "rounds": 50, "lists": lists, "modes_per_task": groups},
-            data={"dataset": dataset, "backbone": "minilm"},
-            scenario={"kind": "federated", **scenario},
+            "cslr-published", params={**PRINT, "rounds": 50, "lists": lists, "modes_per_task": groups},
+            data={"dataset": dataset, "backbone": "minilm"}, scenario={"kind": "federated", **scenario}
         )
         found = catalog.layer(asked)
         assert found is not None
@@ -195,19 +176,8 @@ def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch:
     """Eq 2; names of groups still follow the running average."""
     released: list[SlotSums] = []
     replayed: list[np.ndarray] = []
-    true, drawn = published_release.noisy_slot_sums, client_training.sampled
-
-    def releasing(*given: object, **named: object) -> object:
-        sums = true(*given, **named)  # type: ignore[arg-type]
-        released.extend(sums)
-        return sums
-
-    def looking(parts: Sequence[object], *given: object, **named: object) -> object:
-        replayed.append(parts[-1].means)  # type: ignore[attr-defined]
-        return drawn(parts, *given, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(published_release, "noisy_slot_sums", releasing)
-    monkeypatch.setattr(client_training, "sampled", looking)
+    watched(monkeypatch, published_release, "noisy_slot_sums", lambda found, given: released.extend(found))
+    watched(monkeypatch, client_release, "sampled", lambda found, given: replayed.append(given[0][-1].means))
     one = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
     params = {"averaging": 0.0, "participation": 1.0, "rounds": 3}
     clients.run(clients.small("cslr-published", params=params), one, PUBLIC)
@@ -225,13 +195,7 @@ def test_a_private_divisor_leaves_the_replay_without_a_bound() -> None:
 
 def test_published_on_few_axes_releases_their_coordinates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, ...]] = []
-    true = published_release.noisy_slot_sums
-
-    def recording(lists: Lists, *given: object, **named: object) -> object:
-        sent.append(lists.means.shape)
-        return true(lists, *given, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(published_release, "noisy_slot_sums", recording)
+    watched(monkeypatch, published_release, "noisy_slot_sums", lambda found, given: sent.append(given[0].means.shape))
     for dimensions, width in ((6, 6), (None, clients.WIDTH)):
         asked = clients.small("cslr-published", params={"dimensions": dimensions, "rounds": 1, "participation": 1.0})
         _, _, _, (learner,) = clients.run(asked, OF, PUBLIC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import dp_accounting as dp
 import numpy as np
@@ -12,8 +13,7 @@ from scipy.stats import norm
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.local_list import noisy_lists
-from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
-from dpcl_core.methods.federated.pooling import pooled
+from dpcl_core.methods.federated.matchers import PublicView, assign, pooled, public_modes
 from dpcl_core.methods.federated.published_release import (
     Aggregation,
     SlotSums,
@@ -40,16 +40,9 @@ def ledger() -> Ledger:
 
 
 def sums(lists: Lists, ids: np.ndarray, sigma: float = 0.0, book: Ledger | None = None, **more: object) -> SlotSums:
+    given: dict[str, Any] = {"n_clients": N, "pooled": False, "n_slots": K, **more}
     (found,) = noisy_slot_sums(
-        lists,
-        ids,
-        K,
-        [sigma],
-        [ReleaseNoise()],
-        [book or ledger()],
-        task=0,
-        n_clients=N,
-        **{"pooled": False, **more},  # type: ignore[arg-type]
+        lists, ids, given.pop("n_slots"), [sigma], [ReleaseNoise()], [book or ledger()], task=0, **given
     )
     return found
 
@@ -76,19 +69,7 @@ def test_without_noise_the_mixture_is_the_clients_average(form: str) -> None:
 
 def test_one_slot_is_one_gaussian_of_everything() -> None:
     """K = 1: the second moment and mean of all rows, each client counted once."""
-    (found,) = noisy_slot_sums(
-        GIVEN.oracle("full"),
-        np.zeros((N, K), dtype=np.int64),
-        1,
-        [0.0],
-        [ReleaseNoise()],
-        [ledger()],
-        task=0,
-        n_clients=N,
-        pooled=False,
-        bound=2.0,
-    )
-    replay = found.replay()
+    replay = sums(GIVEN.oracle("full"), np.zeros((N, K), dtype=np.int64), n_slots=1, bound=2.0).replay()
     assert replay.weights == pytest.approx([1.0])
     assert replay.means[0] == pytest.approx(GIVEN.z.mean(axis=0))  # all have equally many rows
     within = 1e-3 * np.eye(toy.D)  # the ridge of each element
@@ -137,10 +118,7 @@ def test_every_element_is_clipped_before_it_is_weighted() -> None:
     """One client of two elements, one of them too long: the other keeps its length."""
     means = np.array([[[4.0, 3.0], [0.0, 0.6]]])
     lists = Lists(np.array([[0.5, 0.5]]), means, np.full((1, 2, 2), 0.1), np.array([[[3.0], [0.5]]]))
-    (found,) = noisy_slot_sums(
-        lists, np.array([[0, 1]]), 2, [0.0], [ReleaseNoise()], [ledger()], task=0, batches=Batches(0.5, None),
-        n_clients=2, pooled=False,
-    )  # fmt: skip
+    found = sums(lists, np.array([[0, 1]]), n_slots=2, batches=Batches(0.5, None), n_clients=2)
     assert found.means == pytest.approx(np.array([[0.4, 0.3], [0.0, 0.3]]))
     assert found.targets == pytest.approx(np.array([[0.5], [0.25]]))
     assert found.seconds[0] == pytest.approx(0.5 * np.array([16.1, 9.1]) / np.hypot(16.1, 9.1))
@@ -175,7 +153,7 @@ def test_pooled_clustering_breaks_the_bound_and_says_so() -> None:
 
 def test_a_round_is_one_sampled_event_of_half_the_multiplier() -> None:
     book = ledger()
-    noisy_slot_sums(ORACLE, OWN_IDS, K, [1.45], [ReleaseNoise()], [book], task=0, batches=SOME, n_clients=N, pooled=True)
+    sums(ORACLE, OWN_IDS, 1.45, book, batches=SOME, pooled=True)
     assert [entry.event for entry in book.entries] == [dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(1.45 / 2))]
 
 
@@ -244,9 +222,7 @@ def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(mon
 
 def test_one_client_is_refused() -> None:
     with pytest.raises(BadInput, match=r"scenario\.clients = 1"):
-        noisy_slot_sums(
-            ORACLE, OWN_IDS, K, [1.0], [ReleaseNoise()], [ledger()], task=0, n_clients=1, pooled=True
-        )
+        sums(ORACLE, OWN_IDS, 1.0, n_clients=1, pooled=True)
 
 
 STATISTICS = ("weights", "means", "seconds", "targets")
@@ -259,10 +235,7 @@ def test_eq_2_as_printed_is_the_plain_average_over_the_clients_that_came(form: s
     lists, came = GIVEN.oracle(form), np.array([0, 3, 4, 7])
     ids = np.random.default_rng(0).permuted(OWN_IDS, axis=1)[came]
     ids[2] = 1  # one client has nothing anywhere else: its four entries of the group are one average
-    (found,) = noisy_slot_sums(
-        lists.take(came), ids, K, [0.0], [ReleaseNoise()], [ledger()], task=0, batches=SOME, n_clients=N, pooled=True,
-        rule=AS_PRINTED,
-    )  # fmt: skip
+    found = sums(lists.take(came), ids, batches=SOME, pooled=True, rule=AS_PRINTED)
     means, seconds = np.zeros((K, toy.D)), np.zeros((K, *lists.covariances.shape[2:]))
     weights, targets = np.zeros(K), np.zeros((K, K))
     for row, client in enumerate(came):

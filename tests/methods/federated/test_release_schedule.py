@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from importlib import import_module
 
+import dp_accounting as dp
 import numpy as np
 import pytest
 
-from dpcl_core.methods.federated.client_release import SeenLabels
+from dpcl_core.events import Signatures
+from dpcl_core.methods import catalog
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.federated import client_training, local_list
+from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, clients_of_this_task
+from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
-from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
-from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.spec import RunSpec
+from dpcl_core.methods.federated.release_schedule import Horizon, Noises, ReleaseSchedule
+from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
+from dpcl_core.privacy.mechanisms import ClientVectors
+from dpcl_core.scenarios.stream import TaskStream
+from dpcl_core.spec import Recurrence, RunSpec
 from tests.support import clients
+from tests.support.watching import watched
 
 OF, PUBLIC = clients.stream(per_class=30, classes_per_task=2)
 MATCHERS = [("signature", "nearest"), ("signature", "hungarian"), ("pca-mean", "hungarian"), ("mean", "ot"),
@@ -77,3 +89,178 @@ def test_anchors_are_one_draw_a_seed_whatever_else_is_set() -> None:
     other = PublicEmbeddings.of(PUBLIC, 4, 4, None, 10)
     assert not np.array_equal(few.anchors, other.anchors)
     assert len(few.anchors) + len(few.others) == len(PUBLIC)
+
+
+# Noise of replay and head: the multipliers of the specification's tables, and nothing spent twice.
+
+
+def horizon(method: str, recurrence: Recurrence = "every", **privacy: object) -> Horizon:
+    """Of a run with four tasks; of one with rounds, of 50 in each, with 30 % of the clients."""
+    rounds = {"rounds": 50, "participation": 0.3} if method == "dp-fedavg" else {}
+    asked = clients.spec(method, params=rounds, privacy={"delta": 1e-5, **privacy})
+    return Horizon.of(asked, PublicSizes(1000, 4, 4, recurrence))
+
+
+FOUR_TASKS, IN_ROUNDS = horizon("label-means"), horizon("dp-fedavg")
+
+
+@pytest.mark.parametrize(("epsilon", "multiplier"), [(1.0, 7.46), (4.0, 2.16), (8.0, 1.20)])
+def test_one_release_a_task_of_everyone(epsilon: float, multiplier: float) -> None:
+    """Section 9.6, schedule (a), and the closed form: four Gaussians are one of half the noise."""
+    found = FOUR_TASKS.releases(epsilon)
+    assert found == pytest.approx(multiplier, rel=5e-3)
+    assert gaussian.epsilon(found / 2, 1e-5) == pytest.approx(epsilon, rel=1e-3)
+
+
+def test_rounds_of_the_one_per_round() -> None:
+    """Section 9.6, schedule (b): 200 rounds of 30 %."""
+    assert IN_ROUNDS.one_per_round(4.0) == pytest.approx(4.709, rel=5e-3)
+
+
+def test_the_head_beside_releases_has_what_they_leave() -> None:
+    """Section 9.7: half the budget for the replay alone, and 5.56 for the head, which keep 4 together."""
+    noises = IN_ROUNDS.beside_releases(4.0, 0.5)
+    assert noises.release == pytest.approx(3.99, rel=5e-3)
+    assert noises.head == pytest.approx(5.56, rel=5e-3)
+    events = [dp.SelfComposedDpEvent(dp.GaussianDpEvent(noises.release), 4), subsampled_gaussian(noises.head, 0.3, 200)]
+    assert Pld().epsilon(events, 1e-5, "add-remove") == pytest.approx(4.0, rel=1e-3)
+
+
+def test_what_travels_in_one_round_is_one_gaussian() -> None:
+    """Section 9.7: 6.66 each under an even split, which is 4.71 of both."""
+    noises = IN_ROUNDS.in_rounds(4.0, 0.5)
+    assert noises.release == noises.head == pytest.approx(6.66, rel=5e-3)
+    uneven = IN_ROUNDS.in_rounds(4.0, 0.2)
+    for split in (noises, uneven):
+        joint = 1 / math.sqrt(1 / split.release**2 + 1 / split.head**2)
+        assert joint == pytest.approx(IN_ROUNDS.one_per_round(4.0), rel=1e-9)
+    assert uneven.release > noises.release > uneven.head
+
+
+def test_an_infinite_budget_has_no_noise() -> None:
+    assert FOUR_TASKS.releases(math.inf) == IN_ROUNDS.one_per_round(math.inf) == 0.0
+    assert IN_ROUNDS.in_rounds(math.inf, 0.5) == IN_ROUNDS.beside_releases(math.inf, 0.5) == Noises()
+
+
+def test_clients_of_one_task_alone_pay_for_that_task() -> None:
+    once = horizon("label-means", "once")
+    assert once.releases(4.0) == pytest.approx(gaussian.sigma(4.0, 1e-5), abs=1e-4)
+    assert once.releases(4.0) == pytest.approx(FOUR_TASKS.releases(4.0) / math.sqrt(4), rel=1e-3)
+
+
+def test_under_replace_a_client_moves_the_sum_twice_as_far() -> None:
+    twice = horizon("label-means", adjacency="replace")
+    assert twice.releases(4.0) == pytest.approx(2 * FOUR_TASKS.releases(4.0), rel=1e-3)
+
+
+# Whose task it is: clients who belong to one task alone are in no round of another.
+
+
+EVERY, EVERY_PUBLIC = clients.stream(per_class=40)
+
+
+def once() -> TaskStream:
+    """The same tasks, each with two of the eight clients."""
+    tasks = []
+    for task in EVERY.tasks:
+        train = task.train
+        assert train.users is not None
+        tasks.append(replace(task, train=replace(train, users=4 * (train.users % 2) + task.index)))
+    return replace(EVERY, tasks=tuple(tasks), recurrence="once")
+
+
+def test_of_a_round_those_stay_whose_task_it_is() -> None:
+    z, users = np.zeros((3, 2), dtype=np.float32), np.array([1, 5, 5])
+    rows = TaskRows(z, np.zeros(3, dtype=np.int64), users, (0,), 1)
+    chosen = np.array([0, 1, 4, 5])
+    assert clients_of_this_task(chosen, rows, clients.known(once(), None)).tolist() == [1, 5]
+    assert clients_of_this_task(chosen, rows, clients.known(EVERY, None)).tolist() == chosen.tolist()  # with or without rows
+    assert clients_of_this_task(chosen[:1], rows, clients.known(once(), None)).tolist() == []
+
+
+@pytest.mark.parametrize("method", ["dp-fedavg", "cslr-central", "cslr-published"])
+def test_no_client_of_another_task_sends_what_rehearsal_alone_makes(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ledger has its own task alone, and so its updates must not be in the sums of others."""
+    seen: list[set[int]] = []
+
+    watched(monkeypatch, client_training, "local_updates", lambda found, given: seen.append(set(given[3].tolist())))
+    few: dict[str, object] = {"rounds": 3, "local_steps": 2, "hidden": 8, "participation": 1.0}
+    if method != "dp-fedavg":
+        few |= {"anchors": 20, "restarts": 1} | ({"dimensions": 4} if method == "cslr-central" else {})
+    clients.run(clients.spec(method, params=few), once(), EVERY_PUBLIC)
+    assert seen == [{index, index + 4} for index in range(4) for _ in range(3)]
+
+
+def test_lists_are_told_of_the_clients_of_tasks_so_far() -> None:
+    """Each client's own list and no longer one, without the empty lists of tasks that it is not in."""
+    few = {"rounds": 2, "local_steps": 2, "hidden": 8, "anchors": 20, "restarts": 1, "participation": 1.0}
+    _, _, said, _ = clients.run(clients.spec("cslr-published", params=few), once(), EVERY_PUBLIC)
+    told = [event for event in said if isinstance(event, Signatures)]
+    assert {event.task for event in told} == {0, 1, 2, 3}
+    for event in told:
+        assert set(event.entries.client) == {client for client in range(8) if client % 4 <= event.task}
+        assert max(map(event.entries.client.count, event.entries.client)) <= 4
+        if event.lists is not None:  # in full, of the clients of this very task
+            assert event.lists.client == (event.task, event.task + 4)
+
+
+@pytest.mark.parametrize("method", ["cslr-central", "cslr-published"])
+def test_rounds_that_lists_are_told_of_are_counted_from_zero(method: str) -> None:
+    few: dict[str, object] = {"rounds": 3, "local_steps": 2, "hidden": 8, "anchors": 20, "restarts": 1, "participation": 1.0}
+    few |= {"dimensions": 4, "releases": "round"} if method == "cslr-central" else {}
+    _, _, said, _ = clients.run(clients.spec(method, params=few), once(), EVERY_PUBLIC)
+    told = [(event.task, event.round) for event in said if isinstance(event, Signatures)]
+    assert told == [(task, round) for task in range(4) for round in (0, 2)]
+
+
+# Through every method of clients that says "proved": one client's leaving changes nothing that the others send.
+
+
+# The published modes and those without noise promise no bound: pooled clustering may move what others send.
+METHODS = [name for name, card in catalog.CARDS.items() if card.scenarios == ("federated",) and card.guarantee == "proved"]
+MEET = ("client_release", "published_release", "client_training", "fedcil_dp")  # modules where clients' vectors meet
+SMALL = {
+    "rounds": 1, "local_steps": 2, "hidden": 4, "batch_size": 4, "dimensions": 4, "anchors": 20, "restarts": 1,
+    "steps": 1, "samples": 2, "noise_size": 2, "consolidation_steps": 1, "participation": 1.0,
+}  # fmt: skip
+HOMES, HOME_PUBLIC = clients.stream(per_class=20, classes_per_task=2)
+GONE = 3
+
+
+class Heard(Exception):
+    """Ends a run once clients have sent something."""
+
+
+def sent(method: str, of: object, patch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """What the clients' vectors are when they first meet, under seeded draws: [..., clients, D] of each part."""
+    heard: list[np.ndarray] = []
+
+    def hears(parts: list[ClientVectors], *_: object, **__: object) -> None:
+        heard.extend(np.array(part.vectors) for part in parts)
+        raise Heard
+
+    def hears_lists(lists: Lists, *_: object, **__: object) -> None:
+        heard.extend(part.reshape(len(lists), -1) for part in (lists.weights, lists.means, lists.targets))
+        raise Heard
+
+    patch.setattr(local_list, "noisy_lists", hears_lists)
+    for module in MEET:
+        patch.setattr(import_module(f"dpcl_core.methods.federated.{module}"), "noisy_client_sums", hears)
+    params = {name: value for name, value in SMALL.items() if name in catalog.card(method).params.model_fields}
+    with pytest.raises(Heard):
+        clients.run(clients.spec(method, params=params, privacy={"epsilons": [4.0], "noise": "seeded"}), of, HOME_PUBLIC)  # type: ignore[arg-type]
+    return heard
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_client_that_leaves_changes_nothing_that_others_send(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = []
+    for task in HOMES.tasks:
+        assert task.train.users is not None
+        tasks.append(replace(task, train=task.train.take(np.flatnonzero(task.train.users != GONE))))
+    before, after = (sent(method, of, monkeypatch) for of in (HOMES, replace(HOMES, tasks=tuple(tasks))))
+    assert len(before) == len(after) > 0
+    for one, other in zip(before, after, strict=True):
+        others = np.delete(one, GONE, axis=-2)
+        assert others.any()
+        np.testing.assert_array_equal(other if other.shape == others.shape else np.delete(other, GONE, axis=-2), others)

@@ -20,10 +20,9 @@ from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
 from dpcl_core.methods.language.ewc import Consolidation
 from dpcl_core.methods.language.gem import projected_gradient
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.public_text import ANSWER, PAD, TEXT, answer_ids, prompted
-from dpcl_core.methods.language.training import Descent
+from dpcl_core.methods.language.training import Descent, task_loss
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny
@@ -224,12 +223,9 @@ def nearest(g: Tensor, rows: Tensor) -> Tensor:
     """The nearest vector with non-negative products, by a general solver."""
     a, b = rows.numpy(), g.numpy()
     found = minimize(
-        lambda x: 0.5 * ((x - b) ** 2).sum(),
-        b,
-        jac=lambda x: x - b,
-        constraints={"type": "ineq", "fun": lambda x: a @ x, "jac": lambda x: a},
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 500},
+        lambda x: 0.5 * ((x - b) ** 2).sum(), b, jac=lambda x: x - b,
+        constraints={"type": "ineq", "fun": lambda x: a @ x, "jac": lambda x: a}, method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500}
     )
     return torch.from_numpy(found.x)
 

@@ -37,8 +37,7 @@ def test_ranking_equals_reading_every_pair_alone(rows: int, monkeypatch: pytest.
 def test_no_texts_and_no_labels() -> None:
     net = tiny.adapted()
     assert evaluation.label_scores(net, tiny.Letters(), tiny.encoded(()), (0,), tiny.CLASSES, NAME, device="cpu").shape == (
-        0,
-        3,
+        0, 3
     )
     none = evaluation.label_scores(net, tiny.Letters(), tiny.encoded(("x",)), (), tiny.CLASSES, NAME, device="cpu")
     assert np.isneginf(none).all()

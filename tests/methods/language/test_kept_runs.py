@@ -18,7 +18,7 @@ from dpcl_core.data.texts import PADDING, PLANES, TOKEN
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import public_text
-from dpcl_core.methods.language.lazy_learner import LazyLearner
+from dpcl_core.methods.language.adapted_model import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
@@ -85,17 +85,10 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
 @pytest.mark.parametrize(
     ("method", "epsilon", "params"),
     quick(2, [
-        ("lm-seqft", 8.0, {}),
-        ("lm-seqft", 8.0, {"mechanism": "fn"}),
-        ("lm-er", 8.0, {}),
-        ("lm-ewc", 8.0, {}),
-        ("lm-gem", 8.0, {"memory_size": 8}),
-        ("lm-olora", math.inf, {}),
-        ("lm-mtl", 8.0, {}),
-        ("pecl", 8.0, {"mean_score": "public"}),
-        ("pecl", 8.0, {"mode": "local"}),
-        ("pecl-published", 10.0, {}),
-        ("pecl-published", 10.0, {"loss": "full", "score_model": "current"}),
+        ("lm-seqft", 8.0, {}), ("lm-seqft", 8.0, {"mechanism": "fn"}), ("lm-er", 8.0, {}), ("lm-ewc", 8.0, {}),
+        ("lm-gem", 8.0, {"memory_size": 8}), ("lm-olora", math.inf, {}), ("lm-mtl", 8.0, {}),
+        ("pecl", 8.0, {"mean_score": "public"}), ("pecl", 8.0, {"mode": "local"}), ("pecl-published", 10.0, {}),
+        ("pecl-published", 10.0, {"loss": "full", "score_model": "current"})
     ]),
 )
 def test_a_run_is_the_same_whether_states_were_kept_or_not(method: str, epsilon: float, params: dict[str, object]) -> None:

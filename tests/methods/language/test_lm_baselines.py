@@ -20,22 +20,19 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.language import baseline_costs, gem, public_text
-from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
-from dpcl_core.methods.language.baseline import Baseline
-from dpcl_core.methods.language.baseline_costs import BaselineParams
+from dpcl_core.methods.language import baseline, gem, public_text
+from dpcl_core.methods.language.adapted_model import LazyLearner, TrainingInputs, joined
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams
 from dpcl_core.methods.language.er import Er
 from dpcl_core.methods.language.gem import Gem, GemParams
 from dpcl_core.methods.language.gradients import Gradients, batch_of
-from dpcl_core.methods.language.lazy_learner import LazyLearner
-from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.params import LanguageParams
-from dpcl_core.methods.language.training import Descent, private_steps
+from dpcl_core.methods.language.training import Descent, private_steps, task_loss
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec, validated
+from dpcl_core.spec import Cell, PrivacySpec, RunSpec
 from tests.methods.language import tiny
 from tests.support.tiers import quick
 
@@ -83,12 +80,8 @@ def spec(name: str, epsilon: float, **params: object) -> RunSpec:
     given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, "eval": "whole", **params}
     adjacency = "replace" if params.get("mechanism") == "fn" else "add-remove"
     return RunSpec(
-        method=name,
-        params=validated(methods.card(name).params, given),
-        labels="prior",
-        scenario=SourceIncremental(),
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"),
-        seeds=(0,),
+        method=name, params=methods.card(name).params.model_validate(given), labels="prior", scenario=SourceIncremental(),
+        privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"), seeds=(0,)
     )
 
 
@@ -131,8 +124,8 @@ def test_the_ledger_holds_what_was_said_beforehand(name: str, epsilon: float) ->
     _, ledger = trained(name, epsilon)
     params = spec(name, epsilon).params
     assert isinstance(params, BaselineParams)
-    plan = baseline_costs.plan(params, spec(name, epsilon).privacy, PublicSizes(N * N_TASKS, N_TASKS, len(CLASSES)))
-    expected = baseline_costs.ledger(params, plan, baseline_costs.noises(params, plan, epsilon))
+    plan = baseline.plan_of(params, spec(name, epsilon).privacy, PublicSizes(N * N_TASKS, N_TASKS, len(CLASSES)))
+    expected = baseline.ledger(params, plan, baseline.noises(params, plan, epsilon))
     assert ledger.entries == expected.entries
     assert ledger.epsilon() <= epsilon
 
@@ -257,13 +250,9 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
     nobody = [replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))]
     for one in nobody:
         list(model.learn(one, Ledger(1e-3, "add-remove", "once")))
-    plan = baseline_costs.plan(asked.params, asked.privacy, PublicSizes(2 * N, 2, len(CLASSES)))
-    std = (
-        baseline_costs.noises(asked.params, plan, 8.0).references
-        * asked.params.clip_norm
-        * (1 + ROUNDING)
-        / asked.params.kept(N)
-    )
+    plan = baseline.plan_of(asked.params, asked.privacy, PublicSizes(2 * N, 2, len(CLASSES)))
+    multiplier = baseline.noises(asked.params, plan, 8.0).references
+    std = multiplier * asked.params.clip_norm * (1 + ROUNDING) / asked.params.kept(N)
     everything = torch.cat(drawn).double()
     statistic = float(everything.square().sum()) / std**2
     low, high = chi2.ppf([5e-7, 1 - 5e-7], len(everything))

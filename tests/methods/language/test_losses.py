@@ -11,9 +11,9 @@ from torch import Tensor
 
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.gradients import Batch, batch_of, log_probs
-from dpcl_core.methods.language.losses import Unlearning, pecl_loss, task_loss
 from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
+from dpcl_core.methods.language.training import Unlearning, pecl_loss, task_loss
 from tests.methods.language import tiny
 
 ALL = np.arange(len(tiny.STRINGS))
@@ -33,7 +33,7 @@ def drawn(given: Batch, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     return likely.requires_grad_(True), scores, reference
 
 
-def weights(loss: str, unlearning: Unlearning, seed: int = 0) -> tuple[Tensor, Tensor, Batch]:
+def slopes_of(loss: str, unlearning: Unlearning, seed: int = 0) -> tuple[Tensor, Tensor, Batch]:
     """What the total loss grows by with each token's cross-entropy, by autograd, and the scores."""
     given = batch()
     likely, scores, reference = drawn(given, seed)
@@ -47,7 +47,7 @@ def weights(loss: str, unlearning: Unlearning, seed: int = 0) -> tuple[Tensor, T
 @pytest.mark.parametrize("loss", ["full", "answer"])
 def test_published_weights_are_those_of_the_card(loss: str, sign: int, strength: float) -> None:
     """Check 9: (1 + lambda (s - theta)+) / M for full, lambda (s - theta)+ / M on the text for answer."""
-    found, scores, given = weights(loss, Unlearning("printed" if sign > 0 else "flipped", strength, 0.6))
+    found, scores, given = slopes_of(loss, Unlearning("printed" if sign > 0 else "flipped", strength, 0.6))
     length = given.mask[:, 1:].sum(1, keepdim=True)
     extra = sign * strength * (scores - 0.6).clamp(min=0) / length
     is_text, is_answer = given.role == TEXT, given.role == ANSWER
@@ -90,8 +90,8 @@ def test_no_gradient_flows_through_the_scores() -> None:
 @pytest.mark.parametrize("form", BOUNDED)
 def test_bounded_forms_take_sensitive_tokens_out_of_the_task(form: UnlearningForm) -> None:
     """Without their own term nothing of them is left, and other tokens count as before."""
-    without, scores, given = weights("full", Unlearning(form, 0.0, 0.6))
-    plain, _, _ = weights("full", Unlearning("none"))
+    without, scores, given = slopes_of("full", Unlearning(form, 0.0, 0.6))
+    plain, _, _ = slopes_of("full", Unlearning("none"))
     is_sensitive = (given.role == TEXT) & (scores > 0.6)
     assert is_sensitive.any()
     assert not without[is_sensitive].any()

@@ -6,9 +6,10 @@ import math
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,12 @@ from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Surveying
-from dpcl_core.methods.language import adapted_model, pecl, pecl_published, training
+from dpcl_core.methods.language import pecl, public_text, training
 from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
 from dpcl_core.methods.language.gradients import Memory, batch_of, clean, log_probs
 from dpcl_core.methods.language.pecl import PeclParams, Repaired
 from dpcl_core.methods.language.pecl_published import NoisyInputs, Published, PublishedParams
-from dpcl_core.methods.language.public_text import FIRST, TEXT, answer_ids, planes, template
+from dpcl_core.methods.language.public_text import FIRST, TEXT, Prompted, answer_ids, planes, template
 from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.methods.language.training import embedding_table
 from dpcl_core.privacy.ledger import Ledger
@@ -36,6 +37,7 @@ from dpcl_core.spec import RunSpec
 from tests.methods.pecl_small import CLASSES, LENGTH, NAMES, STRINGS, known, spec, stream, texts, trained
 from tests.support.tiers import quick
 from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.watching import watched
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -45,10 +47,14 @@ def weights(learner: object) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in net.trainable().values()])
 
 
+def scorer_of_run(given: RunSpec) -> Scorer:
+    assert isinstance(given.params, PublishedParams)
+    return Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
+
+
 def noised(given: RunSpec, task: Task) -> tuple[NoisyInputs, AdaptedModel, Ledger]:
     (cell,) = given.cells()
-    assert isinstance(given.params, PublishedParams)
-    scorer = Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
+    scorer = scorer_of_run(given)
     scorer.open(task, CLASSES)
     subject, ledger = Published(given, cell, known(), scorer), Ledger(1e-3, "add-remove", "once")
     return NoisyInputs(subject, planes(task.train), task, ledger), subject, ledger
@@ -146,17 +152,14 @@ def local_copies(
 ) -> tuple[list[NDArray[np.float32]], Ledger]:
     """What the network read of every text in every step of the local mode."""
     seen: list[NDArray[np.float32]] = []
-    inner = training.replace_text_embeddings
 
-    def watched(embeddings: torch.Tensor, stored: torch.Tensor, batch: object) -> torch.Tensor:
-        found = inner(embeddings, stored, batch)  # type: ignore[arg-type]
+    def note(found: torch.Tensor, given: tuple[Any, ...]) -> None:
         whole = np.full((len(tasks[0].train), FIRST + LENGTH, found.shape[2]), np.nan, np.float32)
         used = min(found.shape[1], whole.shape[1])
-        whole[batch.rows, :used] = found[:, :used].numpy()  # type: ignore[attr-defined]
+        whole[given[2].rows, :used] = found[:, :used].numpy()
         seen.append(whole[:, FIRST:])
-        return found
 
-    monkeypatch.setattr(training, "replace_text_embeddings", watched)
+    watched(monkeypatch, training, "replace_text_embeddings", note)
     _, ledger, _ = trained(given, tasks)
     return seen, ledger
 
@@ -194,14 +197,8 @@ def test_local_noise_is_the_same_on_every_token_stop_words_too(monkeypatch: pyte
 
 def test_local_training_never_sees_a_raw_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the release nothing of a text but its length is left in what is trained on."""
-    found = []
-    inner = training.plain_steps
-
-    def watched(net: object, texts: object, *args: object, **options: object) -> Iterator[int]:
-        found.append(texts)
-        return inner(net, texts, *args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(training, "plain_steps", watched)
+    found: list[Prompted] = []
+    watched(monkeypatch, training, "plain_steps", lambda steps, given: found.append(given[1]))
     trained(spec(epsilon=8.0, adjacency="replace", mode="local"), stream(n_tasks=1))
     inside = found[0].role == TEXT
     assert inside.any()
@@ -222,9 +219,7 @@ def test_without_unlearning_and_weight_zero_are_the_same_model(method: str) -> N
 def scorer_of(scope: str, tasks: list[Task], model: str = "base") -> list[NDArray[np.float64]]:
     """Scores of the first two texts of each task, as they are when it is learned."""
     given = spec("pecl-published", 10.0, score2_scope=scope, score_model=model)
-    assert isinstance(given.params, PublishedParams)
-    scorer = Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
-    subject, found = AdaptedModel(given, next(given.cells()), known()), []
+    scorer, subject, found = scorer_of_run(given), AdaptedModel(given, next(given.cells()), known()), []
     for task in tasks:
         scorer.open(task, CLASSES)
         rows = planes(task.train)[:2]
@@ -276,13 +271,10 @@ def test_scope_all_is_equation_3_over_every_task_of_the_stream_unclipped() -> No
 def test_published_epochs_are_passes_over_the_task_itself() -> None:
     """Three passes over each task, from its public nominal size: 5 and 12 texts make 1 and 2 batches of 6 a pass."""
     tasks, given = stream(), spec("pecl-published", 10.0, epochs=3)
-    sizes = {NAMES[0]: 5, NAMES[1]: 12}
-    _, _, said = trained(given, tasks, source_sizes=sizes)
-    steps = [one.total for one in said if isinstance(one, Progress) and one.done == one.total and "steps" in one.text]
-    assert steps == [3 * 1, 3 * 2]
-    _, _, said = trained(given, tasks)  # sizes that no card tells: as many for each
-    steps = [one.total for one in said if isinstance(one, Progress) and one.done == one.total and "steps" in one.text]
-    assert steps == [3 * 2, 3 * 2]
+    for sizes, steps in (({NAMES[0]: 5, NAMES[1]: 12}, [3 * 1, 3 * 2]), ({}, [3 * 2, 3 * 2])):  # none: as many for each
+        _, _, said = trained(given, tasks, source_sizes=sizes)
+        done = [one for one in said if isinstance(one, Progress) and one.done == one.total and "steps" in one.text]
+        assert [one.total for one in done] == steps
 
 
 @pytest.mark.parametrize("method", ["pecl-published", "pecl"])
@@ -303,7 +295,7 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
     for task in stream():
         rows = planes(task.train)
         is_token = rows[:, :, TOKEN] >= 0
-        likely = np.where(is_token, adapted_model.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
+        likely = np.where(is_token, public_text.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
         scores = np.where(rows[:, :, STOP] != 0, 0.0, 1 - np.exp(0.5 * likely.astype(np.float64)))
         by_text = scores.sum(axis=1) / is_token.sum(axis=1)
         expected.append(scores.sum() / is_token.sum() if method == "pecl-published" else by_text.mean())
@@ -316,13 +308,7 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
 def test_scores_under_the_base_model_do_not_change_during_training(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 16; under "current" they do: what is memorised is no longer sensitive."""
     seen: list[NDArray[np.float64]] = []
-    inner = pecl_published.NoisyInputs._begin
-
-    def watched(self: NoisyInputs, epoch: int) -> None:
-        inner(self, epoch)
-        seen.append(self._scores.copy())
-
-    monkeypatch.setattr(pecl_published.NoisyInputs, "_begin", watched)
+    watched(monkeypatch, NoisyInputs, "_begin", lambda found, given: seen.append(given[0]._scores.copy()))
     given = spec("pecl-published", 10.0, score_model=model, epochs=3, loss="full", learning_rate=0.01)
     trained(given, stream(n_tasks=1))
     assert len(seen) >= 3

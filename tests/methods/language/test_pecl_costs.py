@@ -67,8 +67,7 @@ def test_central_budget_is_for_steps_and_mean_score_together() -> None:
 
 def test_a_budget_for_people_in_every_task_covers_all_of_them() -> None:
     given, everyone = (
-        spec(epsilon=4.0),
-        PublicContext(n_inputs=0, n_classes=4, public=(), n_people=24, n_tasks=3, recurrence="every"),
+        spec(epsilon=4.0), PublicContext(n_inputs=0, n_classes=4, public=(), n_people=24, n_tasks=3, recurrence="every")
     )
     assert isinstance(given.params, PeclParams)
     noise = pecl.noises(given.params, given.privacy, everyone, 4.0)

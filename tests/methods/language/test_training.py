@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from dpcl_core.backbones import causal
+from dpcl_core.data.texts import PADDING
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
-from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of
-from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.training import Descent, plain_steps, private_steps
+from dpcl_core.methods.language import evaluation, training
+from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
+from dpcl_core.methods.language.public_text import Prompted, answer_ids, prompted, template
+from dpcl_core.methods.language.training import Descent, Forks, plain_steps, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
+from tests.backbones import language_models
 from tests.methods.language import tiny
 
 PLAN = Schedule(sample_rate=0.5, n_steps=6, clip_norm=0.4, learning_rate=0.05, expected_batch=4.0)
@@ -192,3 +197,153 @@ def test_training_learns() -> None:
     with torch.no_grad():
         after = float(task_loss("answer").of(tiny.log_probs(net, batch), batch).mean())
     assert after < 0.5 * before
+
+
+# A label as a choice among labels: against every label read whole, with priors and names that begin alike.
+
+
+CLASSES = ("very bad", "bad", "very good", "mixed")
+NAME = "pets"
+NAMES = [answer_ids(tiny.Letters(), name) for name in CLASSES]  # type: ignore[arg-type]
+N = len(tiny.STRINGS)
+FIRST, AFTER_VERY = 2, 3  # the two forks of these names; another task's is before them
+
+
+def forks() -> Forks:
+    found = Forks()
+    found.add("other", {0: [5, 6], 1: [7, 6]})
+    found.add(NAME, dict(enumerate(NAMES)))
+    return found
+
+
+def texts_of(labels: NDArray[np.int64], own: Forks) -> Prompted:
+    return prompted(tiny.Letters(), tiny.encoded(tiny.STRINGS), labels, CLASSES, NAME, own.answers(NAME))  # type: ignore[arg-type]
+
+
+def scores(net: tiny.Adapted, own: Forks, classes: tuple[str, ...] = CLASSES) -> NDArray[np.float32]:
+    letters, inputs = tiny.Letters(), tiny.encoded(tiny.STRINGS)
+    return evaluation.choice_scores(net, letters, inputs, own, classes, NAME, device="cpu")  # type: ignore[arg-type]
+
+
+def one_by_one(net: tiny.Adapted, string: str, prior: dict[tuple[int, ...], NDArray[np.float64]]) -> list[float]:
+    """Each label's log-likelihood: at every token of its name, among all tokens that continue some name from there."""
+    letters = tiny.Letters()
+    ids = [letters.bos, *letters.encode(string)[0][:16], *letters.encode(template(NAME))[0]]
+    found = []
+    for name in NAMES:
+        total = 0.0
+        for place, token in enumerate(name):
+            path = tuple(name[:place])
+            following = sorted({other[place] for other in NAMES if tuple(other[:place]) == path and len(other) > place})
+            with torch.no_grad():
+                logits = net.model(input_ids=torch.tensor([ids + name[:place]])).logits[0, -1, following].numpy()
+            logits = logits - prior.get(path, np.zeros(len(following)))
+            chances = np.exp(logits - logits.max())
+            total += float(np.log(chances / chances.sum())[following.index(token)])
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize("with_prior", [False, True])
+def test_scores_equal_reading_every_name_token_by_token(with_prior: bool) -> None:
+    net, own = tiny.adapted(), forks()
+    prior: dict[tuple[int, ...], NDArray[np.float64]] = {}
+    if with_prior:
+        prior = {tuple(NAMES[0][:1]): np.array([0.5, -2.0, 1.0]), tuple(NAMES[0][:6]): np.array([-1.0, 3.0])}
+        own.set_prior(FIRST, prior[tuple(NAMES[0][:1])])
+        own.set_prior(AFTER_VERY, prior[tuple(NAMES[0][:6])])
+    found = scores(net, own, (*CLASSES, "x"))
+    np.testing.assert_allclose(found[:, :4], [one_by_one(net, string, prior) for string in tiny.STRINGS], rtol=0, atol=1e-4)
+    assert np.isneginf(found[:, 4]).all()
+    np.testing.assert_allclose(np.exp(found[:, :4]).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_the_loss_is_the_same_likelihood_as_the_score() -> None:
+    net, own = tiny.adapted(), forks()
+    own.set_prior(FIRST, np.array([0.5, -2.0, 1.0]))
+    labels = np.arange(N) % len(CLASSES)
+    batch, loss = batch_of(texts_of(labels, own), np.arange(N), "cpu"), task_loss("answer", own)
+    with torch.no_grad():
+        losses = loss.of(log_probs(net, batch, answers_only=True, forks=own), batch).numpy()
+        everywhere = loss.of(log_probs(net, batch, forks=own), batch).numpy()
+    np.testing.assert_allclose(-losses, scores(net, own)[np.arange(N), labels], rtol=0, atol=1e-4)
+    np.testing.assert_allclose(everywhere, losses, rtol=0, atol=1e-10)
+
+
+def test_a_prior_is_what_public_texts_get_from_the_frozen_model() -> None:
+    """On the public texts themselves the mean difference between two labels that part at one fork is gone."""
+    net, own = tiny.adapted(started=False), forks()
+    before = scores(net, own)
+    stirred = tiny.adapted()  # the adapters do not count
+    evaluation.set_priors(stirred, [texts_of(np.full(N, label), own) for label in own.covering(NAME)], own, "cpu")
+    after = scores(net, own)
+    for one, other in ((0, 2), (1, 3)):
+        gap = before[:, one] - before[:, other]
+        np.testing.assert_allclose(after[:, one] - after[:, other], gap - gap.mean(), rtol=0, atol=1e-4)
+        assert abs(gap.mean()) > 0.1
+
+
+def test_answers_end_at_the_last_fork_and_few_labels_pass_all() -> None:
+    own = forks()
+    answers = own.answers(NAME)
+    assert [len(answers[label][0]) for label in range(4)] == [7, 2, 7, 2]
+    assert answers[0][1] == [0, FIRST, 0, 0, 0, 0, AFTER_VERY]
+    assert set(own.covering(NAME)) in ({0}, {2})
+    assert NAME in own
+    assert "cats" not in own
+
+
+# Scores of a torch model's tokens depend on their own text alone, to the last bit.
+
+
+BOS = 0
+
+
+@pytest.fixture(params=["lm-tiny", "gpt2", "llama"])
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> nn.Module:
+    if request.param == "lm-tiny":
+        return causal.load("lm-tiny")
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    made: nn.Module = AutoModelForCausalLM.from_pretrained(language_models.put(tmp_path, request.param)).eval()
+    return made
+
+
+def drawn(n: int, length: int) -> NDArray[np.int64]:
+    """Texts of random lengths, padded at the end."""
+    draw = np.random.default_rng(0)
+    tokens = draw.integers(2, language_models.SIZE, (n, length))
+    for row, end in zip(tokens, draw.integers(1, length, n), strict=True):
+        row[end:] = PADDING
+    return tokens
+
+
+def test_a_texts_scores_have_the_same_bits_whoever_is_beside_it(model: nn.Module) -> None:
+    """They enter what a private text adds to a clipped sum: one text more or less must change no other's last digit."""
+    tokens = drawn(30, 30)
+    together = training.log_probabilities(model, tokens, BOS, "cpu")
+    draw = np.random.default_rng(1)
+    for n in (1, 7, 9, 29):
+        some = draw.permutation(len(tokens))[:n]
+        found = training.log_probabilities(model, tokens[some], BOS, "cpu")
+        np.testing.assert_array_equal(found, together[some])
+
+
+def test_every_pass_has_one_shape_however_many_texts_there_are() -> None:
+    """Kernels choose the order of their additions by it; on some processors small networks show no difference."""
+    model, shapes = causal.load("lm-tiny"), set()
+    with model.register_forward_pre_hook(lambda _, __, given: shapes.add(given["input_ids"].shape), with_kwargs=True):
+        for n in (1, 8, 30):
+            training.log_probabilities(model, drawn(n, 30), BOS, "cpu")
+    assert len(shapes) == 1
+
+
+def test_a_single_public_text_is_read_alone_with_the_same_result(model: nn.Module) -> None:
+    """Up to single precision: a pass of another shape adds in another order."""
+    tokens = drawn(9, 30)
+    filled = training.log_probabilities(model, tokens, BOS, "cpu")
+    alone = training.log_probabilities(model, tokens, BOS, "cpu", is_filled=False)
+    np.testing.assert_allclose(alone, filled, atol=1e-5, rtol=1e-6)
+    assert (filled[tokens != PADDING] < 0).all()
+    assert not filled[tokens == PADDING].any()
