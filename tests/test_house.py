@@ -240,7 +240,6 @@ STILL_NAMED = {
     "methods.federated": {"pydantic"},
     "methods.language": {"pydantic"},
     "methods.lifelong": {"pydantic"},
-    "privacy": {"ssl"},
     "scenarios": {"pydantic"},
 }
 IN_MEMORY = """

@@ -23,14 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from dpcl_core.attacks import play
-from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Attack, Guesses
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.dataset import Form
+from dpcl_core.data import dataset
 from dpcl_core.methods.common.public_sizes import of_spec
-from dpcl_core.methods.lifelong import claim
-from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
+from dpcl_core.methods.lifelong import claim, l2dp_ml
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import RunSpec
@@ -271,8 +269,8 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     The budget's split depends on the norm of the initial weights; this uses one draw, and the run's own differs a little.
     Examples whose shape is known only from their files count as 32x32 in colour.
     """
-    params, form = spec.params, Form(datasets.card(spec.data.dataset).shape or (32, 32, 3), 0.0, 1.0)
-    assert isinstance(params, L2dpMlParams)
+    params, form = spec.params, dataset.Form(datasets.card(spec.data.dataset).shape or (32, 32, 3), 0.0, 1.0)
+    assert isinstance(params, l2dp_ml.L2dpMlParams)
     facts = of_spec(spec)
     n_mean = params.batch_size if params.algorithm == "batches" else int(facts.task_size)
     sizes = claim.sizes(form, facts.n_classes)
@@ -366,7 +364,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
     ),
 }
 AUDITS = {
-    "l2dp-ml": Audit(
+    "l2dp-ml": catalog.Audit(
         play.of_claim(
             ATTACKS,
             lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials, spec.privacy.delta),

@@ -26,7 +26,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, Coins
-from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
@@ -40,14 +39,6 @@ _ADVERSARY = (
     "sees everything that is released, and knows everything planted; which of it took part he guesses. The run's settings "
     "are played once more with these plants: they were not in its data, so what it released cannot be audited afterwards"
 )
-
-
-def audit(spec: RunSpec) -> list[Audited]:
-    """Lower bounds on epsilon for every budget of the spec, each from one training with randomly included examples.
-
-    Raises BadInput if the method cannot be audited in one training; see `play.refusal`.
-    """
-    return [audited(spec, epsilon) for epsilon in spec.privacy.epsilons]
 
 
 def audited(spec: RunSpec, epsilon: float) -> Audited:
@@ -192,7 +183,7 @@ def one_step_game(
 
 def step_noise(spec: RunSpec, epsilon: float) -> float:
     """Approximate noise multiplier of a step on which the whole budget is spent."""
-    return gaussian.sigma(epsilon, spec.privacy.delta, SENSITIVITY[spec.privacy.adjacency])
+    return gaussian.sigma(epsilon, spec.privacy.delta, gaussian.SENSITIVITY[spec.privacy.adjacency])
 
 
 def one_step_context(

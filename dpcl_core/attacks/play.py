@@ -22,11 +22,9 @@ from dpcl_core.data import load
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.params import ReleaseParams
-from dpcl_core.privacy import audit_bounds
+from dpcl_core.privacy import audit_bounds, noise, text_mechanisms
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Noise
-from dpcl_core.privacy.text_mechanisms import Randomiser
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, DataSpec, RunSpec
 
@@ -225,7 +223,7 @@ def coins(seed: int, n: int) -> NDArray[np.bool_]:
     return draws
 
 
-def label_log_odds(local: Randomiser, n_labels: int) -> float:
+def label_log_odds(local: text_mechanisms.Randomiser, n_labels: int) -> float:
     """Log-likelihood ratio of a noisy label; 1 if the label is always the true one, where any value would do."""
     kept, other = local.chances(n_labels)
     return math.log(kept / other) if other > 0 else 1.0
@@ -320,7 +318,7 @@ class Attack(Generic[Setting]):
     title: str
     attack: str
     adversary: str
-    play: Callable[[Setting, Noise, int], Guesses]
+    play: Callable[[Setting, noise.Noise, int], Guesses]
     times: int = 1
     most: int | None = None
 

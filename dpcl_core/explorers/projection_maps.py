@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from dpcl_core.events import ListEntries, Prototypes, Signatures
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.federated.matchers import EntryMatcher
 from dpcl_core.spec import Cell
 
 _N_FITTED = 500  # most public points to which a map's axes are fitted
@@ -84,7 +83,7 @@ class Matched:
 
 
 def matched_by(
-    compared: EntryMatcher,
+    compared: matchers.EntryMatcher,
     lists: Lists,
     features: NDArray[np.float64],
     prototypes: NDArray[np.float64],

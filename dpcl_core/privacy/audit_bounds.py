@@ -17,8 +17,7 @@ from scipy.special import betaincinv, ndtr, ndtri, owens_t
 from scipy.stats import binom
 
 from dpcl_core.events import JsonValue, plain_number
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy import gaussian, statement
 
 Bound = Literal["counting", "gaussian"]
 ASSUMES: Mapping[Bound, str] = {
@@ -93,9 +92,9 @@ class Audited:
     def sentence(self) -> str:
         """The result in one line: claimed, accounted, audited; it begins with ERROR where audited exceeds accounted."""
         least = math.floor(100 * self.lower_bound) / 100  # a lower bound is rounded down
-        accounted = shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
+        accounted = statement.shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
         line = (
-            f"claimed epsilon {shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
+            f"claimed epsilon {statement.shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
             f"({100 * self.confidence:g} % confidence, {self.trials} {self.unit}): {self.attack}"
         )
         if self.exceeds:
@@ -252,9 +251,6 @@ def _log_ratio(numerator: float, denominator: float) -> float:
 # auditing with one (1) training run", whose secrets are coins; ours have many values).
 
 
-_STEPS = 60  # halvings of an interval: the bound is exact to 1e-15 of it
-
-
 @dataclass(frozen=True, slots=True)
 class GuessCounts:
     """Result of an attack: `right` of `n` secrets were among the `allowed` values guessed for each.
@@ -293,15 +289,19 @@ def _rank_bound(one: GuessCounts, delta: float, adjacency: str, error: float) ->
     if not (0 <= one.right <= one.n and 0 < one.allowed < one.candidates and one.group > 0):
         raise ValueError(f"no such game: {one}")
     steps = one.group * (2 if adjacency == "add-remove" else 1)
-    low, high = 0.0, 64.0
-    if one.right == 0 or _chance(one, low, steps, delta) > error:
+    if one.right == 0:
         return 0.0
-    for _ in range(_STEPS):
+    return _largest(lambda epsilon: _chance(one, epsilon, steps, delta) <= error, 64.0, 60)
+
+
+def _largest(is_excluded: Callable[[float], bool], high: float, n_halvings: int) -> float:
+    """The largest number below `high` that is excluded, as all smaller ones are, to 2^-`n_halvings` of it; 0 if 0 is not."""
+    low = 0.0
+    if not is_excluded(low):
+        return low
+    for _ in range(n_halvings):
         middle = (low + high) / 2
-        if _chance(one, middle, steps, delta) > error:
-            high = middle
-        else:
-            low = middle
+        low, high = (middle, high) if is_excluded(middle) else (low, middle)
     return low
 
 
@@ -326,7 +326,6 @@ def _chance(one: GuessCounts, epsilon: float, steps: int, delta: float) -> float
 
 Floats = NDArray[np.float64]
 
-_ONE_RUN_STEPS = 40  # halvings of an interval: exact to 1e-10
 _MOST_EPSILON, _MOST_MU = 24.0, 16.0
 _GRID = 32  # values of a parameter that are tried at once
 
@@ -369,13 +368,7 @@ def counting_bound(coins: Coins, delta: float, confidence: float = 0.95) -> floa
         tail = float(binom.sf(coins.right - 1, coins.guessed, q))
         return tail <= error and tail + delta * _marked(coins, q) <= error
 
-    if not is_excluded(0.0):
-        return 0.0
-    low, high = 0.0, _MOST_EPSILON
-    for _ in range(_ONE_RUN_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_excluded(middle) else (low, middle)
-    return low
+    return _largest(is_excluded, _MOST_EPSILON, 40)
 
 
 def gaussian_one_run_bound(coins: Coins, confidence: float = 0.95) -> float:

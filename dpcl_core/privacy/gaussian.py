@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy.allowed import check_delta, check_positive
+from dpcl_core.privacy.budgets import check_delta, check_positive
 from dpcl_core.spec import Adjacency
 
 # Noise rounded together with the value that it hides: the exact real sum, rounded to a public grid.

@@ -2,7 +2,7 @@
 
 The library inverts the privacy loss for one point of the grid after the other, in Python, and passes over the grid forty
 times to find how far a composition reaches. Here NumPy inverts it for all points, and powers of one exponential show the
-reach; everything else is the library's. tests/privacy/test_loss_distributions.py holds both against each other.
+reach; everything else is the library's. tests/privacy/test_accounting.py holds both against each other.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ from scipy.special import gammaln, log_ndtr, ndtr
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import budgets, gaussian
 from dpcl_core.privacy.accounting import LocalDpEvent, calibrated
-from dpcl_core.privacy.allowed import check_delta, check_positive
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import finite_rows, row_blocks
@@ -43,7 +42,7 @@ def printed_ratio(epsilon: float, delta: float) -> float:
 
 def printed_ratios(epsilons: Floats, delta: float) -> NDArray[np.float64]:
     """The same for many nominal budgets, of any shape."""
-    check_delta(delta)
+    budgets.check_delta(delta)
     ratios: NDArray[np.float64] = math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
     return ratios
 
@@ -59,7 +58,7 @@ def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
 
 def true_epsilons(ratios: Floats, delta: float, n_releases: int = 1) -> NDArray[np.float64]:
     """The same for many tokens at once, of any shape, to twelve digits. A ratio of 0 gives inf."""
-    check_delta(delta)
+    budgets.check_delta(delta)
     ratio_array = np.asarray(ratios, np.float64)
     mu = DISTANCE * math.sqrt(n_releases) / np.where(ratio_array > 0, ratio_array, 1.0)
     low = np.zeros(mu.shape)
@@ -94,7 +93,7 @@ def remark_1(epsilons: Sequence[float], delta: float) -> float:
     The paper calls it advanced composition; it would hold at L delta + delta', not at the printed delta. Args: nominal
     budgets of the L tokens (none: 0), delta' in (0, 1), else BadInput.
     """
-    check_delta(delta)
+    budgets.check_delta(delta)
     return sum(epsilons) + math.sqrt(2 * len(epsilons) * math.log(1 / delta)) * max(epsilons, default=0.0)
 
 
@@ -115,7 +114,7 @@ def scale_epsilon(first: float, second: float, n_values: int, delta: float) -> f
     One noisy vector of `n_values` coordinates reveals which, because its squared length hardly varies. Args: two standard
     deviations, in any unit. Exact but for the integration.
     """
-    check_delta(delta)
+    budgets.check_delta(delta)
     return max(_one_way(first, second, n_values, delta), _one_way(second, first, n_values, delta))
 
 
@@ -138,7 +137,7 @@ def _one_way(first: float, second: float, n_values: int, delta: float) -> float:
 def _losses(first: float, second: float, n_values: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Privacy loss of N(0, first^2 I) against N(0, second^2 I) on a grid of squared lengths, and the grid's chances."""
     for std in (first, second):
-        check_positive(sigma=std)
+        budgets.check_positive(sigma=std)
     # The squared length over first^2 has a chi-squared law; its cube root is nearly normal (Wilson and Hilferty).
     spread = math.sqrt(2 / (9 * n_values))
     roots = np.linspace(max(1e-9, 1 - spread * spread - _WIDTH * spread), 1 - spread * spread + _WIDTH * spread, _POINTS)

@@ -25,7 +25,7 @@ from dpcl_core.methods import catalog
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import of_spec
-from dpcl_core.privacy import group
+from dpcl_core.privacy import budgets
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task, generator
@@ -53,7 +53,7 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     """Reads the tuning data and computes the method's inputs. Raises BadInput, DataMissing."""
     settings.check(tune)
     # Trials train as the run does: with the budget of one row, along as many public axes as the run takes.
-    privacy = group.for_a_row(tune.base.privacy, datasets.card(tune.base.data.dataset).rows_per_unit)
+    privacy = budgets.for_a_row(tune.base.privacy, datasets.card(tune.base.data.dataset).rows_per_unit)
     final = tune.base.model_copy(update={"privacy": privacy})
     spec = settings.searched(tune).model_copy(update={"privacy": privacy})
     n_axes = catalog.numbers(final, of_spec(final))

@@ -19,9 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcl_core.methods.federated import client_training, fedcil_dp
-from dpcl_core.methods.federated.client_training import client_draws
-from dpcl_core.privacy import labels, noise, text_mechanisms
-from dpcl_core.privacy.accounting import LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent
+from dpcl_core.privacy import accounting, labels, noise, text_mechanisms
 
 KEPT = "kept"  # purposes of coins that decide what is kept for later: no charge counts on them
 
@@ -134,7 +132,7 @@ def listening(
     patch.setattr(labels, "chances", decided)
     patch.setattr(text_mechanisms, "_answers", answered)
     for module in (client_training, fedcil_dp):  # clients choose their rows as from a seed, in every play the same
-        patch.setattr(module, "client_draws", lambda chosen, seed, purpose: client_draws(chosen, 0, purpose))
+        patch.setattr(module, "client_draws", lambda chosen, seed, purpose: client_training.client_draws(chosen, 0, purpose))
     for name in ("added", "added32", "additions32", "laplace_added", "words"):
         patch.setattr(noise.ReleaseNoise, name, _of(Mute(heard), name))
     patch.setattr(noise.ReleaseNoise, "rows32", lambda self, size, stds, count: _rows(Mute(heard), stds))
@@ -197,11 +195,11 @@ def charged(events: Sequence[dp.DpEvent]) -> Counter[Use]:
                 found["gaussian", (z,), 1.0] += times
             case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(z)):
                 found["gaussian", (z,), rate] += times
-            case SampledGroupDpEvent(z, (rate,)):
+            case accounting.SampledGroupDpEvent(z, (rate,)):
                 found["gaussian", (z,), rate] += times
-            case LabelListDpEvent(epsilon, delta):
+            case accounting.LabelListDpEvent(epsilon, delta):
                 found["list", (epsilon, delta), 1.0] += times
-            case LocalDpEvent():
+            case accounting.LocalDpEvent():
                 found["copy", (), 1.0] += times
             case _:
                 raise ValueError(f"charged as {event}")

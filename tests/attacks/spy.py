@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.federated import client_training, fedcil_dp
-from dpcl_core.privacy import noise
-from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent
+from dpcl_core.privacy import accounting, noise
 from dpcl_core.privacy.ledger import Ledger
 
 
@@ -113,9 +112,9 @@ def charged(ledger: Ledger) -> tuple[Counter[float], int]:
     def walk(event: dp.DpEvent, times: int) -> None:
         nonlocal copies
         match event:
-            case dp.GaussianDpEvent() | SampledGroupDpEvent():
+            case dp.GaussianDpEvent() | accounting.SampledGroupDpEvent():
                 found[event.noise_multiplier] += times
-            case LocalDpEvent():
+            case accounting.LocalDpEvent():
                 copies += times
             case dp.SelfComposedDpEvent():
                 walk(event.event, times * event.count)

@@ -15,11 +15,11 @@ from dpcl_core.events import Guarantee
 from dpcl_core.lessons import label, noise
 from dpcl_core.lessons.label import EmptyRule, Listing, Neighbours, Releases
 from dpcl_core.lessons.noise import Duel
+from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.statement import guarantee
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import frames
 from dpcl_core.scenarios.catalog import ClassIncremental
