@@ -40,7 +40,7 @@ _N_TARGETS, _ROWS, _N_PUBLIC = 100, 12, 300
 
 
 def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
-    """The same settings with minimal training of the head and without the simulator's view of lists.
+    """The settings with minimal training of the head and without the simulator's view of lists.
 
     Neither matters for the audit: a server's head reads released numbers only, and client updates are clipped and noised
     whatever their training. Sets the radius that follows from the public points, which every learner would otherwise

@@ -72,17 +72,9 @@ def _played(game: Game, epsilon: float, confidence: float) -> Audited:
 
 
 def judged(
-    scores: Floats,
-    took_part: NDArray[np.bool_],
-    claimed: float,
-    accounted: float,
-    delta: float,
-    attack: str,
-    confidence: float,
-    *,
-    is_gaussian: bool,
-    planted: str = "examples",
-) -> Audited:
+    scores: Floats, took_part: NDArray[np.bool_], claimed: float, accounted: float, delta: float, attack: str,
+    confidence: float, *, is_gaussian: bool, planted: str = "examples",
+) -> Audited:  # fmt: skip
     """The lower bound on epsilon from guessing who took part; `scores` [n, statistics] are high for examples that did.
 
     With several statistics, a tenth of the coins is revealed and chooses the best one. Of the rest, a fifth is guessed: the
@@ -158,14 +150,9 @@ def _chance_right(mu: float, share: float) -> float:
 
 
 def one_step_game(
-    spec: RunSpec,
-    known: PublicContext,
-    own: Examples,
-    others: Examples,
-    score: Callable[[int, Released], Floats],
-    attack: str,
-    planted: str,
-) -> Game:
+    spec: RunSpec, known: PublicContext, own: Examples, others: Examples, score: Callable[[int, Released], Floats],
+    attack: str, planted: str,
+) -> Game:  # fmt: skip
     """A game of one task with the examples whose coin is heads; under "replace" `others` take the place of the rest."""
     n, takes_part = len(own), partial(play.coins, n=len(own))
     table = np.concatenate([own.inputs, others.inputs])

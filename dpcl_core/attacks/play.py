@@ -120,13 +120,9 @@ def worst_and_natural(game: Callable[..., Game]) -> Attacker:
 
 
 def released(
-    spec: RunSpec,
-    epsilon: float,
-    trials: Sequence[int],
-    known: PublicContext,
-    tasks: Callable[[int], Sequence[Task]],
+    spec: RunSpec, epsilon: float, trials: Sequence[int], known: PublicContext, tasks: Callable[[int], Sequence[Task]],
     seed: int | None = None,
-) -> Iterator[tuple[int, Released, Ledger]]:
+) -> Iterator[tuple[int, Released, Ledger]]:  # fmt: skip
     """Yields each trial's number, its learner's releases task by task at this budget, and the learner's ledger.
 
     Noise always comes from the operating system, whatever `privacy.noise` is. Seeds have the same role as in a run: a
@@ -179,15 +175,10 @@ def stream(first: Examples, others: Examples, known: PublicContext, names: Seque
 
 
 def many_persons(
-    spec: RunSpec,
-    known: PublicContext,
-    rows: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    changed: NDArray[np.int64],
-    takes_part: Callable[[int], NDArray[np.bool_]],
-    crowd: Examples | None = None,
+    spec: RunSpec, known: PublicContext, rows: NDArray[np.generic], labels: NDArray[np.int64],
+    changed: NDArray[np.int64], takes_part: Callable[[int], NDArray[np.bool_]], crowd: Examples | None = None,
     names: Sequence[str] = (),
-) -> Streams:
+) -> Streams:  # fmt: skip
     """The streams of a game on many persons, one row each, with a known `crowd`. The two sides swap who takes part.
 
     Under "replace" a person who does not take part has the same row with the `changed` label.
@@ -230,17 +221,9 @@ def label_log_odds(local: text_mechanisms.Randomiser, n_labels: int) -> float:
 
 
 def judged(
-    took_part: Floats,
-    stayed_away: Floats,
-    claimed: float,
-    accounted: float,
-    delta: float,
-    attack: str,
-    adversary: str,
-    *,
-    is_gaussian: bool,
-    confidence: float = CONFIDENCE,
-) -> Audited:
+    took_part: Floats, stayed_away: Floats, claimed: float, accounted: float, delta: float, attack: str, adversary: str,
+    *, is_gaussian: bool, confidence: float = CONFIDENCE,
+) -> Audited:  # fmt: skip
     """The audit's result from the scores [n, statistics] of both sides.
 
     A tenth of the scores chooses the statistic that separates the sides best; the rest measures it by counting and, if the

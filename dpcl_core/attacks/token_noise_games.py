@@ -271,7 +271,7 @@ def noisy_mean_rows(rows: Rows, noise_std: Rows, n_releases: int, noise: Noise) 
 def nearest_rows(table: Rows, vectors: Rows) -> tuple[Tokens, Floats]:
     """Index of the nearest table row [N, d] for each vector [m, d], and its distance; the first one of ties.
 
-    The table must be clipped like the rows that the vectors were made from (`privacy.embeddings.clipped`).
+    The table must be clipped like the rows that the vectors were made from (`text_mechanisms.clipped`).
     """
     places, distances = [np.zeros(0, np.int64)], [np.zeros(0)]
     rows = np.asarray(table, np.float64)

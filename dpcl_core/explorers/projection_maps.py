@@ -83,13 +83,9 @@ class Matched:
 
 
 def matched_by(
-    compared: matchers.EntryMatcher,
-    lists: Lists,
-    features: NDArray[np.float64],
-    prototypes: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    **shown: Any,
-) -> Matched:
+    compared: matchers.EntryMatcher, lists: Lists, features: NDArray[np.float64], prototypes: NDArray[np.float64],
+    targets: NDArray[np.float64], **shown: Any,
+) -> Matched:  # fmt: skip
     """The lists, whose `features` the matcher compares, matched to released prototypes [K, d]. `shown`: all other fields."""
     groups = compared.of_means(prototypes, np.full(prototypes.shape[1], 1 / prototypes.shape[1]), targets)
     return Matched(

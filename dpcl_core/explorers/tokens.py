@@ -281,13 +281,9 @@ _AT_ONCE = 8  # texts in a batch of a model that is not bundled
 
 
 def scored(
-    texts: Texts,
-    score2: NDArray[np.floating] | None = None,
-    labels: Sequence[str] | None = None,
-    *,
-    backbone: str = packaged.BUNDLED,
-    done: Callable[[int], object] = lambda n_texts: None,
-) -> list[ScoredText]:
+    texts: Texts, score2: NDArray[np.floating] | None = None, labels: Sequence[str] | None = None, *,
+    backbone: str = packaged.BUNDLED, done: Callable[[int], object] = lambda n_texts: None,
+) -> list[ScoredText]:  # fmt: skip
     """Every text with its token scores. `score2` [size]: Score2 of each token of the vocabulary; None: all 0.
 
     A character made of several tokens is shown with the first, so that the tokens joined are the text. `done` hears how many

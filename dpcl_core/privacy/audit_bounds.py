@@ -216,7 +216,10 @@ def bound_of_counts(
 def one_way_bound(
     hits: int, n_with: int, false_alarms: int, n_without: int, delta: float, confidence: float = 0.95
 ) -> float:
-    """The same from one inequality alone, P_with[A] <= e^eps P_without[A] + delta, A = "took part"; for one-sided claims."""
+    """Lower confidence bound on epsilon for one-sided claims, from one inequality alone.
+
+    P_with[A] <= e^eps P_without[A] + delta, A = "took part". Args: as `bound_of_counts`.
+    """
     error = (1 - confidence) / 2
     tpr_low = _lower(hits, n_with, error)
     fpr_high = 1 - _lower(n_without - false_alarms, n_without, error)

@@ -31,14 +31,9 @@ class Answer:
 
 
 def solve(
-    *,
-    epsilon: float | None,
-    sigma: float | None,
-    delta: float | None,
-    sample_rate: float = 1.0,
-    n_steps: int = 1,
+    *, epsilon: float | None, sigma: float | None, delta: float | None, sample_rate: float = 1.0, n_steps: int = 1,
     adjacency: Adjacency = "add-remove",
-) -> Answer:
+) -> Answer:  # fmt: skip
     """The missing one of epsilon, sigma and delta for `n_steps` Gaussian releases, each Poisson-sampled at `sample_rate`.
 
     Without sampling the answer is the closed form (n releases of noise sigma are one of sigma / sqrt(n)); with sampling it

@@ -29,8 +29,6 @@ from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
 
 # The claims of CSLR's paper: the noise printed for an epsilon, and the sizes of its benchmarks. A label, no bound.
-#
-# Imports no accountant, so that cards and pages can import it; the cost of this noise is in `cslr_accounting`.
 
 
 PAPER = "Shihab et al., Table 5"

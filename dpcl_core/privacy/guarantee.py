@@ -120,23 +120,13 @@ FEW_PEOPLE = 500
 
 
 def guarantee(
-    ledger: Ledger,
-    spec: RunSpec,
-    cell: Cell,
-    *,
-    unit: str,
-    n_people: int,
-    n_tasks: int,
-    assumed: Sequence[str] = (),
-    limits: Sequence[str] = (),
-    planned: Planned | None = None,
-    audit: AuditNote | None = None,
-    notes: Sequence[str] = (),
-    layer: Layer | None = None,
-) -> Guarantee:
+    ledger: Ledger, spec: RunSpec, cell: Cell, *, unit: str, n_people: int, n_tasks: int, assumed: Sequence[str] = (),
+    limits: Sequence[str] = (), planned: Planned | None = None, audit: AuditNote | None = None,
+    notes: Sequence[str] = (), layer: Layer | None = None,
+) -> Guarantee:  # fmt: skip
     """The guarantee of one cell, computed from its ledger.
 
-    Args: unit: the privacy unit, one of `protected`; n_people: public nominal number of them in the training data; assumed:
+    Args: unit: the privacy unit, one of `PROTECTED`; n_people: public nominal number of them in the training data; assumed:
     the stream's assumptions where no public rule says which task a record belongs to; limits: what these data leave
     unprotected, for this unit; planned: what all models of the run were planned to do;
     audit: the lower bound by an attack on the method's mechanism; notes: caveats of the method with these settings; layer:
@@ -205,7 +195,7 @@ def _not_covered(
 def parts_of(ledger: Ledger, *, one: str, has_list: bool, n_tasks: int) -> dict[str, float]:
     """The parts of a ledger's total by name: tasks, groups of people, channels, learned lists, a person in every task.
 
-    `one`: whom the unit represents (`protected`); `has_list`: whether lists of labels were learned.
+    `one`: whom the unit represents (`Protected`); `has_list`: whether lists of labels were learned.
     """
     parts = {f"task {task + 1}": value for task, value in ledger.by_task().items()}
     if ledger.recurrence == "once" and _reads_other_tasks(ledger):

@@ -59,15 +59,9 @@ class Ledger:
     rows_per_unit: int = 1
 
     def spend(
-        self,
-        event: dp.DpEvent | noise.Steps,
-        *,
-        task: int,
-        what: str,
-        people_of: tuple[int, ...] | None = None,
-        shares_batches: bool = False,
-        channels: Mapping[str, dp.DpEvent] | None = None,
-    ) -> None:
+        self, event: dp.DpEvent | noise.Steps, *, task: int, what: str, people_of: tuple[int, ...] | None = None,
+        shares_batches: bool = False, channels: Mapping[str, dp.DpEvent] | None = None,
+    ) -> None:  # fmt: skip
         """Records a mechanism. Call it before the mechanism's output leaves the mechanism.
 
         `event`: where batches are drawn, the `Steps` that draw them. `people_of`: the tasks whose data it read, where not
@@ -184,7 +178,7 @@ def mechanism(event: dp.DpEvent) -> Mechanism:
 
 # A ledger's entries as JSON and back, exactly: a resumed run's ledger is the unbroken run's, event for event.
 #
-# `privacy.written` is for readers and merges equal entries; here every event comes back as the object that it was.
+# `written` is for readers and merges equal entries; here every event comes back as the object that it was.
 
 
 _KINDS: Mapping[str, type[dp.DpEvent]] = {

@@ -24,16 +24,9 @@ def class_sums_std(epsilon: float, delta: float, adjacency: Adjacency) -> float:
 
 
 def noisy_class_sums(
-    features: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    space: Sequence[int],
-    n_classes: int,
-    stds: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-) -> NDArray[np.float64]:
+    features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int,
+    stds: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int,
+) -> NDArray[np.float64]:  # fmt: skip
     """Sum of unit-length features of each class of `space`, with independent Gaussian noise on every one of them.
 
     Several releases are made from one clean sum, which does not leave this function: release e has noise of standard
@@ -43,7 +36,7 @@ def noisy_class_sums(
     Sensitivity: a person is one row, so adding or removing one changes one class sum by a vector of length at most 1 and
     no other sum: 1 for the stacked sums, whatever the number of classes. Replacing a row is a removal and an addition: at
     most 2, reached by opposite features of one class. That holds to the last digit: rows are on a grid, none longer than 1,
-    and their sums are exact (`privacy.sums`); sums and noise are rounded together (`privacy.rounded`).
+    and their sums are exact (`privacy.sums`); sums and noise are rounded together (`privacy.gaussian`).
 
     Args: features [n, K]; labels [n], all in `space` (the caller filters); space: the label list, ascending.
     Returns: [releases, n_classes, K] float64; rows outside `space` are zero.
@@ -100,14 +93,9 @@ class ClientVectors:
 
 
 def noisy_client_sums(
-    parts: Sequence[ClientVectors],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    what: str,
+    parts: Sequence[ClientVectors], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int, what: str,
     batches: Batches | None = None,
-) -> list[NDArray[np.float64]]:
+) -> list[NDArray[np.float64]]:  # fmt: skip
     """Sums over a round's clients of every part, each with its own Gaussian noise: [E, D] for each part.
 
     The privacy unit is the client; in a neighbouring dataset one client's contribution is zero (add-remove), and under
@@ -214,17 +202,9 @@ def coefficients_std(
 
 
 def noisy_coefficients(
-    features: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    space: Sequence[int],
-    n_classes: int,
-    stds: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    is_non_negative: bool,
-) -> Coefficients:
+    features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int,
+    stds: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int, is_non_negative: bool,
+) -> Coefficients:  # fmt: skip
     """The three sums of unit-length features, with independent Gaussian noise on every coordinate.
 
     Several releases are made from one clean sum, which does not leave this function: release e has noise of standard

@@ -90,7 +90,7 @@ def by_channel(parts: Mapping[str, float]) -> dict[str, float]:
 
 
 def ways_out(given: Guarantee) -> dict[str, float]:
-    """The same by short names, for tables: "replay", "head", "total"."""
+    """The epsilons of `by_channel` under short names, for tables: "replay", "head", "total"."""
     return dict(zip((*CHANNELS, "total"), by_channel(given.parts).values(), strict=False))
 
 

@@ -61,7 +61,7 @@ def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def coarse_unit_rows(features: NDArray[np.generic], step: float) -> NDArray[np.float64]:
-    """The same on a coarse grid, where truncation would add up to a bias: rounded to the nearest grid point.
+    """Rows scaled to length 1 on a coarse grid, where truncation would add up to a bias: rounded to the nearest grid point.
 
     That moves a row by at most sqrt(K) / 2 steps; rows are made shorter by more than that beforehand.
     """

@@ -1,7 +1,7 @@
 """Closed forms for noise on token embeddings: PeCL's printed Eq. 5, its true epsilon, and the noise of a valid bound.
 
 A token's embedding is a vector clipped to length C, with Gaussian noise of standard deviation sigma on each coordinate. Only
-the ratio sigma / C matters, so C does not appear. The mechanisms themselves are in `embeddings`. Loads no accountant.
+the ratio sigma / C matters, so C does not appear. The mechanisms follow below.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def printed_ratio(epsilon: float, delta: float) -> float:
 
 
 def printed_ratios(epsilons: Floats, delta: float) -> NDArray[np.float64]:
-    """The same for many nominal budgets, of any shape."""
+    """`printed_ratio` of many nominal budgets, of any shape."""
     budgets.check_delta(delta)
     ratios: NDArray[np.float64] = math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
     return ratios
@@ -57,7 +57,7 @@ def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
 
 
 def true_epsilons(ratios: Floats, delta: float, n_releases: int = 1) -> NDArray[np.float64]:
-    """The same for many tokens at once, of any shape, to twelve digits. A ratio of 0 gives inf."""
+    """`true_epsilon` of many tokens at once, of any shape, to twelve digits. A ratio of 0 gives inf."""
     budgets.check_delta(delta)
     ratio_array = np.asarray(ratios, np.float64)
     mu = DISTANCE * math.sqrt(n_releases) / np.where(ratio_array > 0, ratio_array, 1.0)
@@ -186,15 +186,9 @@ def clipped(rows: NDArray[np.floating], clip_norm: float) -> NDArray[np.float32]
 
 
 def noisy_embeddings(
-    table: NDArray[np.floating],
-    tokens: NDArray[np.integer],
-    ratio: float,
-    clip_norm: float,
-    noise: Noise,
-    ledger: Ledger,
-    *,
-    task: int,
-) -> NDArray[np.float32]:
+    table: NDArray[np.floating], tokens: NDArray[np.integer], ratio: float, clip_norm: float, noise: Noise,
+    ledger: Ledger, *, task: int,
+) -> NDArray[np.float32]:  # fmt: skip
     """One noisy vector for every token of every text: clipped to length C, plus Gaussian noise of `ratio` · C on each value.
 
     One call is one release with one ledger entry. Reading the result again is post-processing; a call in every epoch is a
@@ -223,16 +217,10 @@ def noisy_embeddings(
 
 
 def published_embeddings(
-    table: NDArray[np.floating],
-    tokens: NDArray[np.integer],
-    ratios: NDArray[np.floating],
-    clip_norm: float,
-    noise: Noise,
-    ledger: Ledger,
-    *,
-    task: int,
-) -> NDArray[np.float32]:
-    """The same with a separate noise level for every token, PeCL's Eq. 5: NO bound holds, and the ledger records this.
+    table: NDArray[np.floating], tokens: NDArray[np.integer], ratios: NDArray[np.floating], clip_norm: float,
+    noise: Noise, ledger: Ledger, *, task: int,
+) -> NDArray[np.float32]:  # fmt: skip
+    """Noisy vectors with a noise level for every token, PeCL's Eq. 5: NO bound holds, and the ledger records this.
 
     The noise level is computed from the text, and one vector reveals its noise level; tokens with a ratio of 0 (stop words)
     are released exactly. Args: ratios [n, L], sigma / C of every token.
@@ -317,15 +305,9 @@ def epsilon_of_each(epsilon: float, delta: float, n_copies: int) -> float:
 
 
 def noisy_records(
-    values: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    space: Sequence[int],
-    randomiser: Randomiser,
-    noise: Noise,
-    ledger: Ledger,
-    *,
-    task: int,
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    values: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], randomiser: Randomiser, noise: Noise,
+    ledger: Ledger, *, task: int,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:  # fmt: skip
     """Noisy copies of all records, each (epsilon_values + epsilon_labels)-DP towards the record it was made from.
 
     For any two contents of a record, no copy is more than e^epsilon times as likely under one as under the other: Laplace

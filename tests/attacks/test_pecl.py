@@ -153,15 +153,9 @@ def shared(setting: Setting, n_tokens: int) -> object:
     ratio = text_mechanisms.ratio_for(setting.lower, setting.delta, n_tokens, setting.n_epochs)
 
     def mechanism(
-        table: NDArray[np.float64],
-        tokens: NDArray[np.int64],
-        ratios: NDArray[np.float64],
-        clip_norm: float,
-        noise: Noise,
-        ledger: Ledger,
-        *,
-        task: int,
-    ) -> NDArray[np.float32]:
+        table: NDArray[np.float64], tokens: NDArray[np.int64], ratios: NDArray[np.float64], clip_norm: float,
+        noise: Noise, ledger: Ledger, *, task: int,
+    ) -> NDArray[np.float32]:  # fmt: skip
         return text_mechanisms.noisy_embeddings(table, tokens, ratio, clip_norm, noise, ledger, task=task)
 
     return mechanism

@@ -191,14 +191,9 @@ def coefficient_ledger(adjacency: Adjacency = "add-remove", recurrence: Recurren
 
 
 def released_coefficients(
-    features: np.ndarray,
-    labels: np.ndarray,
-    std: float = 0.0,
-    *,
-    space: tuple[int, ...] = (0, 1, 2),
-    is_non_negative: bool = False,
-    book: Ledger | None = None,
-) -> Coefficients:
+    features: np.ndarray, labels: np.ndarray, std: float = 0.0, *, space: tuple[int, ...] = (0, 1, 2),
+    is_non_negative: bool = False, book: Ledger | None = None,
+) -> Coefficients:  # fmt: skip
     books = [book or coefficient_ledger()]
     return noisy_coefficients(
         features, labels, space, 3, [std], [ReleaseNoise()], books, task=0, is_non_negative=is_non_negative
