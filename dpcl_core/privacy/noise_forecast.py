@@ -44,7 +44,7 @@ def noise_to_signal(
 def noise_to_signal_of_copies(
     scale: float, chances: tuple[float, float], length: float, *, n_values: int, class_size: float, n_records: float
 ) -> float:
-    """Noise-to-signal ratio of sums over noisy copies of n records, n_k of them of the class, with values of L2 norm `length`.
+    """Noise-to-signal ratio of sums over noisy copies of n records; n_k are of the class, with values of L2 norm `length`.
 
     Each copy counts for the class with a weight of mean 1 or 0 that undoes randomised response: (1 - q) / (p - q) where the
     class is answered and -q / (p - q) where not. Laplace noise of variance 2 b^2 on K values then has length
