@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcl_core import checks
 from dpcl_core.attacks import catalog as audits
 from dpcl_core.attacks import cslr_games
 from dpcl_core.attacks.cslr_games import ATTACKS, Setting
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import cslr_accounting, gaussian, noise
-from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import RunSpec
+from tests.attacks.asked import asked
 
 DELTA = 1e-5
 PRINTED = Setting(4.0, 1.45, 200, 0.3, DELTA)
@@ -94,21 +94,13 @@ def test_without_noise_every_attack_is_always_right() -> None:
         assert (guesses.hits, guesses.false_alarms) == (20, 0), name
 
 
-def published(method: str, epsilons: tuple[float, ...], **more: object) -> RunSpec:
-
-    settings = {
-        "method": method,
-        "labels": "prior-const",
-        "data": DataSpec(dataset="digits").model_dump(),
-        "scenario": {"kind": "federated", "clients": 20, "tasks": 5},
-        "privacy": PrivacySpec(epsilons=epsilons).model_dump(),
-        **more,
-    }
-    return checks.parse(settings)
+def published(*epsilons: float, **more: object) -> RunSpec:
+    scenario = {"kind": "federated", "clients": 20, "tasks": 5}
+    return asked("cslr-published", *epsilons, **{"labels": "prior-const", "scenario": scenario, **more})
 
 
 def test_a_runs_own_settings_are_what_is_attacked() -> None:
-    spec = published("cslr-published", (1.0, 4.0, math.inf), params={"rounds": 10, "participation": 0.5})
+    spec = published(1.0, 4.0, math.inf, params={"rounds": 10, "participation": 0.5})
     found = [cslr_games.setting(spec, epsilon) for epsilon in spec.privacy.epsilons]
     assert [one.noise_multiplier for one in found] == [3.20, 1.45, 0.0]
     assert {(one.n_rounds, one.sample_rate, one.n_groups, one.rule) for one in found} == {(50, 0.5, 4, "hungarian")}
@@ -120,7 +112,7 @@ def test_lists_noised_at_home_are_what_is_attacked() -> None:
     """The attack proves no more than the Gaussian of all the lists allows: 1.5 of its 3.8 mostly, 0.2 up or down."""
     own = {"rounds": 1, "participation": 1.0, "noisy_lists": True, "list_size": 1, "modes_per_task": 1}
     scenario = {"kind": "federated", "clients": 20, "tasks": 2}
-    spec = published("cslr-published", (1.0, math.inf), params=own, scenario=scenario)
+    spec = published(1.0, math.inf, params=own, scenario=scenario)
     assert [one.list_size for one in map(partial(cslr_games.setting, spec), (1.0, math.inf))] == [1, 1]
     assert audits.fitting(spec) == ("lists", "head")
     bounded, clear = audits.auditor("cslr-published")(spec, 2000)

@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dpcl_core import checks
 from dpcl_core.attacks import token_noise_games
 from dpcl_core.attacks.token_noise_games import inversion_audited, nearest_rows, noisy_mean_rows
 from dpcl_core.backbones import plain_language
@@ -19,6 +18,7 @@ from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.privacy.text_mechanisms import clipped, printed_ratio
 from dpcl_core.spec import Cell, RunSpec
+from tests.attacks.asked import asked
 
 DELTA = 1e-6
 CELL = Cell(1.0, 0)
@@ -126,17 +126,11 @@ def test_published_noise_gives_stop_words_away_and_one_noise_for_all_does_not() 
 AUDIT_DELTA = 1e-5
 
 
-def spec(method: str, epsilons: list[float], scenario: str = "source-incremental", **params: object) -> RunSpec:
-    return checks.parse(
-        {
-            "method": method,
-            "params": params,
-            "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"},
-            "scenario": {"kind": scenario},
-            "labels": "prior",
-            "privacy": {"epsilons": epsilons, "delta": AUDIT_DELTA, "adjacency": "replace"},
-        }
-    )
+def spec(method: str, epsilons: list[float], **params: object) -> RunSpec:
+    return asked(
+        method, *epsilons, adjacency="replace", params=params, labels="prior", scenario={"kind": "source-incremental"},
+        data={"dataset": "pii-synthetic", "backbone": "lm-tiny"},
+    )  # fmt: skip
 
 
 def share(sentence: str) -> float:
@@ -193,7 +187,7 @@ def test_a_run_is_audited_on_the_table_of_its_own_model(monkeypatch: pytest.Monk
     """A table of 3,000 rows, of which 2,000 are named; without noise every row is its own nearest."""
     table = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
     monkeypatch.setattr(token_noise_games, "_embeddings", {"smollm2": table}.__getitem__)
-    asked = spec("pecl", [math.inf], mode="local")
-    asked = asked.model_copy(update={"data": asked.data.model_copy(update={"backbone": "smollm2"})})
-    (found,) = inversion_audited(asked, 100)
+    chosen = spec("pecl", [math.inf], mode="local")
+    chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"backbone": "smollm2"})})
+    (found,) = inversion_audited(chosen, 100)
     assert "the nearest of 3,000 rows names 100.0 % of 2,000 tokens drawn from them" in found.attack

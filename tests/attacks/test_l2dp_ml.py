@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from dpcl_core import checks
 from dpcl_core.attacks import catalog, l2dp_games
 from dpcl_core.attacks.l2dp_games import ATTACKS, Setting, audited
 from dpcl_core.attacks.play import Guesses
@@ -21,15 +20,12 @@ from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.lifelong import claim, l2dp_ml, nets
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams, reconstruction
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
-from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell, DataSpec, RunSpec
+from tests.attacks.asked import asked
 
 
 def spec(dataset: str = "mnist", epsilons: tuple[float, ...] = (0.5, 2.0, math.inf), **params: object) -> RunSpec:
-    scenario = checks.parse({}).scenario.model_copy(update={"tasks": 5})
-    return RunSpec(
-        method="l2dp-ml", params=L2dpMlParams.model_validate(params), data=DataSpec(dataset=dataset), scenario=scenario,
-        privacy=PrivacySpec(epsilons=epsilons),
-    )  # fmt: skip
+    return asked("l2dp-ml", *epsilons, params=params, data={"dataset": dataset})
 
 
 def test_a_run_is_audited_at_every_budget_and_every_claim_is_exceeded() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from dpcl_core import checks, cli, presets
+from dpcl_core import cli
 from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, one_run, play
 from dpcl_core.errors import BadInput
@@ -23,19 +23,18 @@ from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.attacks.asked import asked
 from tests.support import replay, tiers
 
 DELTA = 1e-5
 
 
 def spec(method: str = "cosine", epsilon: float = 4.0, **more: object) -> RunSpec:
-    raw = presets.raw("digits-cosine" if method == "cosine" else "digits-peft-head")
-    raw |= {"method": method, "seeds": [0], "privacy": {"epsilons": [epsilon], "delta": DELTA}, **more}
-    return checks.parse(raw)
+    return asked(method, epsilon, preset="digits-cosine" if method == "cosine" else "digits-peft-head", **more)
 
 
-def audited(asked: RunSpec) -> audit_bounds.Audited:
-    return one_run.audited(asked, asked.privacy.epsilons[0])
+def audited(chosen: RunSpec) -> audit_bounds.Audited:
+    return one_run.audited(chosen, chosen.privacy.epsilons[0])
 
 
 def nulls(n: int, epsilon: float, seed: int, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +111,6 @@ SMALL = [
 ]  # fmt: skip
 PLANTED = [method for method in attacks.MODULES if attacks.audit_of(method).planted is not None]
 FED = {"labels": "prior", "scenario": {"kind": "federated", "clients": 20}, "params": {}}
-LOCAL = {"params": {"mechanism": "fn"}, "privacy": {"epsilons": [4.0], "adjacency": "replace"}}
 
 
 @pytest.fixture
@@ -125,15 +123,14 @@ def a_run(method: str) -> RunSpec:
     """Settings of any method, with a budget that all of them allow."""
     card = methods.card(method)
     if card.scenarios == ("federated",):
-        return checks.parse({"method": method, "seeds": [0], "privacy": {"epsilons": [4.0]}, **FED})
+        return asked(method, 4.0, **FED)
     if method == "pecl" or method.startswith("lm-"):
-        local = LOCAL if method != "pecl" else {**LOCAL, "params": {"mode": "local"}}
-        return checks.parse({**presets.raw("pecl-synthetic"), "method": method, "seeds": [0], **local})
+        local = {"mode": "local"} if method == "pecl" else {"mechanism": "fn"}
+        return asked(method, 4.0, preset="pecl-synthetic", adjacency="replace", params=local)
     adjacency = "replace" if method == "independent-laplace" else "add-remove"
-    raw = {"method": method, "labels": "prior", "seeds": [0], "scenario": {"kind": "split", "tasks": 2}}
-    if method == "dp-agem":
-        raw["params"] = {"epochs": 1, "sample_rate": 0.5}
-    return checks.parse({**raw, "privacy": {"epsilons": [4.0], "adjacency": adjacency}})
+    params = {"epochs": 1, "sample_rate": 0.5} if method == "dp-agem" else {}
+    scenario = {"kind": "split", "tasks": 2}
+    return asked(method, 4.0, adjacency=adjacency, labels="prior", scenario=scenario, params=params)
 
 
 def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
@@ -156,26 +153,23 @@ def test_every_game_plays_the_learner_and_proves_no_more_than_is_accounted(metho
 
 @pytest.mark.parametrize("method", ["label-means", "local-list", "independent-laplace", "dp-coeff-memory"])
 def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
-    asked = a_run(method)
-    asked = asked.model_copy(update={"privacy": asked.privacy.model_copy(update={"epsilons": (math.inf,)})})
-    found = audited(asked)
+    found = one_run.audited(a_run(method), math.inf)
     assert found.right == found.guessed
 
 
 @pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
-    asked = RunSpec.model_construct(**{**dict(spec()), "method": method, "params": methods.card(method).params()})
+    refused = RunSpec.model_construct(**{**dict(spec()), "method": method, "params": methods.card(method).params()})
     with pytest.raises(BadInput, match=f"^method = {method}: cannot be audited in one training: "):
-        one_run.audited(asked, 1.0)
+        one_run.audited(refused, 1.0)
 
 
 def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:
-    even = checks.parse({**FED, "method": "label-means", "params": {"slots": "even"}})
+    even = asked("label-means", 4.0, **{**FED, "params": {"slots": "even"}})
     assert "params.slots = even" in str(play.refusal(even))
     film = spec("peft-ensemble", params={"adapter": "film"}, data={"dataset": "mnist", "backbone": "vit-cifar100"})
-    central = checks.parse({**presets.raw("pecl-synthetic"), "method": "lm-er", "params": {}})
-    for asked in (spec("peft-ensemble"), film, central):
-        assert play.refusal(asked) is None
+    for chosen in (spec("peft-ensemble"), film, of_texts("lm-er")):
+        assert play.refusal(chosen) is None
 
 
 # Audits in one training of adapters: what is read off a step, who is told apart, what they prove, and what they catch.
@@ -186,14 +180,13 @@ PICTURES = (("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film"))
 
 
 def of_texts(method: str, epsilon: float = 4.0, adjacency: str = "add-remove", **params: Any) -> RunSpec:
-    raw = {**presets.raw("pecl-synthetic"), "method": method, "params": params, "seeds": [0]}
-    return checks.parse({**raw, "privacy": {"epsilons": [epsilon], "delta": 1e-5, "adjacency": adjacency}})
+    return asked(method, epsilon, preset="pecl-synthetic", adjacency=adjacency, params=params)
 
 
 def of_pictures(method: str, adapter: str, epsilon: float = 4.0, adjacency: str = "add-remove", **params: Any) -> RunSpec:
-    raw = {**presets.raw("digits-peft-head"), "method": method, "data": {"dataset": "digits", "backbone": "vit-cifar100"}}
-    privacy = {"epsilons": [epsilon], "delta": 1e-5, "adjacency": adjacency}
-    return checks.parse({**raw, "params": {"adapter": adapter, **params}, "privacy": privacy})
+    data = {"dataset": "digits", "backbone": "vit-cifar100"}
+    params = {"adapter": adapter, **params}
+    return asked(method, epsilon, preset="digits-peft-head", adjacency=adjacency, data=data, params=params)
 
 
 @pytest.fixture
@@ -264,51 +257,51 @@ def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, cl
     assert scores == pytest.approx(np.array(expected), rel=1e-3)  # networks compute in single precision
 
 
-@pytest.mark.parametrize("asked", tiers.quick(3, [
+@pytest.mark.parametrize("chosen", tiers.quick(3, [
     *(of_pictures(*what, adjacency="replace" if what[0] == "naive" else "add-remove") for what in PICTURES),
     *(of_texts(method, adjacency="replace" if method == "lm-er" else "add-remove") for method in TEXTS),
-]), ids=lambda asked: asked.method)  # fmt: skip
-def test_every_adapter_is_played_and_proves_no_more_than_is_accounted(asked: RunSpec, few_planted: None) -> None:
+]), ids=lambda chosen: chosen.method)  # fmt: skip
+def test_every_adapter_is_played_and_proves_no_more_than_is_accounted(chosen: RunSpec, few_planted: None) -> None:
     """So few guesses would not prove 4 if all of them were right."""
-    found = audited(asked)
+    found = audited(chosen)
     assert (found.claimed, found.through) == (4.0, "run")
     assert 0 <= found.lower_bound < 3.9 < found.accounted <= 4.0
     assert found.guessed
 
 
-@pytest.mark.parametrize("asked", tiers.quick(1, [
+@pytest.mark.parametrize("chosen", tiers.quick(1, [
     of_texts("lm-seqft", 8.0), of_texts("pecl", 8.0), of_pictures("peft-ensemble", "lora", 8.0),
-]), ids=lambda asked: asked.method)  # fmt: skip
-def test_the_coins_are_told_from_one_step(asked: RunSpec, fixed: None) -> None:
+]), ids=lambda chosen: chosen.method)  # fmt: skip
+def test_the_coins_are_told_from_one_step(chosen: RunSpec, fixed: None) -> None:
     """26 or 40 guesses prove something; the coins are the same every time, and so is the noise."""
-    found = audited(asked)
+    found = audited(chosen)
     assert 0.3 < found.lower_bound <= found.accounted == pytest.approx(8.0, rel=1e-3)
 
 
-@pytest.mark.parametrize(("module", "asked"), [
+@pytest.mark.parametrize(("module", "chosen"), [
     ("dpcl_core.methods.language.adapted_model", of_texts("lm-er", 1.0)),
     ("dpcl_core.methods.language.adapted_model", of_texts("pecl", 1.0)),
     ("dpcl_core.methods.features.trainer", of_pictures("peft-ensemble", "film", 1.0)),
-], ids=lambda asked: getattr(asked, "method", ""))  # fmt: skip
+], ids=lambda chosen: getattr(chosen, "method", ""))  # fmt: skip
 def test_next_to_no_noise_is_called_an_error(
-    module: str, asked: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch
+    module: str, chosen: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutants.scaled_noise(monkeypatch, module, 0.01)
-    found = audited(asked)
+    found = audited(chosen)
     assert found.exceeds
 
 
-@pytest.mark.parametrize("asked", [
+@pytest.mark.parametrize("chosen", [
     of_texts("lm-seqft", 1.0, clip_norm=0.01), of_texts("pecl", 1.0, clip_norm=0.01),
-], ids=lambda asked: asked.method)  # fmt: skip
-def test_missing_clipping_of_texts_is_called_an_error(asked: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+], ids=lambda chosen: chosen.method)  # fmt: skip
+def test_missing_clipping_of_texts_is_called_an_error(chosen: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attacker goes by clipped gradients."""
-    game = language_games.planted_texts_game(asked, 1.0, 200)
+    game = language_games.planted_texts_game(chosen, 1.0, 200)
     monkeypatch.setattr(language_games, "planted_texts_game", lambda *args: game)
     honest = text_gradients.Gradients.__init__
     longer = lambda self, net, clip_norm: honest(self, net, 1e3 * clip_norm)  # noqa: E731
     monkeypatch.setattr(text_gradients.Gradients, "__init__", longer)
-    assert audited(asked).exceeds
+    assert audited(chosen).exceeds
 
 
 def test_missing_clipping_of_pictures_is_called_an_error(fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:

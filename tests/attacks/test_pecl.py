@@ -4,46 +4,36 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcl_core import checks
 from dpcl_core.attacks import catalog, token_noise_games
 from dpcl_core.attacks.token_noise_games import ATTACKS, Setting
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.language import pecl
-from dpcl_core.methods.language.pecl_published import PublishedParams
 from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.audit_bounds import Audited, one_way_bound
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.spec import Adjacency, DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import RunSpec
+from tests.attacks.asked import asked
 from tests.support.tiers import quick
 
 
 def published(epsilon: float = 10.0, **params: object) -> RunSpec:
-    return RunSpec(
-        method="pecl-published", params=PublishedParams.model_validate(params), data=DataSpec(dataset="digits"),
-        scenario=checks.parse({}).scenario, privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-6, adjacency="replace"),
-    )  # fmt: skip
+    data = {"dataset": "digits"}
+    return asked("pecl-published", epsilon, adjacency="replace", delta=1e-6, params=params, data=data)
 
 
 def life_audited(
-    adjacency: Adjacency = "add-remove",
-    epsilons: tuple[float, ...] = (2.0, 16.0),
-    recurrence: Literal["split", "permuted"] = "split",
-    trials: int = 2000,
+    adjacency: str = "add-remove", epsilons: tuple[float, ...] = (2.0, 16.0), recurrence: str = "split", trials: int = 2000,
     **params: object,
-) -> list[Audited]:
-    n_tasks = 3 if recurrence == "permuted" else 5  # a split needs equal parts of ten classes
-    scenario = checks.parse({"scenario": {"kind": recurrence, "tasks": n_tasks}}).scenario
-    spec = RunSpec(
-        method="pecl", params=pecl.PeclParams.model_validate(params), data=DataSpec(dataset="digits"), scenario=scenario,
-        privacy=PrivacySpec(epsilons=epsilons, delta=1e-6, adjacency=adjacency),
-    )  # fmt: skip
+) -> list[Audited]:  # fmt: skip
+    scenario = {"kind": recurrence, "tasks": 3 if recurrence == "permuted" else 5}  # equal parts of ten classes
+    data = {"dataset": "digits"}
+    spec = asked("pecl", *epsilons, adjacency=adjacency, delta=1e-6, params=params, data=data, scenario=scenario)
     return list(catalog.auditor("pecl", "life")(spec, trials))
 
 
@@ -74,7 +64,7 @@ def test_the_catalog_names_the_attacks() -> None:
     ("split", "replace", {"mode": "local"}), ("permuted", "replace", {"mode": "local", "label_share": 0.3}),
 ]))  # fmt: skip
 def test_the_repairs_stay_below_what_is_accounted_and_the_attack_has_power(
-    recurrence: Literal["split", "permuted"], adjacency: Adjacency, params: dict[str, object]
+    recurrence: str, adjacency: str, params: dict[str, object]
 ) -> None:
     """Measured over 12 audits each: 0.2 to 0.3 at epsilon 2, with a standard deviation of at most 0.26; 2.7 to 4.1 at
     epsilon 16, of at most 0.4: the limits are five of them away."""
