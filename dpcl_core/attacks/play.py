@@ -77,15 +77,15 @@ class Game:
 
         So a correct method is called wrong with probability at most 0.05 times 0.001.
         """
-        first = self._judged(epsilon, n_learners, CONFIDENCE)
-        return self._judged(epsilon, n_learners, SURELY) if first.exceeds else first
-
-    def _judged(self, epsilon: float, n_learners: int, confidence: float) -> Audited:
-        took_part, stayed_away, accounted = self.scores(epsilon, n_learners)
-        return judged(
-            took_part, stayed_away, epsilon, accounted, self.spec.privacy.delta, self.attack, self.adversary,
-            is_gaussian=self.is_gaussian, confidence=confidence,
-        )  # fmt: skip
+        for confidence in (CONFIDENCE, SURELY):
+            took_part, stayed_away, accounted = self.scores(epsilon, n_learners)
+            found = judged(
+                took_part, stayed_away, epsilon, accounted, self.spec.privacy.delta, self.attack, self.adversary,
+                is_gaussian=self.is_gaussian, confidence=confidence,
+            )  # fmt: skip
+            if not found.exceeds:
+                break
+        return found
 
     def scores(self, epsilon: float, n_learners: int) -> tuple[Floats, Floats, float]:
         """Scores [n, statistics] of persons who took part, scores of those who did not, and the epsilon of a ledger."""

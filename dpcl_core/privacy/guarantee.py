@@ -1,4 +1,4 @@
-"""What a ledger guarantees: the privacy unit, the numbers, and what is and is not protected, before they become words."""
+"""What a ledger guarantees: unit, numbers, and every line on what is and is not protected; `statement` sums them up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The privacy statement: what a release protects and what it does not; the only source of these words."""
+"""The privacy statement of a release: headline, odds, banner, and all of it as text; `guarantee` has the lines beside."""
 
 from __future__ import annotations
 
