@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,18 +27,27 @@ AT_HOME = clients.at_home(clients.stream(per_class=60, classes_per_task=2)[0])
 FEW = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
 
 
-def told(method: str = "cslr-server-head", **changes: object) -> tuple[Sequence[Signatures], ListParams]:
-    asked = clients.spec(method, **{"params": FEW, **changes})
+def told(of: Any = OF, **changes: object) -> tuple[Sequence[Signatures], ListParams]:
+    asked = clients.spec("cslr-server-head", **{"params": FEW, **changes})
     assert isinstance(asked.params, ListParams)
-    return [event for event in clients.run(asked, OF, PUBLIC)[2] if isinstance(event, Signatures)], asked.params
+    return [event for event in clients.run(asked, of, PUBLIC)[2] if isinstance(event, Signatures)], asked.params
+
+
+def rematched(said: Sequence[Signatures], params: ListParams, now: Signatures | None = None) -> Rematch:
+    found = Rematch.of(said, now or said[-1], params)
+    assert found is not None
+    return found
+
+
+def stored(said: Sequence[Signatures]) -> list[Signatures]:
+    """The events as a store gives them back."""
+    return [from_json(json.loads(json.dumps(to_json(each)))) for each in said]  # type: ignore[misc]
 
 
 @pytest.fixture(scope="module")
 def source() -> Rematch:
     said, params = told()
-    found = Rematch.of([from_json(json.loads(json.dumps(to_json(each)))) for each in said], said[-1], params)  # type: ignore[misc]
-    assert found is not None
-    return found
+    return rematched(stored(said), params, said[-1])
 
 
 def test_rows_are_rounded_to_half_a_step_and_zero_rows_stay_zero() -> None:
@@ -114,8 +124,7 @@ def test_lists_are_told_once_for_the_first_seed_and_budget() -> None:
     assert [event.task for event in said if event.public is not None] == [0]
     assert all(event.prototypes.full is not None for event in said)
     other = next(event for event in said if event.cell.epsilon == 8.0 and event.task == 2)
-    found = Rematch.of(said, other, params)
-    assert found is not None
+    found = rematched(said, params, other)
     assert found.event(20, 0.0).cell == other.cell
     assert Rematch.of(said, replace(other, cell=Cell(8.0, 99)), params) is None
 
@@ -123,8 +132,7 @@ def test_lists_are_told_once_for_the_first_seed_and_budget() -> None:
 def test_only_the_first_clients_of_many_are_told_and_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "MOST", 3 * 4 * 4)  # three clients of four entries in each of four tasks
     said, params = told()
-    found = Rematch.of(said, said[-1], params)
-    assert found is not None
+    found = rematched(said, params)
     assert len(found.lists) == 3
     assert found.is_part
     assert set(found.event(20, 0.0).entries.client) <= {0, 1, 2}
@@ -150,17 +158,10 @@ def test_an_events_size_stays_small(source: Rematch) -> None:
     assert len(of.log_variances.values) < n_numbers
 
 
-def told_at_home(**changes: object) -> tuple[Sequence[Signatures], ListParams]:
-    asked = clients.spec("cslr-server-head", **{"params": FEW, **changes})
-    assert isinstance(asked.params, ListParams)
-    return [event for event in clients.run(asked, AT_HOME, PUBLIC)[2] if isinstance(event, Signatures)], asked.params
-
-
 def test_clients_of_one_task_each_are_told_of_under_one_another() -> None:
-    said, params = told_at_home()
+    said, params = told(AT_HOME)
     assert [event.lists.client for event in said if event.lists is not None] == [(0, 1, 2, 3), (4, 5, 6, 7)]
-    found = Rematch.of([from_json(json.loads(json.dumps(to_json(each)))) for each in said], said[-1], params)  # type: ignore[misc]
-    assert found is not None
+    found = rematched(stored(said), params, said[-1])
     assert found.has_homes
     assert not found.is_part
     again, now = found.event(found.n_anchors, 0.0), said[-1]
@@ -172,21 +173,19 @@ def test_clients_of_one_task_each_are_told_of_under_one_another() -> None:
     assert (np.array(again.entries.group) == np.array(now.entries.group))[clear].all()
     assert found.agreement(found.n_anchors, 0.0)["Hungarian"] == now.agreement["Hungarian"]
     assert found.sweep(5)["Hungarian"] == now.agreement_at["Hungarian"]
-    first = Rematch.of(said, said[0], params)
-    assert first is not None
+    first = rematched(said, params, said[0])
     assert first.clients.tolist() == [0, 1, 2, 3]
 
 
 def test_of_many_clients_the_first_of_every_task_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "MOST", 2 * 3 * 8)  # three clients of eight entries in each of two tasks
-    said, params = told_at_home()
-    found = Rematch.of(said, said[-1], params)
-    assert found is not None
+    said, params = told(AT_HOME)
+    found = rematched(said, params)
     assert found.clients.tolist() == [0, 1, 2, 4, 5, 6]
     assert found.is_part
     assert found.agreement(20, 0.0).keys() == said[-1].agreement.keys()
     monkeypatch.setattr(matching, "MOST", 1)  # two are needed to compare anything
-    assert [len(event.lists.weight) for event in told_at_home()[0] if event.lists is not None] == [2, 2]
+    assert [len(event.lists.weight) for event in told(AT_HOME)[0] if event.lists is not None] == [2, 2]
 
 
 def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,13 +193,12 @@ def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: 
     monkeypatch.setattr(matching_log, "LONGEST", 7)
     monkeypatch.setattr(matching_log, "SUBSAMPLE_SIZE", 5)
     monkeypatch.setattr(matching, "MOST", 2 * 3 * 8)
-    said, params = told_at_home()
+    said, params = told(AT_HOME)
     now = said[-1]
     assert now.n_compared == 6 * 5 < len(now.entries.client)
     assert now.anchors is not None
     assert set(now.agreement_at) == set(matching.SWEPT)
-    found = Rematch.of(said, now, params)
-    assert found is not None
+    found = rematched(said, params, now)
     again = found.agreement(20, 0.0)
     assert again["Hungarian"] == now.agreement["Hungarian"]
     assert again[matching.CENTRED] == pytest.approx(now.agreement[matching.CENTRED], abs=0.1)

@@ -38,63 +38,51 @@ def filled(recurrence: str, n_tasks: int, sigma: float = SIGMA) -> Ledger:
     return ledger
 
 
-def test_an_empty_ledger_has_spent_nothing() -> None:
-    assert filled("once", 0).epsilon() == 0.0
+def exact(*sigmas: float) -> float:
+    """Gaussian releases compose to one: 1 / sigma squared adds up."""
+    return gaussian.epsilon(sum(sigma**-2 for sigma in sigmas) ** -0.5, DELTA)
 
 
-def test_disjoint_people_compose_in_parallel() -> None:
-    ledger = filled("once", 10)
-    assert ledger.epsilon() == pytest.approx(1.0, rel=2e-5)
-    assert len(ledger.by_people()) == 10
+Spent = list[tuple[float, int, tuple[int, ...] | None]]  # noise, task, and the people that are read if not the task's
+LOUD, EACH = gaussian.sigma(4.0, DELTA), (SIGMA,)
+COMPOSED: dict[str, tuple[str, Spent, dict[str, tuple[float, ...]]]] = {
+    "nothing": ("once", [], {}),
+    "disjoint people in parallel": (
+        "once", [(SIGMA, task, None) for task in range(10)], {str(task + 1): EACH for task in range(10)}
+    ),
+    "recurring people in sequence": ("every", [(SIGMA, task, None) for task in range(10)], {"everyone": EACH * 10}),
+    "the worst task counts": ("once", [(SIGMA, 0, None), (LOUD, 1, None)], {"1": EACH, "2": (LOUD,)}),
+    "one task twice": ("once", [(SIGMA, 0, None), (SIGMA, 1, None), (SIGMA, 0, None)], {"1": EACH * 2, "2": EACH}),
+    "trained anew on everything": (
+        "once", [(SIGMA, task, tuple(range(task + 1))) for task in range(3)], {"1": EACH * 3, "2": EACH * 2, "3": EACH}
+    ),
+    "a replay, paid for by those it reads": (
+        "once", [(SIGMA, 0, None), (SIGMA, 1, None), (SIGMA, 1, (0,))], {"1": EACH * 2, "2": EACH}
+    ),
+}  # fmt: skip
 
 
-def test_recurring_people_compose_in_sequence() -> None:
-    ledger = filled("every", 10)
-    assert ledger.epsilon() == pytest.approx(3.618592, rel=1e-5)
-    assert list(ledger.by_people()) == ["everyone"]
-
-
-def test_parallel_composition_takes_the_worst_task() -> None:
-    ledger = filled("once", 1)
-    ledger.spend(dp.GaussianDpEvent(gaussian.sigma(4.0, DELTA)), task=1, what="sums")
-    assert ledger.epsilon() == pytest.approx(4.0, rel=2e-5)
-
-
-def test_two_touches_of_one_task_add_up_even_for_disjoint_people() -> None:
-    ledger = filled("once", 2)
-    ledger.spend(dp.GaussianDpEvent(SIGMA), task=0, what="again")
-    assert ledger.epsilon() == pytest.approx(gaussian.epsilon(SIGMA / math.sqrt(2), DELTA), rel=1e-4)
-    assert ledger.by_task()[1] == pytest.approx(1.0, rel=2e-5)
+@pytest.mark.parametrize("name", COMPOSED)
+def test_each_group_of_people_pays_for_what_reads_it_and_the_worst_off_count(name: str) -> None:
+    recurrence, spent, people = COMPOSED[name]
+    ledger = Ledger(DELTA, "add-remove", recurrence)  # type: ignore[arg-type]
+    for sigma, task, people_of in spent:
+        ledger.spend(dp.GaussianDpEvent(sigma), task=task, what="sums", people_of=people_of)
+    expected = {f"people of task {n}" if n.isdigit() else n: exact(*sigmas) for n, sigmas in people.items()}
+    assert ledger.by_people() == pytest.approx(expected, rel=2e-5)
+    assert ledger.epsilon() == pytest.approx(max(expected.values(), default=0.0), rel=2e-5)
+    if "replay" in name or "twice" in name:
+        assert ledger.by_task() == pytest.approx({0: exact(*people["1"]) if "twice" in name else 1.0, 1: 1.0}, rel=2e-5)
 
 
 def test_a_person_in_every_task_pays_for_all_whatever_is_assumed() -> None:
-    assert filled("once", 10).if_in_every_task() == filled("every", 10).epsilon()
+    assert filled("once", 10).if_in_every_task() == filled("every", 10).epsilon() == pytest.approx(3.618592, rel=1e-5)
 
 
 def test_one_clean_step_leaves_no_bound() -> None:
     ledger = filled("once", 3)
     ledger.spend(dp.NonPrivateDpEvent(), task=2, what="labels")
     assert ledger.epsilon() == math.inf
-
-
-def test_a_mechanism_on_several_tasks_is_paid_for_by_the_people_of_each() -> None:
-    """Trained anew on everything after each of three tasks: the first task's people are in three releases."""
-    ledger = Ledger(DELTA, "add-remove", "once")
-    for task in range(3):
-        ledger.spend(dp.GaussianDpEvent(SIGMA), task=task, what="all so far", people_of=tuple(range(task + 1)))
-    uses = {people: gaussian.epsilon(SIGMA / math.sqrt(n), DELTA) for people, n in (("1", 3), ("2", 2), ("3", 1))}
-    for people, expected in uses.items():
-        assert ledger.by_people()[f"people of task {people}"] == pytest.approx(expected, rel=1e-4)
-    assert ledger.epsilon() == pytest.approx(uses["1"], rel=1e-4)
-
-
-def test_a_replay_is_paid_for_by_the_people_it_reads_and_not_by_the_task_it_serves() -> None:
-    ledger = filled("once", 2)
-    ledger.spend(dp.GaussianDpEvent(SIGMA), task=1, what="replay", people_of=(0,))
-    twice = gaussian.epsilon(SIGMA / math.sqrt(2), DELTA)
-    assert ledger.by_people()["people of task 1"] == pytest.approx(twice, rel=1e-4)
-    assert ledger.by_people()["people of task 2"] == pytest.approx(1.0, rel=2e-5)
-    assert ledger.by_task() == pytest.approx({0: 1.0, 1: 1.0}, rel=2e-5)
 
 
 def test_a_person_with_an_example_in_every_task_shifts_a_common_sum_by_all_of_them() -> None:
