@@ -103,8 +103,7 @@ def _lists(setting: Setting, noise: Noise, n: int) -> Guesses:
         for _ in range(min(setting.n_rounds, _MOST_ROUNDS)):
             times[coins.draw(count)] += 1
         seen = share * present * times + sigma * np.sqrt(times) * noise.normal((count,))
-        odds: Floats = seen if sigma == 0 else share * (2 * seen - share * times) / (2 * sigma**2)
-        return odds
+        return seen if sigma == 0 else share * (2 * seen - share * times) / (2 * sigma**2)
 
     return play.guessed_by_score(partial(scores, 1.0), partial(scores, 0.0), n, setting.delta)
 

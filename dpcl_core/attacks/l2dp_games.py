@@ -71,15 +71,13 @@ def encoder_gradient(records: Floats, theta: Floats, chi1: Floats, chi2: Floats)
     chi2 [b], noise as it is added (after the division by the batch size). Returns [b, d].
     """
     noisy = records + chi1
-    gradient: Floats = (noisy @ theta + 2 * chi2).T @ (0.5 - noisy)
-    return gradient
+    return (noisy @ theta + 2 * chi2).T @ (0.5 - noisy)
 
 
 def cross_covariance(records: Floats, theta: Floats) -> Floats:
     """The records' own part of that gradient [b, d]: the noise adds only a matrix of rank one."""
     hidden, rest = records @ theta, 0.5 - records
-    cross: Floats = hidden.T @ rest - np.outer(hidden.sum(axis=0), rest.sum(axis=0)) / len(records)
-    return cross
+    return hidden.T @ rest - np.outer(hidden.sum(axis=0), rest.sum(axis=0)) / len(records)
 
 
 def second_singular_value(gradient: Floats, cross: Floats) -> Floats:
@@ -158,8 +156,7 @@ def step(records: Floats, theta: Floats, chi1: Floats, chi2: Floats) -> Floats:
     after the step and the learning rate. Args: records [n, d], theta [d, b], chi1 [d], chi2 [b] as added.
     """
     noisy = records + chi1
-    gradient: Floats = (np.clip(noisy @ theta, -1, 1) + chi2).T @ (0.5 - noisy) / len(records)
-    return gradient
+    return (np.clip(noisy @ theta, -1, 1) + chi2).T @ (0.5 - noisy) / len(records)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -330,8 +327,7 @@ def _pictures() -> tuple[Floats, Floats]:
 
 def _weights(n_inputs: int, n_units: int, std: float, seed: int = 0) -> Floats:
     """Normally distributed weights [n_inputs, n_units], known to the attacker."""
-    weights: Floats = np.random.default_rng(seed).normal(0, std, (n_inputs, n_units))
-    return weights
+    return np.random.default_rng(seed).normal(0, std, (n_inputs, n_units))
 
 
 ATTACKS: Mapping[str, Attack[Setting]] = {

@@ -90,8 +90,7 @@ def _steps(trace: Sequence[StepGroup]) -> Iterator[StepGroup]:
 def _log_odds(seen: Floats, shift: float, rate: float, sigma: float) -> Floats:
     """Log of the density with the example, which is in the batch with probability `rate`, over the density without."""
     shifted = (2 * shift * seen - shift**2) / (2 * sigma**2)
-    odds: Floats = np.logaddexp(np.log1p(-rate), np.log(rate) + shifted) if rate < 1 else shifted
-    return odds
+    return np.logaddexp(np.log1p(-rate), np.log(rate) + shifted) if rate < 1 else shifted
 
 
 _LIFE_ADVERSARY = (
@@ -152,8 +151,7 @@ _HOW = "how far the weights moved along the example's gradient"
 
 def random_half(seed: int) -> NDArray[np.bool_]:
     """Who takes part, bool [_N_PERSONS]: a random half, as a fixed number adds no variance to the scores."""
-    drawn: NDArray[np.bool_] = generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
-    return drawn
+    return generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
 
 
 def distinct_label_game(
@@ -263,8 +261,7 @@ def sum_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
             rows = unit_rows(inputs)
             by_class = np.stack([rows[data.labels == k].sum(axis=0) for k in _CLASSES])
             sums.append(_coordinates(rows.sum(axis=0), rows.T @ rows, by_class))
-        apart: Floats = sums[0] - sums[1]
-        return apart
+        return sums[0] - sums[1]
 
     def score(seed: int, seen: Released) -> Floats:
         after = [float(_coordinates(*_released_sums(one)) @ difference(seed)) for one in seen]

@@ -213,8 +213,7 @@ def log_odds(gradients: Floats, seen: Floats, usual: Floats, std: float) -> Floa
     along, along_usual = gradients @ seen, gradients @ usual
     weighed = usual - gradients.T @ (inverse @ along_usual) / 4
     centred = along - float(weighed @ seen) / float(weighed @ usual) * along_usual
-    odds: Floats = inverse @ centred / (std**2 * np.diag(inverse))
-    return odds
+    return inverse @ centred / (std**2 * np.diag(inverse))
 
 
 def least_alike(gradients: Floats, n: int, std: float) -> NDArray[np.int64]:

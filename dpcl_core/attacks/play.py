@@ -210,8 +210,7 @@ def one_person(spec: RunSpec, known: PublicContext, crowd: Examples, pair: Examp
 
 def coins(seed: int, n: int) -> NDArray[np.bool_]:
     """One fair coin for each of n persons: whether he takes part, bool [n]."""
-    draws: NDArray[np.bool_] = generator(seed, "who takes part").integers(0, 2, n).astype(np.bool_)
-    return draws
+    return generator(seed, "who takes part").integers(0, 2, n).astype(np.bool_)
 
 
 def label_log_odds(local: text_mechanisms.Randomiser, n_labels: int) -> float:

@@ -107,8 +107,7 @@ def is_used(labels: NDArray[np.int64], task_of_class: NDArray[np.int64], n_draws
     """The rows of Q in use [S, U, n]: all of them where one draw serves every task."""
     if n_draws == 1:
         return np.ones((len(task_of_class), 1, len(labels)), dtype=np.bool_)
-    used: NDArray[np.bool_] = task_of_class[:, None, labels] <= np.arange(n_draws)[:, None]
-    return used
+    return task_of_class[:, None, labels] <= np.arange(n_draws)[:, None]
 
 
 def _scaled(document: JsonValue) -> NDArray[np.float64]:

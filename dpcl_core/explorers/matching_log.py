@@ -53,19 +53,18 @@ class _Space:
         return cls(public, compared, signature, maps, has_full_lists)
 
 
-class Observer:
-    """Passes on one learner's events, with observed lists as events: matched groups of entries, their places on maps, and
-    the matchers' agreement.
+class MatchingLog:
+    """Turns observed lists into events: matched groups of entries, their places on maps, and the matchers' agreement.
 
     Entries are matched to the groups of all tasks so far without their labels, as a server with only the lists
     would have to; a method that has the label does better. Data that no page shows are left out: the user's own, and
     texts of distress. Keeps the lists of earlier tasks to draw them, which no client or server of the method does.
     """
 
-    KEPT: ClassVar[tuple[str, ...]] = ("_lists", "_kept")
-    kept_records = (Lists,)
+    KEPT, kept_records = ("_lists", "_kept"), (Lists,)
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        assert isinstance(spec.params, ListParams)
         dataset = datasets.CARDS.get(spec.data.dataset)  # a person's own data are not among them
         self._is_shown = dataset is not None and dataset.may_show
         self._params, self._cells, self._names = spec.params, tuple(cells), context.classes
@@ -80,19 +79,10 @@ class Observer:
         # Slow measurements are made once per run: for the first seed, after the last task.
         self._last = context.n_tasks - 1 if self._is_first_seed else -1
 
-    def events(self, learner_events: Iterable[LearnerEvent]) -> Iterator[Event]:
-        """The events of a task. Raises TypeError for an observation of any other kind."""
-        for event in learner_events:
-            if isinstance(event, ListsObserved):
-                yield from self._matched(event) if self._is_shown else ()
-            elif isinstance(event, Observation):
-                raise TypeError(f"no explorer handles {type(event).__name__}")
-            else:
-                yield event
-
-    def _matched(self, observed: ListsObserved) -> Iterator[Signatures]:
+    def events(self, observed: ListsObserved) -> Iterator[Signatures]:
         """One event per budget: the observed lists with those of earlier tasks, and the budget's releases so far."""
-        assert isinstance(self._params, ListParams)
+        if not self._is_shown:
+            return
         space = self._space = self._space or _Space.of(self._params, observed.public)
         lists, task = observed.lists(), observed.task
         self._lists[task:] = [lists]
@@ -195,8 +185,7 @@ def _without_transport(usual: Mapping[str, matching.Matcher], own: EntryMatcher)
 
 def _modes(lists: Lists) -> NDArray[np.int64]:
     """The entries' labels [N, entries]; -1 for entries without rows."""
-    modes: NDArray[np.int64] = np.where(lists.weights > 0, lists.targets.argmax(axis=2), -1)
-    return modes
+    return np.where(lists.weights > 0, lists.targets.argmax(axis=2), -1)
 
 
 def _signal(lists: Lists, public: PublicEmbeddings, std: NoiseStd) -> dict[str, float]:
@@ -219,6 +208,31 @@ def _noise(public: PublicEmbeddings, std: NoiseStd) -> dict[str, float]:
     if std.released == "axes":
         return {_MEAN: std.mean * n_axes**0.5, _SECOND: std.second * d}
     return {_WHOLE_MEAN: std.mean * d**0.5, _WHOLE_SECOND: std.second * (d if std.released == "full" else d**0.5)}
+
+
+class Observer:
+    """Passes on one learner's events, with observed lists replaced by a log's events."""
+
+    KEPT: ClassVar[tuple[str, ...]] = ("_log",)
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        self._spec, self._cells, self._context = spec, cells, context
+        self._log: MatchingLog | None = None  # made for the first observation: other methods have none
+
+    def reopen(self) -> None:
+        """Makes the log."""
+        self._log = MatchingLog(self._spec, self._cells, self._context)
+
+    def events(self, learner_events: Iterable[LearnerEvent]) -> Iterator[Event]:
+        """The events of a task. Raises TypeError for an observation of any other kind."""
+        for event in learner_events:
+            if isinstance(event, ListsObserved):
+                self._log = self._log or MatchingLog(self._spec, self._cells, self._context)
+                yield from self._log.events(event)
+            elif isinstance(event, Observation):
+                raise TypeError(f"no explorer handles {type(event).__name__}")
+            else:
+                yield event
 
 
 # Position-based subsample of long lists on which matchers are compared: by position only, so that it favours none.

@@ -43,13 +43,11 @@ class ProjectionMaps:
 
     def means(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
         """Means [..., d] on their map, [..., 2]."""
-        points: NDArray[np.float64] = (means - self.mean_centre) @ self.mean_axes
-        return points
+        return (means - self.mean_centre) @ self.mean_axes
 
     def signatures(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Signatures of means [..., d] with covariances [..., d] or [..., d, d] on their map, [..., 2]."""
-        points: NDArray[np.float64] = (self.signature.of(means, covariances) - self.signature_centre) @ self.signature_axes
-        return points
+        return (self.signature.of(means, covariances) - self.signature_centre) @ self.signature_axes
 
     def shown(self, lists: Lists) -> tuple[float, float]:
         """Share of the variance of the lists' means, and of their signatures, along the two axes, each in [0, 1]."""

@@ -46,8 +46,7 @@ class Tokens:
     @property
     def is_lookalike(self) -> Bools:
         """Inside a span that looks private and is harmless."""
-        is_lookalike: Bools = np.char.startswith(self.kinds, LOOKALIKE)
-        return is_lookalike
+        return np.char.startswith(self.kinds, LOOKALIKE)
 
 
 def gathered(texts: Sequence[ScoredText]) -> Tokens:

@@ -195,8 +195,7 @@ def _share_below(scores: NDArray[np.float64], cuts: NDArray[np.float64]) -> NDAr
     """Share of the scores [n] below each cut [m]; ties count half."""
     ordered = np.sort(scores)
     counts = np.searchsorted(ordered, cuts) + np.searchsorted(ordered, cuts, "right")
-    shares: NDArray[np.float64] = counts / (2 * len(scores))
-    return shares
+    return counts / (2 * len(scores))
 
 
 def _mu(area: float) -> float:

@@ -349,8 +349,7 @@ def _trade_off(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacenc
 
     def hits(at: NDArray[np.float64]) -> NDArray[np.float64]:
         excess = accounting.deltas(events, at.tolist(), adjacency, delta=delta)
-        bounds: NDArray[np.float64] = np.minimum(RARE * np.exp(at) + excess, 1 - np.exp(-at) * (1 - RARE - excess))
-        return bounds
+        return np.minimum(RARE * np.exp(at) + excess, 1 - np.exp(-at) * (1 - RARE - excess))
 
     coarse = hits(_EPSILONS)
     lowest, step = _EPSILONS[coarse.argmin()], _EPSILONS[1]

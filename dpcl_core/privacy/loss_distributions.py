@@ -111,8 +111,7 @@ class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has n
         some = epsilon[inside]
         places = self._places(some)
         deltas[inside] = self.mu_upper_cdf(places) - np.exp(some + self.mu_lower_log_cdf(places))
-        clipped: Floats = np.clip(deltas, 0, 1)
-        return clipped
+        return np.clip(deltas, 0, 1)
 
     def _places(self, losses: Floats) -> Floats:
         """The largest outcome whose privacy loss is at least each of these."""
@@ -132,8 +131,7 @@ class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has n
         product = np.exp(np.minimum(log_product, 0))
         large = log_product + np.log1p(np.sqrt(1 + np.exp(-2 * np.maximum(log_product, 0))))
         angle = np.where(log_product > 0, large, np.arcsinh(product))
-        places: Floats = variance * (-np.sign(losses) * angle - losses / 2)
-        return places
+        return variance * (-np.sign(losses) * angle - losses / 2)
 
 
 def _unsampled(losses: Floats, rate: float) -> Floats:

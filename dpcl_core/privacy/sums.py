@@ -48,8 +48,7 @@ def finite_rows(rows: NDArray[np.generic]) -> NDArray[np.float64]:
     Each row's numbers lie side by side, as numpy adds them in another order for other layouts and numbers of rows.
     """
     doubles = np.asarray(rows, dtype=np.float64, order="C")
-    finite: NDArray[np.float64] = np.where(np.isfinite(doubles).all(axis=-1, keepdims=True), doubles, 0.0)
-    return finite
+    return np.where(np.isfinite(doubles).all(axis=-1, keepdims=True), doubles, 0.0)
 
 
 def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:

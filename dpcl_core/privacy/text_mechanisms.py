@@ -43,8 +43,7 @@ def printed_ratio(epsilon: float, delta: float) -> float:
 def printed_ratios(epsilons: Floats, delta: float) -> NDArray[np.float64]:
     """`printed_ratio` of many nominal budgets, of any shape."""
     budgets.check_delta(delta)
-    ratios: NDArray[np.float64] = math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
-    return ratios
+    return math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
 
 
 def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
@@ -370,5 +369,4 @@ def _answers(
         keeps = noise.words(len(labels)) < np.uint64(int(of_true * _WORD))
     named = np.where(keeps, truth, (truth + 1 + others) % n_labels)
     anything = (noise.words(len(labels)) % np.uint64(n_labels)).astype(np.int64)
-    answers: NDArray[np.int64] = space[np.where(listed, named, anything)]
-    return answers
+    return space[np.where(listed, named, anything)]

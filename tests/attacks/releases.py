@@ -131,8 +131,9 @@ def listening(
     patch.setattr(labels, "released", listed)
     patch.setattr(labels, "chances", decided)
     patch.setattr(text_mechanisms, "_answers", answered)
+    client_draws = client_training.client_draws
     for module in (client_training, fedcil_dp):  # clients choose their rows as from a seed, in every play the same
-        patch.setattr(module, "client_draws", lambda chosen, seed, purpose: client_training.client_draws(chosen, 0, purpose))
+        patch.setattr(module, "client_draws", lambda chosen, seed, purpose: client_draws(chosen, 0, purpose))
     for name in ("added", "added32", "additions32", "laplace_added", "words"):
         patch.setattr(noise.ReleaseNoise, name, _of(Mute(heard), name))
     patch.setattr(noise.ReleaseNoise, "rows32", lambda self, size, stds, count: _rows(Mute(heard), stds))
