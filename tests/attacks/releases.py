@@ -184,27 +184,30 @@ def uses(heard: Heard, read: Sequence[int | None]) -> Counter[Use]:
     return found
 
 
+def leaves(event: dp.DpEvent, times: int = 1, rate: float = 1.0) -> Iterator[tuple[dp.DpEvent, int, float]]:
+    """What an event is made of, one by one: how often each part happens, and the chance that a person is in it."""
+    match event:
+        case dp.SelfComposedDpEvent(inner, count):
+            yield from leaves(inner, times * count, rate)
+        case dp.PoissonSampledDpEvent(chance, inner):
+            yield from leaves(inner, times, chance)
+        case _:
+            yield event, times, rate
+
+
 def charged(events: Sequence[dp.DpEvent]) -> Counter[Use]:
     """What these events charge, one by one: a Gaussian's `size` is its noise multiplier."""
     found: Counter[Use] = Counter()
-
-    def walk(event: dp.DpEvent, times: int) -> None:
+    for event, times, rate in (leaf for one in events for leaf in leaves(one)):
         match event:
-            case dp.SelfComposedDpEvent(inner, count):
-                walk(inner, times * count)
             case dp.GaussianDpEvent(z):
-                found["gaussian", (z,), 1.0] += times
-            case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(z)):
                 found["gaussian", (z,), rate] += times
-            case accounting.SampledGroupDpEvent(z, (rate,)):
-                found["gaussian", (z,), rate] += times
+            case accounting.SampledGroupDpEvent(z, (of_one,)):
+                found["gaussian", (z,), of_one] += times
             case accounting.LabelListDpEvent(epsilon, delta):
                 found["list", (epsilon, delta), 1.0] += times
             case accounting.LocalDpEvent():
                 found["copy", (), 1.0] += times
             case _:
                 raise ValueError(f"charged as {event}")
-
-    for event in events:
-        walk(event, 1)
     return found
