@@ -159,7 +159,7 @@ def audit(preset_or_spec: PresetOrSpec, *, attack: str | None = None, trials: in
 
     spec = _spec(preset_or_spec)
     checks.check(spec)
-    return tuple(attacks.auditor(spec.method, attack)(spec, trials or attacks.trials(spec.method)))
+    return tuple(attacks.auditor(spec.method, attack)(spec, trials or attacks.audit_of(spec.method).trials))
 
 
 def load(run_id: str, *, store: str | None = None) -> Result:

@@ -22,7 +22,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_run
-from dpcl_core.privacy import group
+from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ScenarioCard
 from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, S, Settings, fields_of, validated
@@ -183,9 +183,9 @@ def check_here(spec: RunSpec) -> None:
 def _check_accounted(privacy: PrivacySpec, rows: int) -> None:
     """Raises BadInput for a delta below what the accountants resolve, once it is divided among the rows of a person."""
     finite = [epsilon for epsilon in privacy.epsilons if math.isfinite(epsilon)]
-    if not finite or group.for_a_row(privacy, rows).delta >= SMALLEST_DELTA:
+    if not finite or budgets.for_a_row(privacy, rows).delta >= SMALLEST_DELTA:
         return
-    smallest = group.smallest_delta(max(finite), rows)
+    smallest = budgets.smallest_delta(max(finite), rows)
     if smallest < USUAL_DELTA:
         of_row = f", {SMALLEST_DELTA:g} of each of a person's {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
         allowed = f"must be at least {smallest:.3g}{of_row}: the accountants resolve no smaller one"

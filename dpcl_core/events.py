@@ -50,7 +50,7 @@ class Guarantee:
     `parts`: the parts of the total by name (for instance one task's epsilon); `claimed_epsilon`: the requested budget.
     `noise` "seeded" voids the bound against anyone who knows the seed. `claim`: a publication's claim, for methods whose
     epsilon is nominal, with `audit` beside it. `layer`: how the run relates to the publication of its method.
-    `advantage`, `hits`: bounds on the best attack on this ledger (`privacy.tradeoff`), hit rate minus false alarm rate, and
+    `advantage`, `hits`: bounds on the best attack on this ledger (`privacy.ledger`), hit rate minus false alarm rate, and
     hit rate at 0.1 % false alarms; None without a bound, and in runs stored before they were computed.
     """
 

@@ -37,7 +37,7 @@ from dpcl_core.events import (
 )
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
-from dpcl_core.privacy import card, statement_text
+from dpcl_core.privacy import card, statement
 from dpcl_core.privacy.statement import kind, shown, standing, ways_out
 from dpcl_core.results import FIGURES, Result, method_title, question, references
 from dpcl_core.runs import administration, frames
@@ -439,7 +439,7 @@ def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
 
 def privacy_text(events: Sequence[Event]) -> str:
     """The privacy statement of a run, as in the app: each budget, then what holds for all of them."""
-    return statement_text.text(frames.guarantees(events))
+    return statement.text(frames.guarantees(events))
 
 
 def _guarantees(result: Result) -> pd.DataFrame:

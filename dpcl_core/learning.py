@@ -31,10 +31,10 @@ from dpcl_core.methods.common.card import MakeLearner
 from dpcl_core.methods.common.classifier import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, LearnerEvent, Observation, Prefetching, PublicContext, Surveying
 from dpcl_core.privacy import ledger
+from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import spend_on_read_list
 from dpcl_core.privacy.ledger import Ledger, written
 from dpcl_core.privacy.recount import exceeds
-from dpcl_core.privacy.statement import guarantee
 from dpcl_core.scenarios.stream import Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 from dpcl_core.version import __version__
@@ -314,7 +314,7 @@ def coarse(seconds: float) -> float:
 
 
 def _unit(card: DatasetCard, stream: TaskStream) -> str:
-    """The privacy unit, as one of `privacy.protected.PROTECTED`."""
+    """The privacy unit, as one of `privacy.guarantee.PROTECTED`."""
     if stream.unit == "example" and card.has_people:
         return "person"
     return "text" if stream.unit == "example" and card.kind == "text" else stream.unit

@@ -23,7 +23,7 @@ from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
 from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.privacy import group
+from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec, fields_of, validated
 
@@ -220,7 +220,7 @@ def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> f
     than not; by public numbers alone."""
     from dpcl_core.privacy.labels import people_to_be_named
 
-    of_row = group.for_a_row(privacy, rows_per_unit)
+    of_row = budgets.for_a_row(privacy, rows_per_unit)
     epsilon = of_row.epsilons[privacy.epsilons.index(privacy.usual_epsilon)]
     for share in _SHARES:
         shared = replace(of_row, label_share=share)

@@ -183,13 +183,13 @@ class Result:
         """
         from dpcl_core.figures import html
         from dpcl_core.papers import catalog
-        from dpcl_core.privacy import card, statement_text
+        from dpcl_core.privacy import card, statement
 
         finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
         given = card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
         written = json.dumps(given, indent=1, ensure_ascii=False)
         parts = {
-            "What is protected": "\n".join(line for line in (statement_text.text(self.guarantees), looks) if line),
+            "What is protected": "\n".join(line for line in (statement.text(self.guarantees), looks) if line),
             "Privacy card": written if len(written) <= _LONGEST_CARD else f"It is beside this page, in {card.FILE}.",
             "Settings": checks.to_toml(self.spec),
             "Tables of an export": _TABLES,

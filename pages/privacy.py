@@ -156,7 +156,7 @@ def _full_statement(given: Guarantee) -> None:
 
 def _ledger(result: Result, chosen: float) -> None:
     from dpcl_core.figures import tokens
-    from dpcl_core.privacy.protected import who
+    from dpcl_core.privacy.guarantee import who
 
     given = result.guarantees[chosen]
     spent = _spent(result, chosen)

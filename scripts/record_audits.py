@@ -34,7 +34,7 @@ def _spec(method: str, **changes: Any) -> RunSpec:
 
 def _worst_case(spec: RunSpec, game: Game) -> Audited:
     """The audit's result with the method's default number of persons on each side."""
-    return game.audited(1.0, game.n_each(catalog.trials(spec.method)))
+    return game.audited(1.0, game.n_each(catalog.audit_of(spec.method).trials))
 
 
 def _head(method: str, **changes: Any) -> Audited:

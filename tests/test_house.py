@@ -236,7 +236,6 @@ STILL_NAMED = {
     "backbones": {"pydantic", "subprocess"},
     "data": {"pydantic", "pyarrow", "threading"},
     "methods.features": {"threading", "multiprocessing", "concurrent"},
-    "privacy": {"ssl"},
 }
 IN_MEMORY = """
 import sys, threading

@@ -56,11 +56,6 @@ def fitting(spec: RunSpec) -> tuple[str, ...]:
     return names(spec.method) if select is None else select(spec)
 
 
-def trials(method: str) -> int:
-    """Default number of releases on each side of a method's audit."""
-    return audit_of(method).trials
-
-
 def auditor(method: str, attack: str | None = None) -> Attacker:
     """The attack of that name on a method, or the default one.
 

@@ -16,8 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play
-from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Attack, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
@@ -26,9 +25,7 @@ from dpcl_core.methods.federated.cslr_published import CslrPublishedParams
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.matchers import pooled
 from dpcl_core.methods.federated.published_release import SlotSums, noisy_slot_sums
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.privacy.cslr_accounting import N_STATISTICS, printed_multiplier
+from dpcl_core.privacy import audit_bounds, cslr_accounting, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 from dpcl_core.scenarios import catalog as scenarios
@@ -57,11 +54,11 @@ class Setting:
     delta: float
     rule: Rule = "hungarian"
     n_groups: int = _N_MODES
-    n_statistics: int = N_STATISTICS
+    n_statistics: int = cslr_accounting.N_STATISTICS
     list_size: int = 0
 
 
-def audited(setting: Setting, attack: str, trials: int) -> Audited:
+def audited(setting: Setting, attack: str, trials: int) -> audit_bounds.Audited:
     """The result of one of the `ATTACKS` on this setting, from `trials` releases a side, times the attack's `times`."""
     chosen = ATTACKS[attack]
     guesses = chosen.play(setting, ReleaseNoise(), chosen.n_releases(trials))
@@ -106,8 +103,7 @@ def _lists(setting: Setting, noise: Noise, n: int) -> Guesses:
         for _ in range(min(setting.n_rounds, _MOST_ROUNDS)):
             times[coins.draw(count)] += 1
         seen = share * present * times + sigma * np.sqrt(times) * noise.normal((count,))
-        odds: Floats = seen if sigma == 0 else share * (2 * seen - share * times) / (2 * sigma**2)
-        return odds
+        return seen if sigma == 0 else share * (2 * seen - share * times) / (2 * sigma**2)
 
     return play.guessed_by_score(partial(scores, 1.0), partial(scores, 0.0), n, setting.delta)
 
@@ -121,7 +117,7 @@ def _pooled(setting: Setting, noise: Noise, n: int) -> Guesses:
     length = float(np.linalg.norm(difference))
     sigma = 0.0
     if math.isfinite(setting.claimed):
-        sigma = math.sqrt(N_STATISTICS) * gaussian.sigma(setting.claimed, setting.delta)
+        sigma = math.sqrt(cslr_accounting.N_STATISTICS) * gaussian.sigma(setting.claimed, setting.delta)
 
     def scores(chosen: Lists, count: int) -> Floats:
         ids = _groups(chosen, setting.rule, setting.n_groups)
@@ -136,7 +132,7 @@ def _pooled(setting: Setting, noise: Noise, n: int) -> Guesses:
             projections += [float(_flat(one) @ difference) for one in sums]
         return np.array(projections)
 
-    times = length / math.sqrt(N_STATISTICS)
+    times = length / math.sqrt(cslr_accounting.N_STATISTICS)
     remark = f"; one client less moves the sums by {times:.1f} times what is granted"
     return replace(play.guessed_by_score(partial(scores, lists), partial(scores, others), n, setting.delta), remark=remark)
 
@@ -245,7 +241,7 @@ def fitting(spec: RunSpec) -> tuple[str, ...]:
     return ("lists", "head") if spec.params.noisy_lists else ("rounds", "pooled", "head")
 
 
-def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> Audited:
+def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> audit_bounds.Audited:
     """One of the attacks at one budget. Raises BadInput for an attack on a release that these settings do not make."""
     if attack not in fitting(spec):
         is_noisy = "true" if "lists" in fitting(spec) else "false"
@@ -265,7 +261,7 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     rule: Rule = "nearest" if params.rule == "nearest" and params.matcher != "random" else "hungarian"
     return Setting(
         claimed=epsilon,
-        noise_multiplier=printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0,
+        noise_multiplier=cslr_accounting.printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0,
         n_rounds=n_of_client * params.rounds,
         sample_rate=params.participation,
         delta=spec.privacy.delta,
@@ -275,4 +271,4 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     )
 
 
-AUDITS = {"cslr-published": Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}
+AUDITS = {"cslr-published": catalog.Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}

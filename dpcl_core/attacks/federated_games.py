@@ -13,11 +13,9 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play
-from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
-from dpcl_core.methods.federated.fedcil_dp import FedCilDpParams
-from dpcl_core.methods.federated.matchers import PublicEmbeddings
+from dpcl_core.methods.federated import fedcil_dp, matchers
 from dpcl_core.methods.federated.params import (
     ClippedParams,
     RehearsalParams,
@@ -42,7 +40,7 @@ _N_TARGETS, _ROWS, _N_PUBLIC = 100, 12, 300
 
 
 def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
-    """The same settings with minimal training of the head and without the simulator's view of lists.
+    """The settings with minimal training of the head and without the simulator's view of lists.
 
     Neither matters for the audit: a server's head reads released numbers only, and client updates are clipped and noised
     whatever their training. Sets the radius that follows from the public points, which every learner would otherwise
@@ -50,7 +48,7 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
     """
     params = spec.params
     assert isinstance(params, ReleaseParams)
-    radius = PublicEmbeddings.of(anchors, 0, params.dimensions, params.radius).view.radius
+    radius = matchers.PublicEmbeddings.of(anchors, 0, params.dimensions, params.radius).view.radius
     update: dict[str, float | int] = {"radius": radius}
     if isinstance(params, ServerParams):
         update |= {"steps": 1, "samples": 1, "hidden": 0}
@@ -156,7 +154,7 @@ def round_game(spec: RunSpec, epsilon: float, n_targets: int = _N_IN_MODEL) -> G
     noise is calibrated for these settings as for any.
     FedCIL has one target client: clients' synthetic samples move all weights, so no weights belong to one client alone.
     """
-    n_targets = 1 if isinstance(spec.params, FedCilDpParams) else n_targets
+    n_targets = 1 if isinstance(spec.params, fedcil_dp.FedCilDpParams) else n_targets
     rows = np.repeat(np.kron(np.eye(n_targets), np.ones((1, _OWN_AXES))), _OWN_ROWS, axis=0)
     return _round_game(spec, rows, np.repeat(np.arange(n_targets), _OWN_ROWS) % 2, n_targets, "the longest update")
 
@@ -164,7 +162,7 @@ def round_game(spec: RunSpec, epsilon: float, n_targets: int = _N_IN_MODEL) -> G
 def _short(spec: RunSpec) -> RunSpec:
     """The settings that are played: one local step per round, long enough to be clipped, and little computation."""
     params = spec.params
-    assert isinstance(params, ClippedParams | FedCilDpParams)
+    assert isinstance(params, ClippedParams | fedcil_dp.FedCilDpParams)
     update: dict[str, float] = {
         "rounds": min(params.rounds, _MOST_ROUNDS),
         "local_steps": 1,
@@ -172,7 +170,7 @@ def _short(spec: RunSpec) -> RunSpec:
         "learning_rate": min(10.0, max(1.0, params.clip_norm)),
         "hidden": 0,
     }
-    if isinstance(params, FedCilDpParams):
+    if isinstance(params, fedcil_dp.FedCilDpParams):
         update |= {"hidden": min(params.hidden, _MOST_HIDDEN), "noise_size": 2, "consolidation_steps": 1}
     return replace(spec, params=updated(params, **update))
 
@@ -225,8 +223,8 @@ def _planted_clients_game(spec: RunSpec, epsilon: float) -> Game:
     return release_game(spec, epsilon, is_natural=False, n_targets=N_CLIENTS)
 
 
-_RELEASES = Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_planted_clients_game)
-_ROUNDS = Audit({"learner": play.through_learner(round_game, natural_round_game)}, trials=4000)
+_RELEASES = catalog.Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_planted_clients_game)
+_ROUNDS = catalog.Audit({"learner": play.through_learner(round_game, natural_round_game)}, trials=4000)
 AUDITS = {
     **dict.fromkeys(("cslr-server-head", "cslr-central", "dp-stat-share", "label-means", "local-list"), _RELEASES),
     "dp-fedavg": replace(_ROUNDS, planted=lambda spec, epsilon: round_game(spec, epsilon, N_IN_ROUNDS)),

@@ -23,14 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from dpcl_core.attacks import play
-from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Attack, Guesses
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.dataset import Form
+from dpcl_core.data import dataset
 from dpcl_core.methods.common.public_sizes import of_spec
-from dpcl_core.methods.lifelong import claim
-from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
+from dpcl_core.methods.lifelong import claim, l2dp_ml
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import RunSpec
@@ -73,15 +71,13 @@ def encoder_gradient(records: Floats, theta: Floats, chi1: Floats, chi2: Floats)
     chi2 [b], noise as it is added (after the division by the batch size). Returns [b, d].
     """
     noisy = records + chi1
-    gradient: Floats = (noisy @ theta + 2 * chi2).T @ (0.5 - noisy)
-    return gradient
+    return (noisy @ theta + 2 * chi2).T @ (0.5 - noisy)
 
 
 def cross_covariance(records: Floats, theta: Floats) -> Floats:
     """The records' own part of that gradient [b, d]: the noise adds only a matrix of rank one."""
     hidden, rest = records @ theta, 0.5 - records
-    cross: Floats = hidden.T @ rest - np.outer(hidden.sum(axis=0), rest.sum(axis=0)) / len(records)
-    return cross
+    return hidden.T @ rest - np.outer(hidden.sum(axis=0), rest.sum(axis=0)) / len(records)
 
 
 def second_singular_value(gradient: Floats, cross: Floats) -> Floats:
@@ -160,8 +156,7 @@ def step(records: Floats, theta: Floats, chi1: Floats, chi2: Floats) -> Floats:
     after the step and the learning rate. Args: records [n, d], theta [d, b], chi1 [d], chi2 [b] as added.
     """
     noisy = records + chi1
-    gradient: Floats = (np.clip(noisy @ theta, -1, 1) + chi2).T @ (0.5 - noisy) / len(records)
-    return gradient
+    return (np.clip(noisy @ theta, -1, 1) + chi2).T @ (0.5 - noisy) / len(records)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,8 +266,8 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     The budget's split depends on the norm of the initial weights; this uses one draw, and the run's own differs a little.
     Examples whose shape is known only from their files count as 32x32 in colour.
     """
-    params, form = spec.params, Form(datasets.card(spec.data.dataset).shape or (32, 32, 3), 0.0, 1.0)
-    assert isinstance(params, L2dpMlParams)
+    params, form = spec.params, dataset.Form(datasets.card(spec.data.dataset).shape or (32, 32, 3), 0.0, 1.0)
+    assert isinstance(params, l2dp_ml.L2dpMlParams)
     facts = of_spec(spec)
     n_mean = params.batch_size if params.algorithm == "batches" else int(facts.task_size)
     sizes = claim.sizes(form, facts.n_classes)
@@ -332,8 +327,7 @@ def _pictures() -> tuple[Floats, Floats]:
 
 def _weights(n_inputs: int, n_units: int, std: float, seed: int = 0) -> Floats:
     """Normally distributed weights [n_inputs, n_units], known to the attacker."""
-    weights: Floats = np.random.default_rng(seed).normal(0, std, (n_inputs, n_units))
-    return weights
+    return np.random.default_rng(seed).normal(0, std, (n_inputs, n_units))
 
 
 ATTACKS: Mapping[str, Attack[Setting]] = {
@@ -366,7 +360,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
     ),
 }
 AUDITS = {
-    "l2dp-ml": Audit(
+    "l2dp-ml": catalog.Audit(
         play.of_claim(
             ATTACKS,
             lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials, spec.privacy.delta),

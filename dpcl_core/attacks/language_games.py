@@ -12,9 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play
-from dpcl_core.attacks.catalog import Audit
-from dpcl_core.attacks.lifelong_games import StepGroup, step_scores
+from dpcl_core.attacks import catalog, lifelong_games, play, token_noise_games
 from dpcl_core.attacks.one_run import least_alike, log_odds, noisy_sum, one_step_context, one_step_game, step_noise
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones import causal, plain_language
@@ -22,14 +20,9 @@ from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
-from dpcl_core.methods.language import pecl, public_text
-from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
-from dpcl_core.methods.language.baseline import BaselineParams
+from dpcl_core.methods.language import adapted_model, baseline, pecl, public_text, sculpting, training
 from dpcl_core.methods.language.gradients import Gradients, TextLoss, batch_of
 from dpcl_core.methods.language.pecl import PeclParams, Repaired, check
-from dpcl_core.methods.language.public_text import Planes
-from dpcl_core.methods.language.sculpting import Scorer
-from dpcl_core.methods.language.training import embedding_table, task_loss
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.audit_bounds import Audited
@@ -60,7 +53,7 @@ def natural_game(spec: RunSpec, epsilon: float) -> Game:
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
     """The game of an audit in one training. Noisy copies are made of every text alone; DP-SGD sums over all texts."""
-    assert isinstance(spec.params, BaselineParams | PeclParams)
+    assert isinstance(spec.params, baseline.BaselineParams | PeclParams)
     if not spec.params.is_local:
         return planted_texts_game(spec, epsilon, N_TEXTS)
     game = copy_game(spec, epsilon, is_natural=False)
@@ -133,30 +126,30 @@ def _full_batch(spec: RunSpec) -> RunSpec:
     return _played(spec, batch_size=_N_NOMINAL, length=_LENGTH)
 
 
-def gradients(spec: RunSpec, known: PublicContext, rows: Planes, labels: NDArray[np.int64]) -> Floats:
+def gradients(spec: RunSpec, known: PublicContext, rows: public_text.Planes, labels: NDArray[np.int64]) -> Floats:
     """Every text's clipped gradient at the initial adapters [n, weights]."""
     params = spec.params
-    assert isinstance(params, BaselineParams | PeclParams)
-    adapted = AdaptedModel(spec, Cell(math.inf, play.START), known)
+    assert isinstance(params, baseline.BaselineParams | PeclParams)
+    adapted = adapted_model.AdaptedModel(spec, Cell(math.inf, play.START), known)
     clipped, texts = Gradients(adapted.net, params.clip_norm), adapted.prompted(rows, labels, _TASKS[0])
-    loss = _loss(spec, known, rows) if isinstance(params, PeclParams) else task_loss(params.loss)
+    loss = _loss(spec, known, rows) if isinstance(params, PeclParams) else training.task_loss(params.loss)
     found = np.zeros((len(rows), sum(parameter.numel() for parameter in clipped.parameters)))
     for places, own in clipped.each(batch_of(texts, np.arange(len(rows)), "cpu"), loss):
         found[places] = own.numpy()
     return found
 
 
-def _loss(spec: RunSpec, known: PublicContext, rows: Planes) -> TextLoss:
+def _loss(spec: RunSpec, known: PublicContext, rows: public_text.Planes) -> TextLoss:
     """PeCL's loss, with its unlearning term for sensitive tokens."""
     params = spec.params
     assert isinstance(params, PeclParams)
-    scorer = Scorer(params, params.score2_scope, BACKBONE, printed=False)
+    scorer = sculpting.Scorer(params, params.score2_scope, BACKBONE, printed=False)
     empty = Examples(rows[:0], np.zeros(0, np.int64))
     scorer.open(Task(0, _TASKS[0], empty, empty, known.public), known.classes)
     return Repaired(spec, Cell(math.inf, play.START), known, scorer).loss(rows)
 
 
-def _least_alike_texts(spec: RunSpec, known: PublicContext) -> tuple[Planes, NDArray[np.int64], Floats]:
+def _least_alike_texts(spec: RunSpec, known: PublicContext) -> tuple[public_text.Planes, NDArray[np.int64], Floats]:
     """One-token texts [n, length, planes], their answers [n] in order, and their gradients [n, weights].
 
     Greedy choice: for each answer in turn, the candidate whose gradient overlaps least with those already chosen.
@@ -200,7 +193,7 @@ def _text_statistics(spec: RunSpec, known: PublicContext, seen: Released, direct
 
 
 def _initial_adapters(spec: RunSpec, known: PublicContext) -> dict[str, NDArray[np.generic]]:
-    net = AdaptedModel(spec, Cell(math.inf, play.START), known).net
+    net = adapted_model.AdaptedModel(spec, Cell(math.inf, play.START), known).net
     return {name: weights.detach().numpy() for name, weights in net.trainable().items()}
 
 
@@ -221,7 +214,7 @@ def planted_texts_game(spec: RunSpec, epsilon: float, n_candidates: int) -> Game
     step moves that factor alone.
     """
     params, words = spec.params, _words()
-    assert isinstance(params, BaselineParams | PeclParams)
+    assert isinstance(params, baseline.BaselineParams | PeclParams)
     clip_norm, is_replaced = params.clip_norm, spec.privacy.adjacency == "replace"
     known = one_step_context(spec, epsilon, clip_norm, len(words), words, _LONGEST)
     rank = min(_RANK, params.lora_rank)
@@ -277,19 +270,16 @@ def copy_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     noisy, of the label: the most powerful test. Training reads the copies only, so one step suffices.
     """
     params = spec.params
-    assert isinstance(params, BaselineParams | PeclParams)
+    assert isinstance(params, baseline.BaselineParams | PeclParams)
     length, n = min(params.length, _LONGEST_COPY), _N_COPIED
     spec = _played(spec, batch_size=2 * n, length=length)
-    table = embedding_table(causal.adapted(BACKBONE, "cpu", 1, 1.0, 0))
-    clip = params.embedding_clip or median_norm(table)
+    table = training.embedding_table(causal.adapted(BACKBONE, "cpu", 1, 1.0, 0))
+    clip = params.embedding_clip or adapted_model.median_norm(table)
     rows = clipped(table, clip)
     if is_natural:
         pair = public_text.encoded(BACKBONE, length)[:2, :, TOKEN].astype(np.int64)
     else:
-        products = rows @ rows.T
-        apart = np.diag(products)[:, None] + np.diag(products) - 2 * products
-        farthest = np.unravel_index(apart.argmax(), products.shape)
-        pair = np.stack([np.full(length, token) for token in farthest])
+        pair = np.stack([np.full(length, token) for token in token_noise_games.farthest_rows(rows)])
     one, other = (np.where(text[:, None] < 0, 0.0, rows[text]).astype(np.float64) for text in pair)
     known = play.context(spec, n_inputs=0, n_classes=len(_CLASSES), n_people=n, n_tasks=1)
     known = replace(known, classes=_CLASSES, texts=TextForm(length, may_show=False))
@@ -349,10 +339,10 @@ def _life_of_text(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon
     noise = pecl.noises(params, spec.privacy, facts, epsilon)
     n_tasks, size = _tasks_of_person(facts), facts.task_size
     plan, is_replaced = pecl.schedule(params, size), spec.privacy.adjacency == "replace"
-    trace = [StepGroup(plan, noise.multiplier, plan.n_steps)] * n_tasks
+    trace = [lifelong_games.StepGroup(plan, noise.multiplier, plan.n_steps)] * n_tasks
 
     def scores(sign: float) -> Floats:
-        ratios = step_scores(trace, sign, is_replaced, trials)
+        ratios = lifelong_games.step_scores(trace, sign, is_replaced, trials)
         if params.releases_mean_score and noise.multiplier > 0:
             for _ in range(n_tasks):
                 ratios += _mean_scores(params, size, sign, spec, trials)
@@ -402,8 +392,8 @@ def _tasks_of_person(facts: PublicSizes) -> int:
 
 
 _TRIALS, _LEARNER = 4800, play.through_learner(worst_case_game, natural_game)
-_BASELINE = Audit({"learner": _LEARNER}, _TRIALS, planted=planted_game)
+_BASELINE = catalog.Audit({"learner": _LEARNER}, _TRIALS, planted=planted_game)
 AUDITS = {
-    "pecl": Audit({"learner": _LEARNER, "life": audit_of_life}, _TRIALS, planted=planted_game),
+    "pecl": catalog.Audit({"learner": _LEARNER, "life": audit_of_life}, _TRIALS, planted=planted_game),
     **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), _BASELINE),
 }

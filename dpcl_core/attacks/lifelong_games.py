@@ -11,23 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play
-from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.common.dpsgd import Schedule
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common import dpsgd, learner
 from dpcl_core.methods.common.per_example_gradients import Gradients, clip_weights, noisy_means
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
-from dpcl_core.methods.lifelong import nets, odometer
-from dpcl_core.methods.lifelong.dp_agem import DpAgemParams
-from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.lifelong import dp_agem, dp_coeff_memory, nets, odometer, quadratic
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams, check, randomiser
-from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
-from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.privacy import audit_bounds, text_mechanisms
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import RunSpec
@@ -55,7 +49,7 @@ _MOST_STEPS = 20_000  # further steps are not attacked: a weaker attack, but one
 class StepGroup:
     """`count` equal steps that may read the target example."""
 
-    plan: Schedule
+    plan: dpsgd.Schedule
     noise_multiplier: float
     count: int
 
@@ -96,8 +90,7 @@ def _steps(trace: Sequence[StepGroup]) -> Iterator[StepGroup]:
 def _log_odds(seen: Floats, shift: float, rate: float, sigma: float) -> Floats:
     """Log of the density with the example, which is in the batch with probability `rate`, over the density without."""
     shifted = (2 * shift * seen - shift**2) / (2 * sigma**2)
-    odds: Floats = np.logaddexp(np.log1p(-rate), np.log(rate) + shifted) if rate < 1 else shifted
-    return odds
+    return np.logaddexp(np.log1p(-rate), np.log(rate) + shifted) if rate < 1 else shifted
 
 
 _LIFE_ADVERSARY = (
@@ -106,7 +99,7 @@ _LIFE_ADVERSARY = (
 )
 
 
-def audit_of_life(spec: RunSpec, trials: int) -> list[Audited]:
+def audit_of_life(spec: RunSpec, trials: int) -> list[audit_bounds.Audited]:
     """One membership attack per budget of the spec, on the worst-off person's example, through the mechanism alone.
 
     The neighbours: one example more or less; under "replace" one with the opposite gradient. The attacker sums the
@@ -117,9 +110,9 @@ def audit_of_life(spec: RunSpec, trials: int) -> list[Audited]:
     return [_life_audited(spec, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]
 
 
-def _life_audited(spec: RunSpec, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
+def _life_audited(spec: RunSpec, facts: PublicSizes, epsilon: float, trials: int) -> audit_bounds.Audited:
     params = spec.params
-    assert isinstance(params, DpAgemParams)
+    assert isinstance(params, dp_agem.DpAgemParams)
     plan = params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
     noises = odometer.noises(plan, epsilon)
     turns = odometer.capped_schedule(plan, noises, params.memory_epsilon_cap)
@@ -158,8 +151,7 @@ _HOW = "how far the weights moved along the example's gradient"
 
 def random_half(seed: int) -> NDArray[np.bool_]:
     """Who takes part, bool [_N_PERSONS]: a random half, as a fixed number adds no variance to the scores."""
-    drawn: NDArray[np.bool_] = generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
-    return drawn
+    return generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
 
 
 def distinct_label_game(
@@ -176,7 +168,7 @@ def distinct_label_game(
     label instead. The attacker projects the change of the weights on the difference of the two clipped gradients at the
     initial weights.
     """
-    assert isinstance(spec.params, DpAgemParams)
+    assert isinstance(spec.params, dp_agem.DpAgemParams)
     features = np.random.default_rng(0).standard_normal((n_persons, 64)) * 8 * max(1.0, spec.params.clip_norm)
     rows, labels = features.astype(np.float32), np.arange(n_persons, dtype=np.int64)
     changed, known = np.roll(labels, 1), _agem_context(n_persons)
@@ -213,16 +205,16 @@ def planted_labels_game(spec: RunSpec, epsilon: float) -> Game:
     return replace(game, attack=f"{_HOW} (examples with labels of their own)")
 
 
-def _agem_context(n_classes: int) -> PublicContext:
+def _agem_context(n_classes: int) -> learner.PublicContext:
     public = tuple(range(n_classes))
-    return PublicContext(n_inputs=64, n_classes=n_classes, public=public, n_people=_N_NOMINAL, n_tasks=1, form=_FORM)
+    return learner.PublicContext(n_inputs=64, n_classes=n_classes, public=public, n_people=_N_NOMINAL, n_tasks=1, form=_FORM)
 
 
 def _projections(
     spec: RunSpec, seed: int, seen: Released, rows: NDArray[np.float32], labels: NDArray[np.int64], n_classes: int
 ) -> Floats:
     """Initial minus released weights, projected on every example's clipped gradient at the initial weights [n]."""
-    assert isinstance(spec.params, DpAgemParams)
+    assert isinstance(spec.params, dp_agem.DpAgemParams)
     start = nets.build(_FORM, n_classes, seed)
     before = start.released()
     differences = [np.asarray(before[name], np.float64) - np.asarray(seen[0][name], np.float64) for name in before]
@@ -242,9 +234,9 @@ _SUMS_ADVERSARY = "sees the released sums of every task, knows every other examp
 
 def _on_few_features(spec: RunSpec, n_features: int) -> RunSpec:
     """The settings that are played: few features, and one step on the released sums."""
-    assert isinstance(spec.params, CoeffMemoryParams)
-    params = replace(spec.params, steps=1, features=n_features, solution="steps")
-    return replace(spec, params=params)
+    assert isinstance(spec.params, dp_coeff_memory.CoeffMemoryParams)
+    params = spec.params.model_copy(update={"steps": 1, "features": n_features, "solution": "steps"})
+    return spec.model_copy(update={"params": params})
 
 
 def sum_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
@@ -265,12 +257,11 @@ def sum_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         sums = []
         for side in (True, False):
             data = streams(seed, side)[0].train
-            inputs = RandomRelu(known.n_inputs, _N_FEATURES, seed).of(data.inputs) if own_values else data.inputs
+            inputs = quadratic.RandomRelu(known.n_inputs, _N_FEATURES, seed).of(data.inputs) if own_values else data.inputs
             rows = unit_rows(inputs)
             by_class = np.stack([rows[data.labels == k].sum(axis=0) for k in _CLASSES])
             sums.append(_coordinates(rows.sum(axis=0), rows.T @ rows, by_class))
-        apart: Floats = sums[0] - sums[1]
-        return apart
+        return sums[0] - sums[1]
 
     def score(seed: int, seen: Released) -> Floats:
         after = [float(_coordinates(*_released_sums(one)) @ difference(seed)) for one in seen]
@@ -300,7 +291,7 @@ def one_hot_game(spec: RunSpec, epsilon: float) -> Game:
         return play.stream(targets, Examples(rows[0][:0], labels[:0]), known)
 
     def score(seed: int, seen: Released) -> Floats:
-        read = RandomRelu(N_ONE_HOT, N_ONE_HOT, seed)
+        read = quadratic.RandomRelu(N_ONE_HOT, N_ONE_HOT, seed)
         one, other = (unit_rows(read.of(side) if is_own else side) for side in rows)
         overlap = _kernel(one, one, labels, labels)
         evidence = [_sum_projections(release, one, labels) for release in seen]
@@ -321,7 +312,7 @@ def one_hot_game(spec: RunSpec, epsilon: float) -> Game:
     return Game(spec, known, tasks, score, attack, _SUMS_ADVERSARY, takes_part=takes_part)
 
 
-def _sum_context(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
+def _sum_context(spec: RunSpec, n_inputs: int, task_size: int) -> learner.PublicContext:
     """The public facts of a game, with few tasks."""
     n_tasks = _n_tasks(spec, 2)
     n_people = task_size * (1 if spec.scenario.recurrence == "every" else n_tasks)
@@ -375,7 +366,7 @@ _N_DIGITS = 10
 _RECORDS_ADVERSARY = "sees the stored noisy copies of one record and knows the two records that it may have been made from"
 
 
-def audit_of_records(spec: RunSpec, trials: int) -> Sequence[Audited]:
+def audit_of_records(spec: RunSpec, trials: int) -> Sequence[audit_bounds.Audited]:
     """Two attacks for every budget of the spec: on two worst-case records, and on two digits.
 
     The worst-case records differ as much as possible, in values and in label. The attacker uses the likelihood ratio of the
@@ -391,10 +382,10 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     """The game on two records, two digits if `is_natural`."""
     params = spec.params
     assert isinstance(params, IndependentLaplaceParams)
-    spec, n_tasks = replace(spec, params=replace(params, steps=1)), _n_tasks(spec, 1)
+    spec, n_tasks = spec.model_copy(update={"params": params.model_copy(update={"steps": 1})}), _n_tasks(spec, 1)
     pixels, classes = digits()
     n_values = pixels.shape[1]
-    local = randomiser(params, n_values, epsilon_of_each(epsilon, spec.privacy.delta, n_tasks))
+    local = randomiser(params, n_values, text_mechanisms.epsilon_of_each(epsilon, spec.privacy.delta, n_tasks))
     unit = 1 / math.sqrt(n_values) if params.project_to == 0 else math.sqrt(params.project_to) / params.clip
     labels = (0, 1) if not is_natural else (int(classes[0]), int(classes[1]))
 
@@ -406,7 +397,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         if params.project_to == 0:
             return np.ones(n_values), np.zeros(n_values)
         drawn = np.random.default_rng(0).standard_normal((64, n_values))
-        lengths = np.abs(RandomProjection(n_values, params.project_to, seed).of(drawn)).sum(axis=1)
+        lengths = np.abs(quadratic.RandomProjection(n_values, params.project_to, seed).of(drawn)).sum(axis=1)
         one = drawn[int(lengths.argmax())]  # the projection's L1 norm is nearly maximal
         return one, 1 - one
 
@@ -419,7 +410,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         """The representation of a record to which noise is added."""
         if params.project_to == 0:
             return 2 * values - 1
-        projected = RandomProjection(n_values, params.project_to, seed).of(values[None])[0].astype(np.float64)
+        projected = quadratic.RandomProjection(n_values, params.project_to, seed).of(values[None])[0].astype(np.float64)
         clipped: Floats = projected * min(1.0, params.clip / max(float(np.abs(projected).sum()), 1e-300))
         return clipped
 
@@ -449,7 +440,7 @@ def planted_records_game(spec: RunSpec, epsilon: float) -> Game:
     return replace(game, tasks=tasks, takes_part=takes_part, planted="records", n_learners=N_RECORDS)
 
 
-def _log_ratio(local: Randomiser, copy: Floats, one: Floats, other: Floats) -> float:
+def _log_ratio(local: text_mechanisms.Randomiser, copy: Floats, one: Floats, other: Floats) -> float:
     """Log-likelihood ratio of a copy's values, for `one` against `other`."""
     away, near = np.abs(copy - other).sum(), np.abs(copy - one).sum()
     return float((away - near) / local.scale) if local.scale > 0 else float(away - near)
@@ -457,7 +448,7 @@ def _log_ratio(local: Randomiser, copy: Floats, one: Floats, other: Floats) -> f
 
 _AGEM = {"learner": play.through_learner(distinct_label_game, real_digit_game), "life": audit_of_life}
 AUDITS = {
-    "dp-agem": Audit(_AGEM, trials=3200, planted=planted_labels_game),
-    "dp-coeff-memory": Audit({"learner": play.worst_and_natural(sum_game)}, trials=4000, planted=one_hot_game),
-    "independent-laplace": Audit({"learner": audit_of_records}, trials=6000, planted=planted_records_game),
+    "dp-agem": catalog.Audit(_AGEM, trials=3200, planted=planted_labels_game),
+    "dp-coeff-memory": catalog.Audit({"learner": play.worst_and_natural(sum_game)}, trials=4000, planted=one_hot_game),
+    "independent-laplace": catalog.Audit({"learner": audit_of_records}, trials=6000, planted=planted_records_game),
 }

@@ -26,7 +26,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, Coins
-from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
@@ -40,14 +39,6 @@ _ADVERSARY = (
     "sees everything that is released, and knows everything planted; which of it took part he guesses. The run's settings "
     "are played once more with these plants: they were not in its data, so what it released cannot be audited afterwards"
 )
-
-
-def audit(spec: RunSpec) -> list[Audited]:
-    """Lower bounds on epsilon for every budget of the spec, each from one training with randomly included examples.
-
-    Raises BadInput if the method cannot be audited in one training; see `play.refusal`.
-    """
-    return [audited(spec, epsilon) for epsilon in spec.privacy.epsilons]
 
 
 def audited(spec: RunSpec, epsilon: float) -> Audited:
@@ -81,17 +72,9 @@ def _played(game: Game, epsilon: float, confidence: float) -> Audited:
 
 
 def judged(
-    scores: Floats,
-    took_part: NDArray[np.bool_],
-    claimed: float,
-    accounted: float,
-    delta: float,
-    attack: str,
-    confidence: float,
-    *,
-    is_gaussian: bool,
-    planted: str = "examples",
-) -> Audited:
+    scores: Floats, took_part: NDArray[np.bool_], claimed: float, accounted: float, delta: float, attack: str,
+    confidence: float, *, is_gaussian: bool, planted: str = "examples",
+) -> Audited:  # fmt: skip
     """The lower bound on epsilon from guessing who took part; `scores` [n, statistics] are high for examples that did.
 
     With several statistics, a tenth of the coins is revealed and chooses the best one. Of the rest, a fifth is guessed: the
@@ -167,14 +150,9 @@ def _chance_right(mu: float, share: float) -> float:
 
 
 def one_step_game(
-    spec: RunSpec,
-    known: PublicContext,
-    own: Examples,
-    others: Examples,
-    score: Callable[[int, Released], Floats],
-    attack: str,
-    planted: str,
-) -> Game:
+    spec: RunSpec, known: PublicContext, own: Examples, others: Examples, score: Callable[[int, Released], Floats],
+    attack: str, planted: str,
+) -> Game:  # fmt: skip
     """A game of one task with the examples whose coin is heads; under "replace" `others` take the place of the rest."""
     n, takes_part = len(own), partial(play.coins, n=len(own))
     table = np.concatenate([own.inputs, others.inputs])
@@ -192,7 +170,7 @@ def one_step_game(
 
 def step_noise(spec: RunSpec, epsilon: float) -> float:
     """Approximate noise multiplier of a step on which the whole budget is spent."""
-    return gaussian.sigma(epsilon, spec.privacy.delta, SENSITIVITY[spec.privacy.adjacency])
+    return gaussian.sigma(epsilon, spec.privacy.delta, gaussian.SENSITIVITY[spec.privacy.adjacency])
 
 
 def one_step_context(
@@ -235,8 +213,7 @@ def log_odds(gradients: Floats, seen: Floats, usual: Floats, std: float) -> Floa
     along, along_usual = gradients @ seen, gradients @ usual
     weighed = usual - gradients.T @ (inverse @ along_usual) / 4
     centred = along - float(weighed @ seen) / float(weighed @ usual) * along_usual
-    odds: Floats = inverse @ centred / (std**2 * np.diag(inverse))
-    return odds
+    return inverse @ centred / (std**2 * np.diag(inverse))
 
 
 def least_alike(gradients: Floats, n: int, std: float) -> NDArray[np.int64]:

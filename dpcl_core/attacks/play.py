@@ -22,11 +22,9 @@ from dpcl_core.data import load
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.params import ReleaseParams
-from dpcl_core.privacy import audit_bounds
+from dpcl_core.privacy import audit_bounds, noise, text_mechanisms
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Noise
-from dpcl_core.privacy.text_mechanisms import Randomiser
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, DataSpec, RunSpec
 
@@ -79,15 +77,15 @@ class Game:
 
         So a correct method is called wrong with probability at most 0.05 times 0.001.
         """
-        first = self._judged(epsilon, n_learners, CONFIDENCE)
-        return self._judged(epsilon, n_learners, SURELY) if first.exceeds else first
-
-    def _judged(self, epsilon: float, n_learners: int, confidence: float) -> Audited:
-        took_part, stayed_away, accounted = self.scores(epsilon, n_learners)
-        return judged(
-            took_part, stayed_away, epsilon, accounted, self.spec.privacy.delta, self.attack, self.adversary,
-            is_gaussian=self.is_gaussian, confidence=confidence,
-        )  # fmt: skip
+        for confidence in (CONFIDENCE, SURELY):
+            took_part, stayed_away, accounted = self.scores(epsilon, n_learners)
+            found = judged(
+                took_part, stayed_away, epsilon, accounted, self.spec.privacy.delta, self.attack, self.adversary,
+                is_gaussian=self.is_gaussian, confidence=confidence,
+            )  # fmt: skip
+            if not found.exceeds:
+                break
+        return found
 
     def scores(self, epsilon: float, n_learners: int) -> tuple[Floats, Floats, float]:
         """Scores [n, statistics] of persons who took part, scores of those who did not, and the epsilon of a ledger."""
@@ -122,13 +120,9 @@ def worst_and_natural(game: Callable[..., Game]) -> Attacker:
 
 
 def released(
-    spec: RunSpec,
-    epsilon: float,
-    trials: Sequence[int],
-    known: PublicContext,
-    tasks: Callable[[int], Sequence[Task]],
+    spec: RunSpec, epsilon: float, trials: Sequence[int], known: PublicContext, tasks: Callable[[int], Sequence[Task]],
     seed: int | None = None,
-) -> Iterator[tuple[int, Released, Ledger]]:
+) -> Iterator[tuple[int, Released, Ledger]]:  # fmt: skip
     """Yields each trial's number, its learner's releases task by task at this budget, and the learner's ledger.
 
     Noise always comes from the operating system, whatever `privacy.noise` is. Seeds have the same role as in a run: a
@@ -181,15 +175,10 @@ def stream(first: Examples, others: Examples, known: PublicContext, names: Seque
 
 
 def many_persons(
-    spec: RunSpec,
-    known: PublicContext,
-    rows: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    changed: NDArray[np.int64],
-    takes_part: Callable[[int], NDArray[np.bool_]],
-    crowd: Examples | None = None,
+    spec: RunSpec, known: PublicContext, rows: NDArray[np.generic], labels: NDArray[np.int64],
+    changed: NDArray[np.int64], takes_part: Callable[[int], NDArray[np.bool_]], crowd: Examples | None = None,
     names: Sequence[str] = (),
-) -> Streams:
+) -> Streams:  # fmt: skip
     """The streams of a game on many persons, one row each, with a known `crowd`. The two sides swap who takes part.
 
     Under "replace" a person who does not take part has the same row with the `changed` label.
@@ -221,28 +210,19 @@ def one_person(spec: RunSpec, known: PublicContext, crowd: Examples, pair: Examp
 
 def coins(seed: int, n: int) -> NDArray[np.bool_]:
     """One fair coin for each of n persons: whether he takes part, bool [n]."""
-    draws: NDArray[np.bool_] = generator(seed, "who takes part").integers(0, 2, n).astype(np.bool_)
-    return draws
+    return generator(seed, "who takes part").integers(0, 2, n).astype(np.bool_)
 
 
-def label_log_odds(local: Randomiser, n_labels: int) -> float:
+def label_log_odds(local: text_mechanisms.Randomiser, n_labels: int) -> float:
     """Log-likelihood ratio of a noisy label; 1 if the label is always the true one, where any value would do."""
     kept, other = local.chances(n_labels)
     return math.log(kept / other) if other > 0 else 1.0
 
 
 def judged(
-    took_part: Floats,
-    stayed_away: Floats,
-    claimed: float,
-    accounted: float,
-    delta: float,
-    attack: str,
-    adversary: str,
-    *,
-    is_gaussian: bool,
-    confidence: float = CONFIDENCE,
-) -> Audited:
+    took_part: Floats, stayed_away: Floats, claimed: float, accounted: float, delta: float, attack: str, adversary: str,
+    *, is_gaussian: bool, confidence: float = CONFIDENCE,
+) -> Audited:  # fmt: skip
     """The audit's result from the scores [n, statistics] of both sides.
 
     A tenth of the scores chooses the statistic that separates the sides best; the rest measures it by counting and, if the
@@ -320,7 +300,7 @@ class Attack(Generic[Setting]):
     title: str
     attack: str
     adversary: str
-    play: Callable[[Setting, Noise, int], Guesses]
+    play: Callable[[Setting, noise.Noise, int], Guesses]
     times: int = 1
     most: int | None = None
 

@@ -16,20 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpcl_core.attacks import play
-from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import CONFIDENCE, Attack, Floats, Guesses
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
-from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language import pecl_published, sensitivity
 from dpcl_core.methods.language.params import LanguageParams
-from dpcl_core.methods.language.pecl_published import PublishedParams
-from dpcl_core.privacy.audit_bounds import Audited, lower_bound, one_way_bound
+from dpcl_core.privacy import audit_bounds, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.privacy.statement import shown
 from dpcl_core.privacy.text_mechanisms import (
     clipped,
     noisy_embeddings,
@@ -69,7 +66,7 @@ class Setting:
         return np.zeros(budgets.shape) if math.isinf(self.upper) else printed_ratios(budgets, self.delta)
 
 
-def audited(setting: Setting, attack: str, trials: int) -> Audited:
+def audited(setting: Setting, attack: str, trials: int) -> audit_bounds.Audited:
     """The result of one of the `ATTACKS` on this noise, from `trials` releases on each side, times the attack's `times`.
 
     `claimed`: the nominal budget of the token in question. Without noise, every attack is the one on exact vectors.
@@ -77,7 +74,7 @@ def audited(setting: Setting, attack: str, trials: int) -> Audited:
     chosen, is_noisy = ATTACKS[attack], math.isfinite(setting.upper)
     n = chosen.n_releases(trials) if is_noisy else trials
     guesses = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
-    remark = f"; nominal ε of the token: {shown(guesses.claimed)}"
+    remark = f"; nominal ε of the token: {statement.shown(guesses.claimed)}"
     return chosen.result(replace(guesses, remark=remark), guesses.claimed, setting.delta, is_one_way=True)
 
 
@@ -134,7 +131,7 @@ def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> Guesse
     std = float(ratio[0]) / math.sqrt(n_releases)
     shares = ndtr(2 / std - _CUTS), ndtr(-_CUTS)
     expected = [
-        one_way_bound(int(hits * n), n, math.ceil(alarms * n), n, setting.delta)
+        audit_bounds.one_way_bound(int(hits * n), n, math.ceil(alarms * n), n, setting.delta)
         for hits, alarms in zip(*shares, strict=True)
     ]
     cut = -1 + std * _CUTS[int(np.argmax(expected))]
@@ -235,7 +232,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise of a run in which the least noised token has nominal budget `epsilon`."""
     params = spec.params
-    assert isinstance(params, PublishedParams)
+    assert isinstance(params, pecl_published.PublishedParams)
     is_sentence = params.granularity == "sentence"
     return Setting(params.eps_lower, epsilon, spec.privacy.delta, params.epochs, params.length, is_sentence)
 
@@ -274,7 +271,7 @@ def noisy_mean_rows(rows: Rows, noise_std: Rows, n_releases: int, noise: Noise) 
 def nearest_rows(table: Rows, vectors: Rows) -> tuple[Tokens, Floats]:
     """Index of the nearest table row [N, d] for each vector [m, d], and its distance; the first one of ties.
 
-    The table must be clipped like the rows that the vectors were made from (`privacy.embeddings.clipped`).
+    The table must be clipped like the rows that the vectors were made from (`text_mechanisms.clipped`).
     """
     places, distances = [np.zeros(0, np.int64)], [np.zeros(0)]
     rows = np.asarray(table, np.float64)
@@ -288,19 +285,14 @@ def nearest_rows(table: Rows, vectors: Rows) -> tuple[Tokens, Floats]:
     return np.concatenate(places), np.concatenate(distances)
 
 
-def has_noisy_embeddings(spec: RunSpec) -> bool:
-    """Whether the method adds noise to embeddings."""
-    return methods.card(spec.method).noises_embeddings(spec.params)
-
-
-def inversion_audited(spec: RunSpec, trials: int) -> list[Audited]:
+def inversion_audited(spec: RunSpec, trials: int) -> list[audit_bounds.Audited]:
     """The game at every budget of the spec, and the share of tokens that the nearest row identifies.
 
     `claimed`: the budget of the spec (as published, the target token's nominal one); `accounted`: the cost of a whole
     text's embeddings. Args: trials: releases on each side. Raises BadInput if the method adds no noise to embeddings, and
     what `causal.load` raises.
     """
-    if not has_noisy_embeddings(spec):
+    if not methods.card(spec.method).noises_embeddings(spec.params):
         allowed = f"must be left out: {spec.method} adds no noise to embeddings with these settings"
         raise BadInput("--attack", INVERSION, allowed)
     facts = of_spec(spec)
@@ -337,7 +329,7 @@ def _copies_of(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[Copie
     return lambda table, tokens: once(table, tokens[:, None])[:, 0], n_texts, accounted
 
 
-def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n: int) -> Audited:
+def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n: int) -> audit_bounds.Audited:
     copies, times, accounted = _copies_of(spec, facts, epsilon)
 
     def seen(tokens: Tokens) -> Floats:
@@ -346,17 +338,17 @@ def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n
 
     named = np.random.default_rng(0).permutation(len(table))[:_MOST_NAMED]
     share = float((nearest_rows(table, seen(named))[0] == named).mean())
-    pair, delta = _farthest(table), spec.privacy.delta
+    pair, delta = farthest_rows(table), spec.privacy.delta
     along = table[pair[0]].astype(np.float64) - table[pair[1]]
     scores = [seen(np.full(n, token)) @ along for token in pair]
     which = "all tokens" if len(named) == len(table) else f"{len(named):,} tokens drawn from them"
     drawn = f"{times} noisy embeddings" if times > 1 else "one noisy embedding"
     attack = f"embedding inversion: the nearest of {len(table):,} rows names {100 * share:.1f} % of {which} from {drawn}"
-    bound = lower_bound(scores[0], scores[1], delta, CONFIDENCE)
-    return Audited(epsilon, accounted, bound, delta, CONFIDENCE, n, attack, _INVERSION_ADVERSARY)
+    bound = audit_bounds.lower_bound(scores[0], scores[1], delta, CONFIDENCE)
+    return audit_bounds.Audited(epsilon, accounted, bound, delta, CONFIDENCE, n, attack, _INVERSION_ADVERSARY)
 
 
-def _farthest(table: Table) -> tuple[int, int]:
+def farthest_rows(table: Table) -> tuple[int, int]:
     """The indices of the two rows with the largest distance."""
     squares, best = np.square(table).sum(axis=1), (-1.0, 0, 0)
     for start in range(0, len(table), _BLOCK):
@@ -377,7 +369,7 @@ def _embeddings(backbone: str) -> Table:
 
 
 AUDITS = {
-    "pecl-published": Audit(
+    "pecl-published": catalog.Audit(
         play.of_claim(ATTACKS, lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials))
     )
 }

@@ -201,9 +201,7 @@ def account(options: argparse.Namespace) -> int:
         "adjacency": options.adjacency,
     }
     if options.accountants:
-        from dpcl_core.privacy import cross_check
-
-        accounts = cross_check.accounts(answer.sigma, answer.delta, options.sample_rate, options.steps, options.adjacency)
+        accounts = calculator.accounts(answer.sigma, answer.delta, options.sample_rate, options.steps, options.adjacency)
         document["accountants"] = accounts.document()
     if options.json:
         print_json(document)

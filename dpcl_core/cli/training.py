@@ -341,6 +341,7 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
 def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog as attacks
     from dpcl_core.attacks import token_noise_games
+    from dpcl_core.methods import catalog as methods
     from dpcl_core.runs import audits as runs_audits
     from dpcl_core.runs import charges
 
@@ -361,13 +362,13 @@ def audit(options: argparse.Namespace) -> int:
     else:
         attack_names = attacks.fitting(spec)
         text_audits = [runs_audits.NAME] if runs_audits.is_offered(spec) else []
-        text_audits += [token_noise_games.INVERSION] if token_noise_games.has_noisy_embeddings(spec) else []
+        text_audits += [token_noise_games.INVERSION] if methods.card(spec.method).noises_embeddings(spec.params) else []
         if text_audits and options.attack not in (None, "all", *attack_names):
             raise BadInput(
                 "--attack", options.attack, f"must be one of {', '.join([*attack_names, *text_audits])}, all, or left out"
             )
         named = attack_names if options.attack == "all" else (options.attack,)
-        trials = options.trials or attacks.trials(spec.method)
+        trials = options.trials or attacks.audit_of(spec.method).trials
         audits = [attacks.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
         results = [result for results in audits for result in results]
     if options.json:

@@ -20,7 +20,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Guarantee, References, TaskLearned
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.allowed import SMALLEST_SIGMA
+from dpcl_core.privacy.budgets import SMALLEST_SIGMA
 from dpcl_core.spec import LARGEST_EPSILON, LabelSetting
 
 if TYPE_CHECKING:

@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Guarantee, JsonValue
 from dpcl_core.methods.features.cosine import CosineParams
-from dpcl_core.privacy.gaussian import sigma
+from dpcl_core.privacy import gaussian, guarantee, mechanisms
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import SeededNoise
-from dpcl_core.privacy.statement import guarantee
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import Cell, LabelSetting, PrivacySpec, RunSpec
 
@@ -72,7 +70,7 @@ def class_accuracies(data: ReplayData, epsilon: float) -> NDArray[np.float64]:
 
 def _right(data: ReplayData, epsilon: float) -> NDArray[np.bool_]:
     """Whether each test example is classified correctly [S, T, n]; undefined before the task that brings its label."""
-    std = sigma(epsilon, data.delta)
+    std = gaussian.sigma(epsilon, data.delta)
     learned = data.task_of_class[:, None, :] <= np.arange(data.n_tasks)[:, None]  # [S, T, C]
     squares = np.where(learned, data.clean_squares + 2 * std * data.crosses, 0.0) + std**2 * data.noise_squares
     released = learned if data.setting != "prior-const" else np.ones_like(learned)
@@ -109,8 +107,7 @@ def is_used(labels: NDArray[np.int64], task_of_class: NDArray[np.int64], n_draws
     """The rows of Q in use [S, U, n]: all of them where one draw serves every task."""
     if n_draws == 1:
         return np.ones((len(task_of_class), 1, len(labels)), dtype=np.bool_)
-    used: NDArray[np.bool_] = task_of_class[:, None, labels] <= np.arange(n_draws)[:, None]
-    return used
+    return task_of_class[:, None, labels] <= np.arange(n_draws)[:, None]
 
 
 def _scaled(document: JsonValue) -> NDArray[np.float64]:
@@ -142,12 +139,12 @@ def promised(
     )
     cell = Cell(epsilon, 0)
     ledger = Ledger(delta, spec.privacy.adjacency, "once")
-    std = class_sums_std(epsilon, delta, spec.privacy.adjacency)
+    std = mechanisms.class_sums_std(epsilon, delta, spec.privacy.adjacency)
     no_rows, no_labels = np.zeros((0, 1)), np.zeros(0, dtype=np.int64)
     public = range(n_classes)
     for task in range(n_tasks):
         prior = [label for label in public if label % n_tasks == task]
         space = label_space(labels, prior, public, no_labels, [ledger], task=task)
         noises = [SeededNoise(cell, "promise")]
-        noisy_class_sums(no_rows, no_labels, space, n_classes, [std], noises, [ledger], task=task)
-    return guarantee(ledger, spec, cell, unit="example", n_people=n_people, n_tasks=n_tasks)
+        mechanisms.noisy_class_sums(no_rows, no_labels, space, n_classes, [std], noises, [ledger], task=task)
+    return guarantee.guarantee(ledger, spec, cell, unit="example", n_people=n_people, n_tasks=n_tasks)

@@ -68,42 +68,27 @@ def n_entries(n_rounds: int, clients_per_round: float, list_size: int) -> int:
     return math.ceil(n_rounds * clients_per_round * list_size)
 
 
-@dataclass(frozen=True, slots=True)
-class Separation:
-    """The distances between signatures of different modes at the anchors in use.
+def separation(signatures: NDArray[np.floating], modes: NDArray[np.int64], gamma: float) -> tuple[float, float, float]:
+    """How far signatures [n, m] of different true modes [n], which only a simulation has, are apart at the m anchors in use.
 
-    `mean_hit`: share of anchors at which a pair differs by gamma, averaged over pairs (the p-hat of Table 8, by its caption;
-    its mean does not depend on the number of anchors). `least_hit`: the same for the worst pair, an estimate of the p of
-    Definition 1; with few anchors it is far too low, as the smallest of many noisy shares. `least_margin`: the smallest over
-    pairs of a pair's largest difference at any anchor; it grows with the number of anchors. `apart_inside`: share of pairs
-    of the same mode that differ by more than gamma / 2 at some anchor; the paper's "consequently" needs it to be 0. NaN
-    where there is no such pair.
+    The mean rate: share of anchors at which a pair differs by gamma, averaged over pairs (the p-hat of Table 8, by its
+    caption; its mean does not depend on the number of anchors). The least rate: the same for the worst pair, an estimate of
+    the p of Definition 1; with few anchors it is far too low, as the smallest of many noisy shares. The least gap: the
+    smallest over pairs of a pair's largest difference at any anchor; it grows with the number of anchors. NaN where there is
+    no such pair.
     """
-
-    mean_hit: float
-    least_hit: float
-    least_margin: float
-    apart_inside: float
-
-
-def separation(signatures: NDArray[np.floating], modes: NDArray[np.int64], gamma: float) -> Separation:
-    """Separation of signatures [n, m] at m anchors, given the entries' true modes [n], which only a simulation has."""
     values, labels = np.asarray(signatures, np.float64), np.asarray(modes)
     first, second = np.triu_indices(len(values), 1)
-    differ = labels[first] != labels[second]
-    hits, margins, inside = [], [], []
-    for start in range(0, len(first), 4096):  # a few megabytes at a time
-        block = slice(start, start + 4096)
+    pairs = np.flatnonzero(labels[first] != labels[second])
+    if not len(pairs):
+        return math.nan, math.nan, math.nan
+    rates, gaps = [], []
+    for block in np.array_split(pairs, math.ceil(len(pairs) / 4096)):  # a few megabytes at a time
         apart = np.abs(values[first[block]] - values[second[block]])
-        is_between = differ[block]
-        hits.append((apart[is_between] >= gamma).mean(axis=1))
-        margins.append(apart[is_between].max(axis=1, initial=0.0))
-        inside.append((apart[~is_between] > gamma / 2).any(axis=1))
-    hit, margin, same = np.concatenate(hits), np.concatenate(margins), np.concatenate(inside)
-    apart_inside = float(same.mean()) if len(same) else math.nan
-    if not len(hit):
-        return Separation(math.nan, math.nan, math.nan, apart_inside)
-    return Separation(float(hit.mean()), float(hit.min()), float(margin.min()), apart_inside)
+        rates.append((apart >= gamma).mean(axis=1))
+        gaps.append(apart.max(axis=1, initial=0.0))
+    rate = np.concatenate(rates)
+    return float(rate.mean()), float(rate.min()), float(np.concatenate(gaps).min())
 
 
 def misaligned(n_modes: int) -> tuple[float, float]:
@@ -197,13 +182,9 @@ def usual(view: PublicView, anchors: NDArray[np.float64], rule: Rule) -> dict[st
 
 
 def grouped(
-    lists: Lists,
-    matcher: Matcher,
-    n_groups: int,
-    view: PublicView,
-    generator: np.random.Generator,
+    lists: Lists, matcher: Matcher, n_groups: int, view: PublicView, generator: np.random.Generator,
     most_starts: int | None = None,
-) -> tuple[NDArray[np.float64], Pooled]:
+) -> tuple[NDArray[np.float64], Pooled]:  # fmt: skip
     """The lists' features and their groups by the reference rule, numbered along the first public axis.
 
     Uses as many starts as a fixed amount of work allows, at most `most_starts`: all of twenty short lists, three of fifty
@@ -231,13 +212,9 @@ def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
 
 
 def agreement(
-    lists: Lists,
-    modes: NDArray[np.int64],
-    by_name: Mapping[str, Matcher],
-    view: PublicView,
-    seed: int,
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int,
     most_starts: int | None = None,
-) -> dict[str, float]:
+) -> dict[str, float]:  # fmt: skip
     """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L] (-1: left out), on these lists."""
     n_groups, has_mode = int(modes.max()) + 1, modes >= 0
     indices = {}
@@ -248,14 +225,9 @@ def agreement(
 
 
 def under_noise(
-    lists: Lists,
-    modes: NDArray[np.int64],
-    by_name: Mapping[str, Matcher],
-    view: PublicView,
-    seeds: Sequence[int],
-    names: Sequence[str] = SWEPT,
-    most_starts: int | None = None,
-) -> dict[str, tuple[float, ...]]:
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seeds: Sequence[int],
+    names: Sequence[str] = SWEPT, most_starts: int | None = None,
+) -> dict[str, tuple[float, ...]]:  # fmt: skip
     """`agreement` of these matchers with noise of each of `LEVELS` on the lists, averaged over draws of the noise.
 
     One draw per seed, which all levels share.
@@ -270,14 +242,9 @@ def under_noise(
 
 
 def anchor_scores(
-    lists: Lists,
-    modes: NDArray[np.int64],
-    anchors: NDArray[np.float64],
-    view: PublicView,
-    rule: Rule,
-    seed: int,
+    lists: Lists, modes: NDArray[np.int64], anchors: NDArray[np.float64], view: PublicView, rule: Rule, seed: int,
     n_lists: int | None = None,
-) -> AnchorScores | None:
+) -> AnchorScores | None:  # fmt: skip
     """Separation and agreement by the first m anchors, for every m of `COUNTS` up to their number; None without two modes.
 
     Signatures have the shared spherical covariance and are z-scored once, over all anchors, so that sets are nested and the
@@ -290,7 +257,9 @@ def anchor_scores(
     z_scored = Signature(anchors, "shared-spherical", "z-scored", view.covariance).of(lists.means)
     signatures = z_scored.reshape(len(truth), -1)[truth >= 0]
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
-    separations = [separation(signatures[:, :m], true_modes, GAP) for m in counts]
+    mean_rates, least_rates, least_gaps = zip(
+        *(separation(signatures[:, :m], true_modes, GAP) for m in counts), strict=True
+    )
     n_groups = int(true_modes.max()) + 1
     agreements = []
     for m in counts:
@@ -301,13 +270,10 @@ def anchor_scores(
     return AnchorScores(
         gap=GAP,
         m=tuple(counts),
-        mean_rate=tuple(separation.mean_hit for separation in separations),
-        least_rate=tuple(separation.least_hit for separation in separations),
-        least_gap=tuple(separation.least_margin for separation in separations),
-        needed=tuple(
-            anchors_needed(n, FAILURE, separation.least_hit) if separation.least_hit else math.inf
-            for separation in separations
-        ),
+        mean_rate=mean_rates,
+        least_rate=least_rates,
+        least_gap=least_gaps,
+        needed=tuple(anchors_needed(n, FAILURE, rate) if rate else math.inf for rate in least_rates),
         agreement=tuple(agreements),
     )
 

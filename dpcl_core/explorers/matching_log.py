@@ -5,7 +5,7 @@ Simulation on public data only; the server never sees any of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -86,15 +86,18 @@ class MatchingLog:
         space = self._space = self._space or _Space.of(self._params, observed.public)
         lists, task = observed.lists(), observed.task
         self._lists[task:] = [lists]
-        joined, clients = self._all_lists()
+        if self._has_homes:
+            joined, clients = Lists.of_homes(self._lists)
+        else:
+            joined = Lists.of_tasks(self._lists)
+            clients = np.arange(len(joined))
         if not len(clients):
             return
         features = matchers.list_features(joined, space.compared.features)
         modes = _modes(joined)
         if self._measured_lists is not lists:  # a task's lists are observed twice, and measured once
-            is_last = task == self._last
             self._measured_lists = lists
-            self._measurements = self._measured(space, joined, clients, modes, is_last=is_last)
+            self._measurements = self._measured(space, joined, clients, modes, is_last=task == self._last)
         for cell, parts, std in zip(self._cells, observed.parts, observed.stds, strict=True):
             targets = np.concatenate([part.targets for part in parts])
             matched = projection_maps.matched_by(
@@ -110,13 +113,6 @@ class MatchingLog:
                 **self._measurements,
             )
             yield self._with_full_lists(event, space, lists, parts)
-
-    def _all_lists(self) -> tuple[Lists, NDArray[np.int64]]:
-        """The lists of all tasks so far, and their clients."""
-        if self._has_homes:
-            return Lists.of_homes(self._lists)
-        joined = Lists.of_tasks(self._lists)
-        return joined, np.arange(len(joined))
 
     def _with_full_lists(self, event: Signatures, space: _Space, lists: Lists, parts: Sequence[Replay]) -> Signatures:
         """The event with inputs to match again: each task's lists of the first seed, in the first budget's first event."""
@@ -161,10 +157,9 @@ class MatchingLog:
         if len(set(modes[modes >= 0].tolist())) < 2:
             return {}
         view, anchors = space.public.view, space.signature.anchors
-        rule = "nearest" if self._params.rule == "ot" else self._params.rule
+        rule = _quick_rule(self._params)
         usual = matching.usual(view, anchors, rule)
-        run_matcher = {space.compared.name: matching.Matcher(space.compared.features, space.compared.rule)}
-        quick = {name: matcher for name, matcher in {**usual, **run_matcher}.items() if matcher.rule != "ot"}
+        quick = _without_transport(usual, space.compared)
         measured = {"agreement": matching.agreement(compared, modes, quick, view, 0), "n_compared": n_compared}
         if not is_last or compared.covariances.ndim != 3:
             return measured
@@ -176,10 +171,21 @@ class MatchingLog:
         }
 
 
+def _quick_rule(params: Params) -> Rule:
+    """The run's rule of assignment; another one for optimal transport, which takes thirty times as long."""
+    assert isinstance(params, ListParams)
+    return "nearest" if params.rule == "ot" else params.rule
+
+
+def _without_transport(usual: Mapping[str, matching.Matcher], own: EntryMatcher) -> dict[str, matching.Matcher]:
+    """The usual matchers and the run's own, last; those by optimal transport left out."""
+    by_name = {**usual, own.name: matching.Matcher(own.features, own.rule)}
+    return {name: matcher for name, matcher in by_name.items() if matcher.rule != "ot"}
+
+
 def _modes(lists: Lists) -> NDArray[np.int64]:
     """The entries' labels [N, entries]; -1 for entries without rows."""
-    modes: NDArray[np.int64] = np.where(lists.weights > 0, lists.targets.argmax(axis=2), -1)
-    return modes
+    return np.where(lists.weights > 0, lists.targets.argmax(axis=2), -1)
 
 
 def _signal(lists: Lists, public: PublicEmbeddings, std: NoiseStd) -> dict[str, float]:
@@ -204,11 +210,8 @@ def _noise(public: PublicEmbeddings, std: NoiseStd) -> dict[str, float]:
     return {_WHOLE_MEAN: std.mean * d**0.5, _WHOLE_SECOND: std.second * (d if std.released == "full" else d**0.5)}
 
 
-# Chooses the explorer that turns a learner's observations into events.
-
-
 class Observer:
-    """Passes on one learner's events, with observations replaced by an explorer's events."""
+    """Passes on one learner's events, with observed lists replaced by a log's events."""
 
     KEPT: ClassVar[tuple[str, ...]] = ("_log",)
 
@@ -221,7 +224,7 @@ class Observer:
         self._log = MatchingLog(self._spec, self._cells, self._context)
 
     def events(self, learner_events: Iterable[LearnerEvent]) -> Iterator[Event]:
-        """The events of a task. Raises TypeError for an observation that no explorer handles."""
+        """The events of a task. Raises TypeError for an observation of any other kind."""
         for event in learner_events:
             if isinstance(event, ListsObserved):
                 self._log = self._log or MatchingLog(self._spec, self._cells, self._context)
@@ -399,7 +402,7 @@ class Rematch:
         lists, modes = self._compared_part
         n_entries = int((self.modes >= 0).sum())
         anchors, view = self.public.anchors, self.public.view
-        return matching.anchor_scores(_noised(lists, noise), modes, anchors, view, self._rule, 0, n_entries)
+        return matching.anchor_scores(_noised(lists, noise), modes, anchors, view, _quick_rule(self.params), 0, n_entries)
 
     @property
     def is_part(self) -> bool:
@@ -423,20 +426,11 @@ class Rematch:
         """Whether there are at least two true modes."""
         return len(set(self.modes[self.modes >= 0].tolist())) > 1
 
-    @property
-    def _rule(self) -> Rule:
-        return "nearest" if self.params.rule == "ot" else self.params.rule  # optimal transport takes 30 times as long
-
     def _matchers(self, m: int) -> dict[str, matching.Matcher]:
-        """The matchers that a run compares, the run's own last; without optimal transport."""
-        usual = matching.usual(self.public.view, self.public.anchors[:m], self._rule)
-        compared = self._compared(m)
-        by_name = {**usual, compared.name: matching.Matcher(compared.features, compared.rule)}
-        return {
-            name: matcher
-            for name, matcher in by_name.items()
-            if matcher.rule != "ot" and (self.has_variances or name not in _BY_ANCHORS[:2])
-        }
+        """The matchers that a run compares, the run's own last."""
+        usual = matching.usual(self.public.view, self.public.anchors[:m], _quick_rule(self.params))
+        quick = _without_transport(usual, self._compared(m))
+        return {name: one for name, one in quick.items() if self.has_variances or name not in _BY_ANCHORS[:2]}
 
     def _reads_anchors(self, matcher: str) -> bool:
         return matcher in _BY_ANCHORS or matcher.startswith("signature")

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from dpcl_core.events import ListEntries, Prototypes, Signatures
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.federated.matchers import EntryMatcher
 from dpcl_core.spec import Cell
 
 _N_FITTED = 500  # most public points to which a map's axes are fitted
@@ -44,13 +43,11 @@ class ProjectionMaps:
 
     def means(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
         """Means [..., d] on their map, [..., 2]."""
-        points: NDArray[np.float64] = (means - self.mean_centre) @ self.mean_axes
-        return points
+        return (means - self.mean_centre) @ self.mean_axes
 
     def signatures(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Signatures of means [..., d] with covariances [..., d] or [..., d, d] on their map, [..., 2]."""
-        points: NDArray[np.float64] = (self.signature.of(means, covariances) - self.signature_centre) @ self.signature_axes
-        return points
+        return (self.signature.of(means, covariances) - self.signature_centre) @ self.signature_axes
 
     def shown(self, lists: Lists) -> tuple[float, float]:
         """Share of the variance of the lists' means, and of their signatures, along the two axes, each in [0, 1]."""
@@ -84,13 +81,9 @@ class Matched:
 
 
 def matched_by(
-    compared: EntryMatcher,
-    lists: Lists,
-    features: NDArray[np.float64],
-    prototypes: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    **shown: Any,
-) -> Matched:
+    compared: matchers.EntryMatcher, lists: Lists, features: NDArray[np.float64], prototypes: NDArray[np.float64],
+    targets: NDArray[np.float64], **shown: Any,
+) -> Matched:  # fmt: skip
     """The lists, whose `features` the matcher compares, matched to released prototypes [K, d]. `shown`: all other fields."""
     groups = compared.of_means(prototypes, np.full(prototypes.shape[1], 1 / prototypes.shape[1]), targets)
     return Matched(

@@ -1,4 +1,11 @@
-"""The page's end of `token_worker`: a process that reads with a big language model, started at the first question."""
+"""A process that reads texts with a big language model for a page, and the page's end of it, which loads no weights.
+
+The process is this module, run with the model's name. One request a line on standard input, a JSON object; answers on
+standard output, one a line. The process ends with its input, so it never outlives the app. It keeps no text.
+
+    {"ask": "score", "texts": [...], "spans": [[[start, end, kind], ...], ...], "labels": [...], "tasks": [[...], ...]}
+    {"ask": "read", "text": "...", "ratios": [...], "n_releases": 3}
+"""
 
 from __future__ import annotations
 
@@ -7,16 +14,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import Any, TextIO
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from dpcl_core import paths
-from dpcl_core.data.texts import Texts
+from dpcl_core.data.texts import Span, Texts
+from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import ScoredText
 
+Document = Mapping[str, Any]
 _TEXTS = TypeAdapter(list[ScoredText])
 _ENDED = "the process that reads with this model ended by itself; try again, with less open on this computer"
 
@@ -26,7 +37,7 @@ class ReaderEnded(Exception):
 
 
 class TokenReader:
-    """Reads texts with one model in a process of its own, so that this process loads no weights. One question at a time."""
+    """Reads texts with one model in a process of its own, started at the first question. One question at a time."""
 
     def __init__(self, backbone: str) -> None:
         self._backbone, self._lock = backbone, threading.Lock()
@@ -45,40 +56,25 @@ class TokenReader:
         """
         spans = texts.spans if texts.spans is not None else [()] * len(texts)
         marked = [[(one.start, one.end, one.kind) for one in of_text] for of_text in spans]
-        request = {
-            "ask": "score",
-            "texts": list(texts.strings),
-            "spans": marked,
-            "labels": list(labels),
-            "tasks": list(tasks),
-        }
-        found = self._asked(request, done)["texts"]
-        return _TEXTS.validate_python(found)
+        request = {"ask": "score", "texts": texts.strings, "spans": marked, "labels": labels, "tasks": tasks}
+        return _TEXTS.validate_python(self._asked(request, done)["texts"])
 
     def read(self, text: str, ratios: Sequence[float], n_releases: int) -> tuple[tuple[str, ...], tuple[bool, ...]] | None:
         """Each token as its noisy embedding is read, and whether that is right; None if the text has other tokens here.
 
         `ratios`: σ / C of every token, 0 for no noise. Raises ReaderEnded.
         """
-        found = self._asked({"ask": "read", "text": text, "ratios": list(ratios), "n_releases": n_releases})
-        if found["tokens"] is None:
-            return None
-        return tuple(cast("list[str]", found["tokens"])), tuple(cast("list[bool]", found["right"]))
+        found = self._asked({"ask": "read", "text": text, "ratios": ratios, "n_releases": n_releases})
+        return None if found["tokens"] is None else (tuple(found["tokens"]), tuple(found["right"]))
 
     def close(self) -> None:
         """Ends the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    with suppress(OSError):
-                        stream.close()
             process.kill()
-            process.wait()
+            process.communicate()
 
-    def _asked(
-        self, request: Mapping[str, object], done: Callable[[int], object] = lambda n_texts: None
-    ) -> Mapping[str, object]:
+    def _asked(self, request: Document, done: Callable[[int], object] = lambda n_texts: None) -> Document:
         with self._lock:
             process = self._started()
             assert process.stdin is not None
@@ -87,10 +83,10 @@ class TokenReader:
                 process.stdin.write(json.dumps(request) + "\n")
                 process.stdin.flush()
                 while line := process.stdout.readline():
-                    answer = cast("dict[str, object]", json.loads(line))
+                    answer: Document = json.loads(line)
                     if "done" not in answer:
                         break
-                    done(int(str(answer["done"])))
+                    done(answer["done"])
             except BaseException as error:  # a page drawn again stops here: its answer must not meet the next question
                 self.close()
                 if isinstance(error, OSError | json.JSONDecodeError):
@@ -100,7 +96,7 @@ class TokenReader:
                 self.close()
                 raise ReaderEnded(_ENDED)
             if "error" in answer:
-                raise ReaderEnded(str(answer["error"]))
+                raise ReaderEnded(answer["error"])
             return answer
 
     def _started(self) -> subprocess.Popen[str]:
@@ -108,7 +104,7 @@ class TokenReader:
         if self._process is None or self._process.poll() is not None:
             self.close()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dpcl_core.explorers.token_worker", self._backbone],
+                [sys.executable, "-m", "dpcl_core.explorers.token_reader", self._backbone],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -116,3 +112,75 @@ class TokenReader:
                 cwd=Path(paths.__file__).resolve().parent.parent,
             )
         return self._process
+
+
+# The process's end.
+
+
+class Reader:
+    """Answers requests with one model, which is loaded at the first one."""
+
+    def __init__(self, backbone: str) -> None:
+        self._backbone = backbone
+        self._table: tuple[NDArray[np.float32], float] | None = None
+        self._counted: tuple[object, NDArray[np.float64]] | None = None
+
+    def answer(self, request: Document, out: TextIO) -> None:
+        """Writes the answer, for scores after lines of progress. Raises BadInput and DataMissing where there is no model."""
+        _say(out, self._scored(request, out) if request["ask"] == "score" else self._read(request))
+
+    def _scored(self, request: Document, out: TextIO) -> Document:
+        from dpcl_core.explorers import tokens
+        from dpcl_core.methods.language import sensitivity
+
+        commonness, tasks = None, request["tasks"]
+        if tasks:
+            if self._counted is None or self._counted[0] != tasks:  # the last one is kept
+                counts = tokens.counted([Texts(list(task)) for task in tasks], self._backbone)
+                self._counted = tasks, sensitivity.commonness(counts)
+            commonness = self._counted[1]
+        texts = Texts(request["texts"], [tuple(Span(*one) for one in marked) for marked in request["spans"]])
+        told = lambda n_texts: _say(out, {"done": n_texts})  # noqa: E731
+        found = tokens.scored(texts, commonness, request["labels"], backbone=self._backbone, done=told)
+        return {"texts": [asdict(text) for text in found]}
+
+    def _read(self, request: Document) -> Document:
+        """The nearest token of each noisy embedding of a text; none if the text has other tokens in this model."""
+        from dpcl_core.attacks.token_noise_games import nearest_rows, noisy_mean_rows
+        from dpcl_core.backbones import causal, plain_language
+        from dpcl_core.privacy.noise import ReleaseNoise
+        from dpcl_core.privacy.text_mechanisms import clipped
+
+        ready = plain_language.load_tokenizer(self._backbone)
+        ids, _ = ready.encode(request["text"])
+        ratios = np.array(request["ratios"], np.float64)
+        if len(ids) != len(ratios):
+            return {"tokens": None}
+        if self._table is None:
+            table = causal.embedding_table(causal.load(self._backbone, single=True))
+            clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
+            self._table = clipped(table, clip_norm), clip_norm
+        rows, clip_norm = self._table
+        seen = noisy_mean_rows(rows[ids], ratios * clip_norm, request["n_releases"], ReleaseNoise())
+        nearest, _ = nearest_rows(rows, seen)
+        return {"tokens": [ready.shown(token) for token in nearest.tolist()], "right": (nearest == np.array(ids)).tolist()}
+
+
+def _say(out: TextIO, found: Document) -> None:
+    out.write(json.dumps(found) + "\n")
+    out.flush()
+
+
+def main() -> None:
+    """Answers until the input ends."""
+    reader, out = Reader(sys.argv[1]), sys.stdout
+    sys.stdout = sys.stderr  # what libraries print is no answer
+    for line in sys.stdin:
+        try:
+            reader.answer(json.loads(line), out)
+        except (BadInput, DataMissing) as error:
+            _say(out, {"error": str(error)})
+
+
+if __name__ == "__main__":
+    main()

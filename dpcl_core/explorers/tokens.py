@@ -16,8 +16,6 @@ from safetensors.numpy import load as read_safetensors
 from scipy.stats import rankdata
 
 from dpcl_core.backbones import packaged, plain_language
-from dpcl_core.backbones.packaged import BUNDLED
-from dpcl_core.backbones.plain_language import STOP_WORDS
 from dpcl_core.data.texts import KINDS, LOOKALIKE, PADDING, Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.methods.language import sensitivity
@@ -48,8 +46,7 @@ class Tokens:
     @property
     def is_lookalike(self) -> Bools:
         """Inside a span that looks private and is harmless."""
-        is_lookalike: Bools = np.char.startswith(self.kinds, LOOKALIKE)
-        return is_lookalike
+        return np.char.startswith(self.kinds, LOOKALIKE)
 
 
 def gathered(texts: Sequence[ScoredText]) -> Tokens:
@@ -164,7 +161,7 @@ def _model() -> dict[str, object]:
         "weights": {name: _encoded(values) for name, values in sorted(weights.items())},
         "vocabulary": sorted(inner["vocab"], key=inner["vocab"].__getitem__),
         "merges": [" ".join(pair) if isinstance(pair, list) else pair for pair in inner["merges"]],
-        "stop_words": sorted(STOP_WORDS),
+        "stop_words": sorted(plain_language.STOP_WORDS),
     }  # fmt: skip
 
 
@@ -283,13 +280,9 @@ _AT_ONCE = 8  # texts in a batch of a model that is not bundled
 
 
 def scored(
-    texts: Texts,
-    score2: NDArray[np.floating] | None = None,
-    labels: Sequence[str] | None = None,
-    *,
-    backbone: str = BUNDLED,
-    done: Callable[[int], object] = lambda n_texts: None,
-) -> list[ScoredText]:
+    texts: Texts, score2: NDArray[np.floating] | None = None, labels: Sequence[str] | None = None, *,
+    backbone: str = packaged.BUNDLED, done: Callable[[int], object] = lambda n_texts: None,
+) -> list[ScoredText]:  # fmt: skip
     """Every text with its token scores. `score2` [size]: Score2 of each token of the vocabulary; None: all 0.
 
     A character made of several tokens is shown with the first, so that the tokens joined are the text. `done` hears how many
@@ -316,7 +309,7 @@ def scored(
     return rows
 
 
-def counted(tasks: Sequence[Texts], backbone: str = BUNDLED) -> NDArray[np.int64]:
+def counted(tasks: Sequence[Texts], backbone: str = packaged.BUNDLED) -> NDArray[np.int64]:
     """Token counts of each task's texts [N, size], from which Score2 is computed."""
     ready = plain_language.load_tokenizer(backbone)
     rows = [np.array([token for ids, _ in ready.encode_all(task.strings) for token in ids], np.int64) for task in tasks]
@@ -328,7 +321,7 @@ def _log_probabilities(ids: Sequence[Sequence[int]], backbone: str, done: Callab
     tokens = np.full((len(ids), max(map(len, ids), default=0)), PADDING, np.int64)
     for row, text in enumerate(ids):
         tokens[row, : len(text)] = text
-    if backbone == BUNDLED:
+    if backbone == packaged.BUNDLED:
         return plain_language.load().log_probabilities(tokens)
     likely, by_length = np.zeros(tokens.shape, np.float32), np.argsort([len(text) for text in ids], kind="stable")
     for start in range(0, len(ids), _AT_ONCE):

@@ -24,8 +24,7 @@ from dpcl_core.methods.catalog import card
 from dpcl_core.methods.common.classifier import zero_shot
 from dpcl_core.methods.common.learner import Answering, Learner
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.privacy.coefficient_release import joint_release
-from dpcl_core.privacy.ledger import Ledger, written
+from dpcl_core.privacy.ledger import Ledger, joint_release, written
 from dpcl_core.privacy.noise_forecast import COSTLY, NoiseForecast
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios import catalog as scenarios_catalog

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import dp_accounting as dp
 import numpy as np
@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.allowed import check_budget, check_counts, check_delta, check_positive, check_rate
+from dpcl_core.privacy import budgets, gaussian, noise
 from dpcl_core.privacy.loss_distributions import of_gaussian, of_mixture
-from dpcl_core.privacy.noise import Steps
 from dpcl_core.spec import Adjacency, LabelSetting, PrivacySpec
 
 # Grid of the privacy loss. The accountant rounds up, so a coarser grid only reports more; at 1e-3 one Gaussian's epsilon
@@ -86,12 +84,6 @@ class Unaccountable(ValueError):
 
 class Unbounded(Unaccountable):
     """The epsilon is so large that it bounds nothing."""
-
-
-class Accountant(Protocol):
-    """Computes the epsilon of events; keeps no state between calls. Raises Unaccountable."""
-
-    def epsilon(self, events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float: ...
 
 
 class Pld:
@@ -298,13 +290,13 @@ def of_part(event: dp.DpEvent, part: int) -> dp.DpEvent:
 
 def subsampled_gaussian(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp.DpEvent:
     """The event of DP-SGD: `n_steps` Poisson-sampled Gaussian steps. Raises BadInput for impossible settings."""
-    check_positive(noise_multiplier=noise_multiplier)
-    check_rate(sample_rate)
-    check_counts(n_steps=n_steps)
+    budgets.check_positive(noise_multiplier=noise_multiplier)
+    budgets.check_rate(sample_rate)
+    budgets.check_counts(n_steps=n_steps)
     return dp.SelfComposedDpEvent(gaussian_step(noise_multiplier, sample_rate), n_steps)
 
 
-def of_steps(steps: Steps) -> dp.DpEvent:
+def of_steps(steps: noise.Steps) -> dp.DpEvent:
     """The event of all these steps; no bound without noise. Raises BadInput for impossible settings."""
     if steps.noise_multiplier == 0:
         return dp.NonPrivateDpEvent()
@@ -318,8 +310,8 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
 
     Without sampling, n steps of noise sigma are one of sigma / sqrt(n), and the closed form answers.
     """
-    check_budget(epsilon)
-    check_delta(delta)
+    budgets.check_budget(epsilon)
+    budgets.check_delta(delta)
     subsampled_gaussian(1.0, sample_rate, n_steps)  # refuses impossible rates and steps before the search
     if sample_rate == 1:
         return math.ceil(gaussian.sigma(epsilon, delta, gaussian.SENSITIVITY[adjacency] * math.sqrt(n_steps)) * 1e4) / 1e4
@@ -333,8 +325,8 @@ def calibrated(events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, 
     four digits. Raises BadInput where no amount of noise is enough: the accountant rounds up, by an amount that does not
     shrink with the noise.
     """
-    check_budget(epsilon)
-    check_delta(delta)
+    budgets.check_budget(epsilon)
+    budgets.check_delta(delta)
 
     def excess(value: float) -> float:
         return min(Pld().epsilon(events(value), delta, adjacency), _LARGEST) - epsilon  # finite, for the search

@@ -17,8 +17,7 @@ from scipy.special import betaincinv, ndtr, ndtri, owens_t
 from scipy.stats import binom
 
 from dpcl_core.events import JsonValue, plain_number
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy import gaussian, statement
 
 Bound = Literal["counting", "gaussian"]
 ASSUMES: Mapping[Bound, str] = {
@@ -93,9 +92,9 @@ class Audited:
     def sentence(self) -> str:
         """The result in one line: claimed, accounted, audited; it begins with ERROR where audited exceeds accounted."""
         least = math.floor(100 * self.lower_bound) / 100  # a lower bound is rounded down
-        accounted = shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
+        accounted = statement.shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
         line = (
-            f"claimed epsilon {shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
+            f"claimed epsilon {statement.shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
             f"({100 * self.confidence:g} % confidence, {self.trials} {self.unit}): {self.attack}"
         )
         if self.exceeds:
@@ -196,8 +195,7 @@ def _share_below(scores: NDArray[np.float64], cuts: NDArray[np.float64]) -> NDAr
     """Share of the scores [n] below each cut [m]; ties count half."""
     ordered = np.sort(scores)
     counts = np.searchsorted(ordered, cuts) + np.searchsorted(ordered, cuts, "right")
-    shares: NDArray[np.float64] = counts / (2 * len(scores))
-    return shares
+    return counts / (2 * len(scores))
 
 
 def _mu(area: float) -> float:
@@ -217,7 +215,10 @@ def bound_of_counts(
 def one_way_bound(
     hits: int, n_with: int, false_alarms: int, n_without: int, delta: float, confidence: float = 0.95
 ) -> float:
-    """The same from one inequality alone, P_with[A] <= e^eps P_without[A] + delta, A = "took part"; for one-sided claims."""
+    """Lower confidence bound on epsilon for one-sided claims, from one inequality alone.
+
+    P_with[A] <= e^eps P_without[A] + delta, A = "took part". Args: as `bound_of_counts`.
+    """
     error = (1 - confidence) / 2
     tpr_low = _lower(hits, n_with, error)
     fpr_high = 1 - _lower(n_without - false_alarms, n_without, error)
@@ -250,9 +251,6 @@ def _log_ratio(numerator: float, denominator: float) -> float:
 #
 # One trained model is enough, because every secret is a separate trial (after Steinke, Nasr and Jagielski 2023, "Privacy
 # auditing with one (1) training run", whose secrets are coins; ours have many values).
-
-
-_STEPS = 60  # halvings of an interval: the bound is exact to 1e-15 of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,15 +291,19 @@ def _rank_bound(one: GuessCounts, delta: float, adjacency: str, error: float) ->
     if not (0 <= one.right <= one.n and 0 < one.allowed < one.candidates and one.group > 0):
         raise ValueError(f"no such game: {one}")
     steps = one.group * (2 if adjacency == "add-remove" else 1)
-    low, high = 0.0, 64.0
-    if one.right == 0 or _chance(one, low, steps, delta) > error:
+    if one.right == 0:
         return 0.0
-    for _ in range(_STEPS):
+    return _largest(lambda epsilon: _chance(one, epsilon, steps, delta) <= error, 64.0, 60)
+
+
+def _largest(is_excluded: Callable[[float], bool], high: float, n_halvings: int) -> float:
+    """The largest number below `high` that is excluded, as all smaller ones are, to 2^-`n_halvings` of it; 0 if 0 is not."""
+    low = 0.0
+    if not is_excluded(low):
+        return low
+    for _ in range(n_halvings):
         middle = (low + high) / 2
-        if _chance(one, middle, steps, delta) > error:
-            high = middle
-        else:
-            low = middle
+        low, high = (middle, high) if is_excluded(middle) else (low, middle)
     return low
 
 
@@ -326,7 +328,6 @@ def _chance(one: GuessCounts, epsilon: float, steps: int, delta: float) -> float
 
 Floats = NDArray[np.float64]
 
-_ONE_RUN_STEPS = 40  # halvings of an interval: exact to 1e-10
 _MOST_EPSILON, _MOST_MU = 24.0, 16.0
 _GRID = 32  # values of a parameter that are tried at once
 
@@ -369,13 +370,7 @@ def counting_bound(coins: Coins, delta: float, confidence: float = 0.95) -> floa
         tail = float(binom.sf(coins.right - 1, coins.guessed, q))
         return tail <= error and tail + delta * _marked(coins, q) <= error
 
-    if not is_excluded(0.0):
-        return 0.0
-    low, high = 0.0, _MOST_EPSILON
-    for _ in range(_ONE_RUN_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_excluded(middle) else (low, middle)
-    return low
+    return _largest(is_excluded, _MOST_EPSILON, 40)
 
 
 def gaussian_one_run_bound(coins: Coins, confidence: float = 0.95) -> float:

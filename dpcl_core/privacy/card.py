@@ -13,11 +13,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.events import (
     CellFinished,
@@ -31,11 +30,9 @@ from dpcl_core.events import (
     plain_number,
 )
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.protected import PROTECTED
-from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence
-
-if TYPE_CHECKING:
-    from dpcl_core.privacy.accounting import Accountant
+from dpcl_core.privacy.budgets import Accountant
+from dpcl_core.privacy.guarantee import PROTECTED
+from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec, written_number
 
 FILE = "privacy_card.json"
 NAME = "privacy card of a continual learner"
@@ -52,14 +49,7 @@ LARGEST_DELTA = 0.01  # on a card: with a larger one, a bound says nothing howev
 
 Verdict = Literal["matches", "differs", "unchecked"]
 Task = Annotated[int, Field(strict=True, ge=1, le=100_000)]
-def _written_number(value: object) -> object:
-    """A number of JSON, or "inf", as it is. Raises ValueError for what only some readers take for one."""
-    if isinstance(value, bool) or (isinstance(value, str) and value != "inf"):
-        raise ValueError('must be a number, or "inf"')
-    return value
-
-
-Number = Annotated[float, BeforeValidator(_written_number), Field(ge=0)]  # NaN fails the comparison
+Number = Annotated[float, BeforeValidator(written_number), Field(ge=0)]  # NaN fails the comparison
 
 # The numbers of each kind of mechanism: no fewer, and no others.
 NUMBERS: Mapping[MechanismKind, set[str]] = {
@@ -72,7 +62,7 @@ NUMBERS: Mapping[MechanismKind, set[str]] = {
 _Events = Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)]  # parsed one by one, to name the place of each
 
 
-class _Mechanism(Document):
+class _Mechanism(Spec):
     mechanism: MechanismKind
     noise_multiplier: Annotated[float, Field(strict=True, ge=1e-6, le=1e12)] = 1.0
     sample_rates: tuple[Annotated[float, Field(strict=True, ge=0, le=1)], ...] = Field((), max_length=100)
@@ -110,7 +100,7 @@ class _Event(_Mechanism):
         return Spending(self.what, self.task - 1, people, self.count, self.read, self.shares_batches, channels)
 
 
-class _Statement(Document):
+class _Statement(Spec):
     """In words: the headline is checked, the rest is not."""
 
     headline: str
@@ -122,7 +112,7 @@ class _Statement(Document):
     notes: tuple[str, ...]
 
 
-class _Name(Document):
+class _Name(Spec):
     asked: Number
     seed: int = Field(strict=True)
 
@@ -131,7 +121,7 @@ class _Name(Document):
         return Cell(self.asked, self.seed)
 
 
-class _Bound(Document):
+class _Bound(Spec):
     epsilon: Number
     delta: float = Field(strict=True, gt=0, lt=1)
     adjacency: Adjacency
@@ -148,7 +138,7 @@ class _Cell(_Name, _Bound):
     statement: _Statement
 
 
-class _Model(Document):
+class _Model(Spec):
     asked: Number
     events: _Events
 
@@ -167,7 +157,7 @@ class _All(_Bound):
         return [one.cell for learner in self.learners for one in learner]
 
 
-class _Card(Document):
+class _Card(Spec):
     card: Literal["privacy card of a continual learner"]  # NAME
     version: Literal[2]
     how_to_check: str
@@ -369,21 +359,29 @@ def _checked(cell: _Cell, every: _All | None) -> Checked:
     from dpcl_core.privacy.second import HIGH, LOW
 
     try:
-        plan = _plan(cell, every)
-        ends = [_recomputed(cell, plan, accountant) for accountant in (LOW, HIGH, Pld())]
+        if cell.events is None or cell.recurrence is None:
+            raise Unaccountable("the run was stored before events were kept; run it again")
+        if every is None:
+            raise Unaccountable("the run was stored before all its models were planned together; run it again")
+        entered = _ledger(cell.events, cell.adjacency, cell.recurrence, cell.rows_per_unit)
+        models = _planned_models(cell, entered, every)
+        ends = [_recomputed(cell, entered, every, models, accountant) for accountant in (LOW, HIGH, Pld())]
     except Contradiction as problem:
         return Checked(cell.cell, "differs", (), str(problem))
     except (Unaccountable, ArithmeticError) as problem:
         return Checked(cell.cell, "unchecked", (), str(problem))
-    stated = {"epsilon": cell.epsilon, **cell.parts, _ALL: plan.every.epsilon}
+    stated = {"epsilon": cell.epsilon, **cell.parts, _ALL: every.epsilon}
     for name in dict.fromkeys([*stated, *ends[0]]):
         if name not in stated or name not in ends[0]:
             says = "the events have no such part" if name in stated else "the card leaves this part out"
             return Checked(cell.cell, "differs", (), f"{name}: {says}")
-    numbers = [_recounted(name, value, [end[name] for end in ends]) for name, value in stated.items()]
+    numbers = []
+    for name, value in stated.items():
+        low, high, first = (end[name] for end in ends)
+        numbers.append(Recounted(name, value, low, high, _verdict(value, low, high, first)))
     verdicts = {number.verdict for number in numbers}
     worst: Verdict = "differs" if "differs" in verdicts else "unchecked" if "unchecked" in verdicts else "matches"
-    why = _said_wrong(cell, plan.every) if worst == "matches" else ""
+    why = _said_wrong(cell, every) if worst == "matches" else ""
     return Checked(cell.cell, "differs" if why else worst, tuple(numbers), why)
 
 
@@ -394,11 +392,6 @@ def _said_wrong(cell: _Cell, every: _All) -> str:
     if (cell.guarantee == "proved") != math.isfinite(cell.epsilon):
         return f"the guarantee is {cell.guarantee}, which does not go with its epsilon"
     return "" if _is_headline(cell) else "its headline does not say what its numbers do"
-
-
-def _recounted(name: str, stated: float, ends: Sequence[float]) -> Recounted:
-    low, high, first = ends
-    return Recounted(name, stated, low, high, _verdict(stated, low, high, first))
 
 
 def _verdict(stated: float, low: float, high: float, first: float) -> Verdict:
@@ -416,22 +409,15 @@ def _verdict(stated: float, low: float, high: float, first: float) -> Verdict:
     return "matches" if is_close or stated == first or abs(stated - first) <= _ROUNDING * (1 + first) else "differs"
 
 
-def _plan(cell: _Cell, every: _All | None) -> _Plan:
-    """The plan behind a model, if the card's sections agree with each other. Raises Unaccountable and Contradiction."""
-    from dpcl_core.privacy.accounting import Unaccountable
+def _planned_models(cell: _Cell, entered: Written, every: _All) -> Mapping[float, Written]:
+    """The planned ledgers by budget. Raises Unaccountable, and Contradiction if the card's sections do not agree."""
     from dpcl_core.privacy.recount import Contradiction, exceeds
 
-    if cell.events is None or cell.recurrence is None:
-        raise Unaccountable("the run was stored before events were kept; run it again")
-    if every is None:
-        raise Unaccountable("the run was stored before all its models were planned together; run it again")
-    entered = _ledger(cell.events, cell.adjacency, cell.recurrence, cell.rows_per_unit)
     models = {
         one.asked: _ledger(one.events, every.adjacency, every.recurrence, every.rows_per_unit) for one in every.models
     }
     cells, seeds = every.cells, {one.seed for one in every.cells}
     planned = [one for model in models.values() for one in model.entries]
-    read = {task for one in planned for task in one.people_of}
     people = {*range(every.tasks)}
     same = [getattr(cell, name) == getattr(every, name) for name in ("adjacency", "recurrence", "rows_per_unit")]
     found = {
@@ -440,22 +426,15 @@ def _plan(cell: _Cell, every: _All | None) -> _Plan:
         "the plan has no such model": cell.cell in cells,
         "there is no such unit": cell.unit in (one.unit for one in PROTECTED.values()),
         "the plan is for another adjacency, recurrence or number of rows": all(same),
-        "the plan does not read the people of just its tasks": read == people,
+        "the plan does not read the people of just its tasks": {task for one in planned for task in one.people_of} == people,
         "the plan has releases apart": not any(one.channels for one in planned),
         "an event is in no task of the plan": all({e.task, *e.people_of} <= people for e in (*entered.entries, *planned)),
-        "the model did more than was planned": not exceeds(entered, models[cell.asked]) if cell.asked in models else False,
+        "the model did more than was planned": cell.asked in models and not exceeds(entered, models[cell.asked]),
     }
     for problem, is_right in found.items():
         if not is_right:
             raise Contradiction(problem)
-    return _Plan(every, entered, models)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    every: _All
-    entered: Written
-    models: Mapping[float, Written]
+    return models
 
 
 def _is_headline(cell: _Cell) -> bool:
@@ -466,19 +445,20 @@ def _is_headline(cell: _Cell) -> bool:
     return said.startswith(statement.NOT_DP.partition("{")[0] if cell.guarantee == "none" else "Claimed ")
 
 
-def _recomputed(cell: _Cell, plan: _Plan, accountant: Accountant) -> dict[str, float]:
+def _recomputed(
+    cell: _Cell, entered: Written, every: _All, planned: Mapping[float, Written], accountant: Accountant
+) -> dict[str, float]:
     """The total and all parts of a model by this accountant. Raises Unaccountable and Contradiction."""
     from dpcl_core.privacy.recount import Contradiction, Recount, joint
 
-    every, models = plan.every, [plan.entered, *plan.models.values()]
     unit = next(one for one in PROTECTED.values() if one.unit == cell.unit)
-    kinds = {entry.mechanism.kind for model in models for entry in model.entries}
+    kinds = {entry.mechanism.kind for model in (entered, *planned.values()) for entry in model.entries}
     # Without any bounded model nothing says whether lists were learned.
     has_list = "label-list" in kinds or (kinds == {"no-bound"} and statement.LISTS in cell.parts)
     one = unit.one if every.tasks > 1 and unit.in_several else None
-    found = Recount(accountant, cell.delta, plan.entered).numbers(one, has_list)
+    found = Recount(accountant, cell.delta, entered).numbers(one, has_list)
     learners = [[name.cell for name in learner] for learner in every.learners]
-    together, delta = joint(learners, plan.models, cell.delta, accountant)
+    together, delta = joint(learners, planned, cell.delta, accountant)
     if f"{delta:g}" != f"{every.delta:g}":
         raise Contradiction(f"all models together have their epsilon at delta {delta:g}, not {every.delta:g}")
     if len(every.cells) > 1:

@@ -24,16 +24,11 @@ from scipy.stats import binom
 from dpcl_core import published
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
-from dpcl_core.privacy import accounting
-from dpcl_core.privacy.accounting import Pld, gaussian_step
-from dpcl_core.privacy.allowed import check_counts, check_delta, check_finite, check_rate
-from dpcl_core.privacy.cross_check import quiet
+from dpcl_core.privacy import accounting, budgets, calculator
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
 
 # The claims of CSLR's paper: the noise printed for an epsilon, and the sizes of its benchmarks. A label, no bound.
-#
-# Imports no accountant, so that cards and pages can import it; the cost of this noise is in `cslr_accounting`.
 
 
 PAPER = "Shihab et al., Table 5"
@@ -119,12 +114,12 @@ class Reading:
 
     def events(self) -> list[dp.DpEvent]:
         """All rounds as ledger events, with add/remove multipliers. Raises BadInput for impossible numbers."""
-        check_finite(noise_multiplier=self.noise_multiplier, sensitivity=self.sensitivity)
+        budgets.check_finite(noise_multiplier=self.noise_multiplier, sensitivity=self.sensitivity)
         if self.head_multiplier is not None:
-            check_finite(head_multiplier=self.head_multiplier)
-        check_counts(n_rounds=self.n_rounds, n_statistics=self.n_statistics, n_clients=self.n_clients)
-        check_rate(self.sample_rate)
-        check_delta(self.delta)
+            budgets.check_finite(head_multiplier=self.head_multiplier)
+        budgets.check_counts(n_rounds=self.n_rounds, n_statistics=self.n_statistics, n_clients=self.n_clients)
+        budgets.check_rate(self.sample_rate)
+        budgets.check_delta(self.delta)
         if self.one_coin:
             return [self._rounds(self.joint_multiplier, self.n_rounds)]
         n_statistics = self.n_statistics * (2 if self.with_list else 1)
@@ -132,7 +127,7 @@ class Reading:
         return events if self.head_multiplier is None else [*events, self._rounds(self.head_multiplier, self.n_rounds)]
 
     def _rounds(self, multiplier: float, count: int) -> dp.DpEvent:
-        step = gaussian_step(multiplier, self.sample_rate if self.sampling == "poisson" else 1.0)
+        step = accounting.gaussian_step(multiplier, self.sample_rate if self.sampling == "poisson" else 1.0)
         if self.sampling == "fixed":
             step = dp.SampledWithoutReplacementDpEvent(self.n_clients, self.n_sampled, step)
         return dp.SelfComposedDpEvent(step, count)
@@ -234,7 +229,7 @@ def _fixed(events: Sequence[dp.DpEvent], delta: float) -> float | None:
     accountant = dp.rdp.RdpAccountant(ORDERS, accounting.RELATIONS["replace"])
     if not all(accountant.supports(event) for event in events):
         return None
-    with quiet():
+    with calculator.quiet():
         for event in events:
             accountant.compose(event)
         return float(accountant.get_epsilon(delta))
@@ -274,7 +269,7 @@ def _half(event: dp.DpEvent) -> dp.DpEvent:
 
 
 def _pld(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float | None:
-    return None if any(map(_is_fixed, events)) else Pld().epsilon(events, delta, adjacency)
+    return None if any(map(_is_fixed, events)) else accounting.Pld().epsilon(events, delta, adjacency)
 
 
 # Readings of CSLR's text against which its claims are tested: what is released, how often, from whom, how clipped.

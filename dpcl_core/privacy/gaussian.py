@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy.allowed import check_delta, check_positive
+from dpcl_core.privacy.budgets import check_delta, check_positive
 from dpcl_core.spec import Adjacency
 
 # Noise rounded together with the value that it hides: the exact real sum, rounded to a public grid.
@@ -80,7 +80,7 @@ def grid(std: float) -> float:
 
 
 def grid32(std: float) -> float:
-    """The same in single precision. Rounding to it adds at most 5.3e-3 of itself to the variance."""
+    """Grid of results in single precision; rounding to it raises the variance by at most 0.53 %."""
     return _grid(std, _PLACES32, 90)
 
 
@@ -115,12 +115,12 @@ def added(clean: Floats, std: float, bits: Bits) -> Floats:
 
 
 def laplace_added(clean: Floats, scale: float, bits: Bits) -> Floats:
-    """The same with Laplace noise, of density exp(-|n| / scale) / (2 scale)."""
+    """As `added`, with Laplace noise of density exp(-|n| / scale) / (2 scale)."""
     return _blockwise(clean, scale, bits, _laplace)
 
 
 def added32(clean: NDArray[np.floating], std: float, bits: Bits) -> NDArray[np.float32]:
-    """The same as `added` in single precision, on the coarser `grid32(std)`.
+    """As `added`, in single precision, on the coarser `grid32(std)`.
 
     Of numbers in double precision, what lies on the grid is added exactly, and only the rest is rounded to single precision
     before it has its noise: to 2^-25 of a step, however large the number is.

@@ -23,15 +23,9 @@ _SHRUNK = 1 - 2.0**-50  # covers the last bits of the library's exponential
 
 
 def released(
-    labels: NDArray[np.int64],
-    epsilon: float,
-    delta: float,
-    noise: Noise,
-    ledger: Ledger,
-    *,
-    task: int,
+    labels: NDArray[np.int64], epsilon: float, delta: float, noise: Noise, ledger: Ledger, *, task: int,
     people_of: Sequence[int],
-) -> tuple[int, ...]:
+) -> tuple[int, ...]:  # fmt: skip
     """The released labels among `labels` [n], ascending: (epsilon, delta)-DP under the ledger's adjacency.
 
     Every label that occurs is released with a probability that depends only on its own count (see `chances`), so the list is
@@ -97,15 +91,9 @@ LIST_READ = "list of labels read from the data"
 
 
 def label_space(
-    setting: LabelSetting,
-    prior: Sequence[int],
-    public: Sequence[int],
-    labels: NDArray[np.int64],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    people_of: tuple[int, ...] | None = None,
-) -> tuple[int, ...]:
+    setting: LabelSetting, prior: Sequence[int], public: Sequence[int], labels: NDArray[np.int64],
+    ledgers: Sequence[Ledger], *, task: int, people_of: tuple[int, ...] | None = None,
+) -> tuple[int, ...]:  # fmt: skip
     """The labels of the classifier released at a task, ascending, where one list serves all ledgers.
 
     "prior": the task's own public list (or a list that the scenario has read, with its entry in the ledgers already);
@@ -158,14 +146,9 @@ class LabelLists:
         return None
 
     def released(
-        self,
-        cells: Sequence[Cell],
-        prior: Sequence[int],
-        labels: NDArray[np.int64],
-        ledgers: Mapping[Cell, Ledger],
-        *,
+        self, cells: Sequence[Cell], prior: Sequence[int], labels: NDArray[np.int64], ledgers: Mapping[Cell, Ledger], *,
         tasks: tuple[int, ...],
-    ) -> tuple[tuple[int, ...], ...]:
+    ) -> tuple[tuple[int, ...], ...]:  # fmt: skip
         """The label list of each of `cells`, which learn from records with these labels [n]; recorded in their ledgers.
 
         `tasks`: the tasks whose people the records may come from; the last one is the task being learned.

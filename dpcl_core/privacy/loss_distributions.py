@@ -2,7 +2,7 @@
 
 The library inverts the privacy loss for one point of the grid after the other, in Python, and passes over the grid forty
 times to find how far a composition reaches. Here NumPy inverts it for all points, and powers of one exponential show the
-reach; everything else is the library's. tests/privacy/test_loss_distributions.py holds both against each other.
+reach; everything else is the library's. tests/privacy/test_accounting.py holds both against each other.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has n
         some = epsilon[inside]
         places = self._places(some)
         deltas[inside] = self.mu_upper_cdf(places) - np.exp(some + self.mu_lower_log_cdf(places))
-        clipped: Floats = np.clip(deltas, 0, 1)
-        return clipped
+        return np.clip(deltas, 0, 1)
 
     def _places(self, losses: Floats) -> Floats:
         """The largest outcome whose privacy loss is at least each of these."""
@@ -132,8 +131,7 @@ class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has n
         product = np.exp(np.minimum(log_product, 0))
         large = log_product + np.log1p(np.sqrt(1 + np.exp(-2 * np.maximum(log_product, 0))))
         angle = np.where(log_product > 0, large, np.arcsinh(product))
-        places: Floats = variance * (-np.sign(losses) * angle - losses / 2)
-        return places
+        return variance * (-np.sign(losses) * angle - losses / 2)
 
 
 def _unsampled(losses: Floats, rate: float) -> Floats:

@@ -14,7 +14,7 @@ from dpcl_core.privacy.accounting import gaussian_step
 from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise
-from dpcl_core.privacy.sums import STEP, ExactSum, clipped_rows, on_grid, row_blocks, unit_rows
+from dpcl_core.privacy.sums import STEP, ExactSum, clipped_rows, coarse_unit_rows, on_grid, row_blocks, unit_rows
 from dpcl_core.spec import Adjacency
 
 
@@ -24,16 +24,9 @@ def class_sums_std(epsilon: float, delta: float, adjacency: Adjacency) -> float:
 
 
 def noisy_class_sums(
-    features: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    space: Sequence[int],
-    n_classes: int,
-    stds: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-) -> NDArray[np.float64]:
+    features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int,
+    stds: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int,
+) -> NDArray[np.float64]:  # fmt: skip
     """Sum of unit-length features of each class of `space`, with independent Gaussian noise on every one of them.
 
     Several releases are made from one clean sum, which does not leave this function: release e has noise of standard
@@ -43,7 +36,7 @@ def noisy_class_sums(
     Sensitivity: a person is one row, so adding or removing one changes one class sum by a vector of length at most 1 and
     no other sum: 1 for the stacked sums, whatever the number of classes. Replacing a row is a removal and an addition: at
     most 2, reached by opposite features of one class. That holds to the last digit: rows are on a grid, none longer than 1,
-    and their sums are exact (`privacy.sums`); sums and noise are rounded together (`privacy.rounded`).
+    and their sums are exact (`privacy.sums`); sums and noise are rounded together (`privacy.gaussian`).
 
     Args: features [n, K]; labels [n], all in `space` (the caller filters); space: the label list, ascending.
     Returns: [releases, n_classes, K] float64; rows outside `space` are zero.
@@ -100,14 +93,9 @@ class ClientVectors:
 
 
 def noisy_client_sums(
-    parts: Sequence[ClientVectors],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    what: str,
+    parts: Sequence[ClientVectors], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int, what: str,
     batches: Batches | None = None,
-) -> list[NDArray[np.float64]]:
+) -> list[NDArray[np.float64]]:  # fmt: skip
     """Sums over a round's clients of every part, each with its own Gaussian noise: [E, D] for each part.
 
     The privacy unit is the client; in a neighbouring dataset one client's contribution is zero (add-remove), and under
@@ -156,3 +144,119 @@ def _noised(part: ClientVectors, clean: NDArray[np.float64], noises: Sequence[No
     values = clean if part.vectors.ndim == 3 else [clean] * len(noises)
     pairs = zip(values, part.stds, noises, strict=True)
     return np.stack([noise.added(value, std) if std > 0 else value for value, std, noise in pairs])
+
+
+# Coefficients of the second-order loss: three sums over a task's features, released once (Lai et al.'s idea, repaired).
+
+
+_COARSE_STEP = 2.0**-18  # of features: a product of two has 36 binary places, and sums of 130,000 such products are exact
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coefficients:
+    """The sums of n examples with features phi [K], for several releases e, float64.
+
+    `features` [e, K]: sum of phi. `products` [e, K, K]: sum of phi phi^T, symmetric. `by_class` [e, classes, K]: sum of phi
+    over the examples of each class.
+    """
+
+    features: NDArray[np.float64]
+    products: NDArray[np.float64]
+    by_class: NDArray[np.float64]
+
+    def of(self, release: int) -> dict[str, NDArray[np.generic]]:
+        """One release's sums by name."""
+        return {"features": self.features[release], "products": self.products[release], "by_class": self.by_class[release]}
+
+
+def coefficients_sensitivity(adjacency: Adjacency, *, is_non_negative: bool) -> float:
+    """L2 sensitivity of the three sums together to one example.
+
+    The products count as a symmetric matrix in the Frobenius norm: as one number each on the diagonal and sqrt(2) times
+    each number above it. So ||phi phi^T|| = ||phi||^2, and with a = ||phi||, b = ||phi'||, both at most 1, and c = phi.phi':
+
+    * add/remove: a^2 + a^4 + a^2 <= 3, reached at a = 1.
+    * replace, same label: 2 (a^2 + b^2 - 2c) + a^4 + b^4 - 2c^2. For c <= 0 it grows with a and with b (for a fixed angle,
+      c = a b t, half its derivative by a is 2a - 2bt + 2a^3 - 2ab^2t^2 >= 2a^3), so it is largest for a = b = 1, where it is
+      4 (1-c) + 2 (1-c^2): at most 8, at c = -1. For c >= 0 it is at most 2 + 2 + 1 + 1 = 6.
+    * replace, another label: 2 (a^2 + b^2) - 2c + a^4 + b^4 - 2c^2. For c <= 0 it grows likewise, so it is at most
+      6 - 2c - 2c^2 <= 6.5; for c >= 0 it is at most 6.
+
+    Hence sqrt(3) and sqrt(8); sqrt(6) for features without negative values, where c >= 0, reached at c = 0. An example
+    replaced by one of another task moves two releases by sqrt(3) each: sqrt(6) together, no more.
+    """
+    if adjacency == "add-remove":
+        return math.sqrt(3)
+    return math.sqrt(6 if is_non_negative else 8)
+
+
+def coefficients_std(
+    epsilon: float, delta: float, adjacency: Adjacency, *, is_non_negative: bool, n_releases: int = 1
+) -> float:
+    """Standard deviation of the noise on each coordinate for which `n_releases` are within (epsilon, delta); 0 for inf.
+
+    n Gaussian releases are one whose sensitivity is sqrt(n) times as large.
+    """
+    of_one = coefficients_sensitivity(adjacency, is_non_negative=is_non_negative)
+    return sigma(epsilon, delta, of_one * math.sqrt(n_releases))
+
+
+def noisy_coefficients(
+    features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int,
+    stds: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int, is_non_negative: bool,
+) -> Coefficients:  # fmt: skip
+    """The three sums of unit-length features, with independent Gaussian noise on every coordinate.
+
+    Several releases are made from one clean sum, which does not leave this function: release e has noise of standard
+    deviation `stds[e]` from `noises[e]`, and is written into `ledgers[e]`. The coordinates are those of
+    `coefficients_sensitivity`, which bounds them: a product off the diagonal is noised as sqrt(2) times itself, and its
+    mirror image is the same number. Classes of the space without data get noise too, and an empty task runs the same
+    procedure. Features are on a grid of 2^-18, none longer than 1, so that all sums are exact (`privacy.sums`).
+
+    Args: features [n, K], brought to length 1 here (rows that are not finite count zero, and so do negative values where
+    `is_non_negative` says that there are none); labels [n], all in `space` (the caller filters); space: the label list,
+    ascending. Rows of `by_class` outside it are zero.
+    """
+    clean = _coefficient_sums(features, labels, space, n_classes, is_non_negative)
+    chosen = np.asarray(space, dtype=np.int64)
+    above = np.triu_indices(features.shape[1], 1)
+    parts = (clean.features, clean.products, clean.by_class)
+    released = Coefficients(*(np.repeat(part, len(stds), axis=0) for part in parts))
+    for release, (std, noise, ledger) in enumerate(zip(stds, noises, ledgers, strict=True)):
+        ratio = coefficients_sensitivity(ledger.adjacency, is_non_negative=is_non_negative) / SENSITIVITY[ledger.adjacency]
+        # The multiplier written down is the one that scales the noise; the accountant applies the adjacency.
+        event = dp.GaussianDpEvent(std / ratio) if std > 0 else dp.NonPrivateDpEvent()
+        ledger.spend(event, task=task, what=f"sums of features, of their products and of {len(space)} classes")
+        if std > 0:
+            released.features[release] = noise.added(clean.features[0], std)
+            released.products[release] = _noisy_symmetric(clean.products[0], std, noise, above)
+            released.by_class[release, chosen] = noise.added(clean.by_class[0, chosen], std)
+    return released
+
+
+def _noisy_symmetric(
+    clean: NDArray[np.float64], std: float, noise: Noise, above: tuple[NDArray[np.intp], NDArray[np.intp]]
+) -> NDArray[np.float64]:
+    """A symmetric matrix [K, K] with noise on its coordinates, which off the diagonal are sqrt(2) times the entries."""
+    noisy = np.zeros_like(clean)
+    noisy[above] = noise.added(clean[above], std / math.sqrt(2))
+    noisy += noisy.T
+    noisy[np.diag_indices(len(clean))] = noise.added(np.diagonal(clean), std)
+    return noisy
+
+
+def _coefficient_sums(
+    features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int, is_non_negative: bool
+) -> Coefficients:
+    """The clean sums, as one release; only for use in this module. Exact: products of numbers on a grid are on a grid."""
+    size, chosen = features.shape[1], np.asarray(space, dtype=np.int64)
+    of_features, of_products = ExactSum((1, size), _COARSE_STEP), ExactSum((1, size, size), _COARSE_STEP**2)
+    of_classes = ExactSum((len(chosen), size), _COARSE_STEP)
+    for part in row_blocks(*features.shape):
+        rows = coarse_unit_rows(np.maximum(features[part], 0) if is_non_negative else features[part], _COARSE_STEP)
+        of_features.add(rows.sum(axis=0))
+        of_products.add(rows.T @ rows)
+        of_classes.add((labels[None, part] == chosen[:, None]).astype(np.float64) @ rows)
+    by_class = np.zeros((1, n_classes, size))
+    by_class[0, chosen] = of_classes.value()
+    return Coefficients(of_features.value(), of_products.value(), by_class)

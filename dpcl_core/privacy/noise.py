@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import os
-import ssl
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256, shake_256
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,44 +19,13 @@ from dpcl_core.spec import Cell, NoiseSource
 Addition32 = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
-class Noise(Protocol):
-    """A source of noise; each call draws fresh noise. Releases use `added`, its variants, or `words`.
-
-    They round the sum of clean numbers and noise to a public grid (`privacy.rounded`), so that no last digit reveals the
-    clean ones. Clean numbers are finite, standard deviations above 0. `normal` and `laplace` are for simulations.
-    """
-
-    def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-        """Numbers of any shape, each plus independent Gaussian noise of this standard deviation."""
-        ...
-
-    def added32(self, clean: NDArray[np.floating], std: float) -> NDArray[np.float32]:
-        """The same in single precision and on a coarser grid, for training. Clean numbers may be in double precision."""
-        ...
-
-    def additions32(self, size: int, std: float, count: int) -> Addition32:
-        """A function for `count` such additions to arrays of `size` numbers: faster for many small ones."""
-        ...
-
-    def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-        """The same as `added` with Laplace noise of this scale (standard deviation 1.41 times that)."""
-        ...
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        """Uniform random 64-bit integers, for decisions whose probability must be exact."""
-        ...
-
-    def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Standard normal numbers in floating point."""
-        ...
-
-    def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Laplace numbers of scale 1 (standard deviation 1.41)."""
-        ...
-
-
 class ReleaseNoise:
-    """Noise from the operating system's entropy: never recorded, not repeatable, exact to the last digit."""
+    """Noise from the operating system's entropy: never recorded, not repeatable, exact to the last digit.
+
+    Each call draws fresh noise. Releases use `added`, its variants, or `words`: these round the sum of clean numbers and
+    noise to a public grid (`privacy.gaussian`), so that no last digit reveals the clean ones. Clean numbers are finite,
+    standard deviations above 0. `normal` and `laplace` are for simulations.
+    """
 
     KEPT = ()  # it has no state
 
@@ -67,28 +35,35 @@ class ReleaseNoise:
         self._many = bits or _many_bytes
 
     def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+        """Numbers of any shape, each plus independent Gaussian noise of this standard deviation."""
         return gaussian.added(clean, std, self._bits)
 
     def added32(self, clean: NDArray[np.floating], std: float) -> NDArray[np.float32]:
+        """As `added`, in single precision and on a coarser grid, for training. Clean numbers may be in double precision."""
         return gaussian.added32(clean, std, self._many)
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
+        """A function for `count` such additions to arrays of `size` numbers: faster for many small ones."""
         return gaussian.Ahead32(size, [std], count, self._many).added
 
     def rows32(self, size: int, stds: Sequence[float], count: int) -> Addition32:
-        """The same for arrays of `len(stds)` rows of `size` numbers, each row with its own standard deviation."""
+        """As `additions32`, for arrays of `len(stds)` rows of `size` numbers, each row with its own standard deviation."""
         return gaussian.Ahead32(size * len(stds), stds, count, self._many).added
 
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+        """As `added`, with Laplace noise of this scale (standard deviation 1.41 times that)."""
         return gaussian.laplace_added(clean, scale, self._many)
 
     def words(self, count: int) -> NDArray[np.uint64]:
+        """Uniform random 64-bit integers, for decisions whose probability must be exact."""
         return np.frombuffer(self._bits(8 * count), dtype=np.uint64)
 
     def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Standard normal numbers in floating point."""
         return self.added(np.zeros(shape), 1.0)
 
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Laplace numbers of scale 1 (standard deviation 1.41)."""
         return self.laplace_added(np.zeros(shape), 1.0)
 
 
@@ -98,6 +73,8 @@ def _many_bytes(count: int) -> bytes:
     From OpenSSL's generator (AES in counter mode, NIST SP 800-90A), which the operating system seeds and reseeds: as
     unpredictable as the system's own, and twelve times as fast.
     """
+    import ssl  # missing in a browser, where nothing trains
+
     return ssl.RAND_bytes(count)
 
 
@@ -138,6 +115,9 @@ class SeededNoise:
 
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return self._generator.laplace(size=shape)
+
+
+Noise = ReleaseNoise | SeededNoise
 
 
 def additions32(noises: Sequence[Noise], stds: Sequence[float], size: int, count: int) -> Addition32:

@@ -44,7 +44,7 @@ def noise_to_signal(
 def noise_to_signal_of_copies(
     scale: float, chances: tuple[float, float], length: float, *, n_values: int, class_size: float, n_records: float
 ) -> float:
-    """The same for sums over noisy copies of n records, of which n_k are of the class and have values of L2 norm `length`.
+    """Noise-to-signal ratio of sums over noisy copies of n records; n_k are of the class, with values of L2 norm `length`.
 
     Each copy counts for the class with a weight of mean 1 or 0 that undoes randomised response: (1 - q) / (p - q) where the
     class is answered and -q / (p - q) where not. Laplace noise of variance 2 b^2 on K values then has length
@@ -112,7 +112,7 @@ def note(forecasts: Sequence[NoiseForecast]) -> str | None:
 
 
 def headline(forecasts: Sequence[NoiseForecast]) -> str:
-    """The same in a few words, for a place where the note opens on demand; requires at least one forecast."""
+    """The note in a few words, for a place where the note opens on demand; requires at least one forecast."""
     hopeless = [f"{one.epsilon:g}" for one in forecasts if one.ratio >= NEAR_CHANCE]
     costly = [f"{one.epsilon:g}" for one in forecasts if one.ratio < NEAR_CHANCE]
     if hopeless:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import dp_accounting as dp
 
 from dpcl_core.events import Mechanism, Spending, Written
-from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent, Unaccountable
-from dpcl_core.privacy.statement import CHANNELS, LISTS, TOTAL
+from dpcl_core.privacy import accounting, budgets, statement
 from dpcl_core.spec import Cell
 
 Costs = Counter[dp.DpEvent]
@@ -31,7 +30,7 @@ class Contradiction(ValueError):
 class Recount:
     """Adds up events by one accountant, for a person with at most `ledger.rows_per_unit` rows."""
 
-    accountant: Accountant
+    accountant: budgets.Accountant
     delta: float
     ledger: Written
 
@@ -58,14 +57,14 @@ class Recount:
             for task in _tasks(entries):
                 found[f"people of task {task + 1}"] = self.epsilon(costs(entries, {task}))
         if any(entry.channels for entry in entries):
-            for name, shown in CHANNELS.items():
+            for name, shown in statement.CHANNELS.items():
                 alone = [replace(e, mechanism=e.channels[name]) for e in entries if name in e.channels]
                 found[shown] = self._worst(alone)
-            found[TOTAL] = found["epsilon"]
+            found[statement.TOTAL] = found["epsilon"]
         if has_list:
             # Of a person with one example in what the list was learned from, whichever task it is of.
             lists = [replace(e, people_of=(e.task,)) for e in entries if e.mechanism.kind in ("label-list", "no-bound")]
-            found[LISTS] = max((self.epsilon(costs(lists, {task})) for task in _tasks(lists)), default=0.0)
+            found[statement.LISTS] = max((self.epsilon(costs(lists, {task})) for task in _tasks(lists)), default=0.0)
         if one is not None:
             found[f"the same {one} in every task"] = self.epsilon(costs(entries, set(_tasks(entries))))
         return found
@@ -75,7 +74,7 @@ class Recount:
 
 
 def joint(
-    learners: Iterable[Sequence[Cell]], models: Mapping[float, Written], delta: float, accountant: Accountant
+    learners: Iterable[Sequence[Cell]], models: Mapping[float, Written], delta: float, accountant: budgets.Accountant
 ) -> tuple[float, float]:
     """(epsilon, delta) of all models of these learners together; those of one learner and seed may have the same batches.
 
@@ -85,7 +84,7 @@ def joint(
     cells = [cell for group in groups for cell in group]
     any_one, total = models[cells[0].epsilon], costs_of_all(groups, models)
     recount = Recount(accountant, delta, any_one)
-    at = min(0.5, delta * len(cells)) if any(isinstance(event, LabelListDpEvent) for event in total) else delta
+    at = min(0.5, delta * len(cells)) if any(isinstance(event, accounting.LabelListDpEvent) for event in total) else delta
     epsilon, added = recount.epsilon(total, at), delta * len(cells)
     is_shared = any(entry.shares_batches for model in models.values() for entry in model.entries)
     if math.isinf(epsilon) and not is_shared and added < 1:
@@ -182,14 +181,17 @@ def _cost(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
         case "gaussian":
             return _gaussian(one, places)
         case "label-list":
-            return _label_list(one.epsilon or 0.0, one.delta or 0.0, len(places))
+            # All of a person's examples may have one label: its count moves once for each, and deltas grow on the way.
+            epsilon, n = one.epsilon or 0.0, len(places)
+            grown = math.fsum((one.delta or 0.0) * math.exp(min(700.0, place * epsilon)) for place in range(n))
+            return accounting.LabelListDpEvent(n * epsilon, grown) if grown < 1 else dp.NonPrivateDpEvent()
         case "local" if len(places) == 1:
-            return LocalDpEvent(one.epsilon or 0.0)
+            return accounting.LocalDpEvent(one.epsilon or 0.0)
         case "no-bound":
             return dp.NonPrivateDpEvent()
         case "nothing":
             return dp.NoOpDpEvent()
-    raise Unaccountable(f"nothing is known of several examples of one person under {one.kind}")
+    raise accounting.Unaccountable(f"nothing is known of several examples of one person under {one.kind}")
 
 
 def _gaussian(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
@@ -198,12 +200,6 @@ def _gaussian(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
     if len(rates) == 1 == rates[0]:  # all examples at once, each moving the sum by as much
         return dp.GaussianDpEvent(sigma / len(places))
     if len(places) > 1:
-        return SampledGroupDpEvent(sigma, chances)
+        return accounting.SampledGroupDpEvent(sigma, chances)
     step = dp.GaussianDpEvent(sigma)
     return step if chances == (1.0,) else dp.PoissonSampledDpEvent(chances[0], step)
-
-
-def _label_list(epsilon: float, delta: float, n: int) -> dp.DpEvent:
-    """All of a person's examples may have one label: its count moves once for each, and deltas grow on the way."""
-    grown = math.fsum(delta * math.exp(min(700.0, place * epsilon)) for place in range(n))
-    return LabelListDpEvent(n * epsilon, grown) if grown < 1 else dp.NonPrivateDpEvent()

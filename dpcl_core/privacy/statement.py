@@ -1,72 +1,20 @@
-"""The privacy statement: what a release protects and what it does not; the only source of these words."""
+"""The privacy statement of a release: headline, odds, banner, and all of it as text; `guarantee` has the lines beside."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from itertools import groupby
+from typing import Literal
 
-from dpcl_core.events import AuditNote, Guarantee, Planned
-from dpcl_core.layers import Layer
-from dpcl_core.privacy.protected import PROTECTED, Protected
-from dpcl_core.spec import Cell, Inputs, RunSpec
+from dpcl_core.events import Guarantee, Planned
 
-if TYPE_CHECKING:
-    from dpcl_core.privacy.ledger import Ledger  # loads the accountants, which take seconds; the app only needs the words
-
-_COMPOSITION = {
-    "once": "parallel: every {noun} is in one task only, so the task that spends most counts",
-    "every": "sequential: {article} {noun} may be in every task, so the tasks add up",
-}
-_REUSED = (
-    "every {noun} is in one task, but releases after later tasks read it again: its uses add up, and the {noun}s "
-    "used most count"
-)
-_JOINT = {
-    "once": "one training reads the {noun}s of all tasks together: each is used in it alone, and the largest cost counts",
-    "every": "one training reads all tasks together: {article} {noun} may be in every task, and counts once for each",
-}
-_NETWORK: Mapping[Inputs, str] = {
-    "features": "the network that computes the features",
-    "images": "the network that computes the features",
-    "text": "the language model before it is adapted, with its list of tokens",
-}
-_LABELS = {
-    "prior": "the list of labels of each task, and which task a label belongs to, were public beforehand (oracle prior)",
-    "prior-const": "one list of all labels was public beforehand",
-    "dp-learned": "every {noun} has one label; which labels there are need not be public",
-}
-_RULE = "which task {article} {noun} belongs to depends on that {noun} alone, through a public rule"
-_ROWS = (
-    "group bound: noise is for one row, and {several} have at most {rows} that count, whatever tasks they are in: "
-    "{rows} times a row's epsilon, at a delta that grows with it"
-)
-_KEPT_ROWS = (
-    "of each {noun} at most {rows} {row_word} {count}, chosen by public coins of their own bytes: no other {noun}'s matter"
-)
-_SCOPE = "every classifier released along the stream, one after each task"
-_SCOPE_OF_ONE = "the only classifier that is released, after the last task"
 LISTS = "the list of labels of one task alone"
 # Names of the separate releases of one method, each with its own epsilon.
 CHANNELS = {"replay": "replay release", "head": "head"}
 TOTAL = "replay and head together"
 OF_ALL = "all "  # first word of the part for all models of a run together
-_NOT_COVERED = {
-    "no": "settings chosen by looking at results on the same data (tuning)",
-    "public": "settings changed since by looking at results on the same data (tuning)",
-    "private": "settings were tuned on the private data; that is not accounted",
-}
-_COUNTED = (
-    "how many training examples there are in all, of each class and in each task is counted in the benchmark's files, and "
-    "taken as public"
-)
-_TIMES = "how long the work took: times depend on the data, and are stored coarsely only"
-_TUNED_ON_PUBLIC = (
-    "settings were tuned on public data, in which none of the protected people is: so whoever set up the run declares, and "
-    "nothing checks it"
-)
-FEW_PEOPLE = 500
 WEAK_EPSILON = 8.0
 # Templates, because the browser fills them too while a budget is dragged.
 ODDS = (
@@ -124,105 +72,6 @@ def is_nominal(given: Guarantee) -> bool:
     return kind(given) == "nominal"
 
 
-def guarantee(
-    ledger: Ledger,
-    spec: RunSpec,
-    cell: Cell,
-    *,
-    unit: str,
-    n_people: int,
-    n_tasks: int,
-    assumed: Sequence[str] = (),
-    limits: Sequence[str] = (),
-    planned: Planned | None = None,
-    audit: AuditNote | None = None,
-    notes: Sequence[str] = (),
-    layer: Layer | None = None,
-) -> Guarantee:
-    """The guarantee of one cell, computed from its ledger.
-
-    Args: unit: the privacy unit, one of `protected`; n_people: public nominal number of them in the training data; assumed:
-    the stream's assumptions where no public rule says which task a record belongs to; limits: what these data leave
-    unprotected, for this unit; planned: what all models of the run were planned to do;
-    audit: the lower bound by an attack on the method's mechanism; notes: caveats of the method with these settings; layer:
-    how these settings relate to the method's publication.
-    """
-    from dpcl_core.privacy import tradeoff  # loads the accountants, as the ledger has
-
-    protected = PROTECTED[unit]
-    best = tradeoff.of_ledger(ledger)
-    words_of = {"noun": protected.noun, "article": protected.article}
-    epsilon = ledger.epsilon()
-    composition, rows = _composition(ledger), ledger.rows_per_unit
-    if rows > 1:
-        composition = f"{_ROWS.format(several=protected.several, rows=rows)}; of rows: {composition}"
-        words_of = {"noun": "row", "article": "a"}
-    parts = parts_of(
-        ledger, one=protected.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks if protected.in_several else 1
-    )
-    n_models, scope = spec.n_cells, _SCOPE_OF_ONE if _is_joint(ledger) else _SCOPE
-    assumptions = [
-        *([] if spec.reads_labels else [_LABELS[spec.labels].format(**words_of)]),
-        *(assumed or [_RULE.format(**words_of)]),
-        f"the number of {protected.several} is public, and so is {_NETWORK[spec.params.inputs]}",
-        *([] if spec.data.dataset.startswith("own:") else [_COUNTED]),
-        *([_kept_rows(protected.noun, rows)] if unit == "person" else []),
-        *(["which examples are in the subset is a public coin of each one's own bytes"] if spec.data.is_subset else []),
-        *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
-    ]
-    not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", _TIMES]
-    not_covered += [*([protected.beyond] if protected.beyond else []), *limits]
-    if ledger.recurrence == "once" and n_tasks > 1 and protected.in_several:
-        not_covered.append(f"{protected.in_several}: see the sum for one in every task")
-    if n_models > 1:
-        line = f"the {n_models} models of this run taken together: each bound holds for one model alone"
-        if planned is not None:
-            line += f"; {all_planned(planned)}"
-            parts[all_models(n_models, planned.delta, spec.privacy.delta)] = planned.epsilon
-        not_covered.append(line)
-    return Guarantee(
-        epsilon=epsilon,
-        delta=spec.privacy.delta,
-        unit=protected.unit,
-        adjacency=f"{spec.privacy.adjacency}: {protected.neighbours[spec.privacy.adjacency]}",
-        composition=composition.format(**words_of),
-        scope=f"{scope}, with its list of labels" if spec.labels == "dp-learned" else scope,
-        claimed_epsilon=cell.epsilon,
-        noise=spec.privacy.noise,
-        assumptions=tuple(assumptions),
-        not_covered=tuple(not_covered),
-        caveats=_caveats(spec, cell, epsilon, n_people, protected, notes),
-        parts=parts,
-        claim=ledger.claimed,
-        audit=audit,
-        layer=layer,
-        advantage=None if best is None else best.advantage,
-        hits=None if best is None else best.hits,
-    )
-
-
-def _kept_rows(noun: str, rows: int) -> str:
-    counted = ("row", "counts") if rows == 1 else ("rows", "count")
-    return _KEPT_ROWS.format(noun=noun, rows=rows, row_word=counted[0], count=counted[1])
-
-
-def parts_of(ledger: Ledger, *, one: str, has_list: bool, n_tasks: int) -> dict[str, float]:
-    """The parts of a ledger's total by name: tasks, groups of people, channels, learned lists, a person in every task.
-
-    `one`: whom the unit represents (`protected`); `has_list`: whether lists of labels were learned.
-    """
-    parts = {f"task {task + 1}": value for task, value in ledger.by_task().items()}
-    if ledger.recurrence == "once" and _reads_other_tasks(ledger):
-        parts |= ledger.by_people()
-    if channels := ledger.by_channel():
-        parts |= {shown_as: channels.get(name, 0.0) for name, shown_as in CHANNELS.items()} | {TOTAL: ledger.epsilon()}
-    if has_list:
-        parts[LISTS] = ledger.lists_alone()
-    if n_tasks > 1:
-        parts[f"the same {one} in every task"] = ledger.if_in_every_task()
-    return parts
-
-
 def all_models(n_models: int, delta: float, own_delta: float) -> str:
     """The name of the part for all models of a run together, with their delta where it differs from each one's own."""
     at = f", delta {delta:g}" if delta != own_delta else ""
@@ -235,62 +84,13 @@ def all_planned(plan: Planned) -> str:
     return f"together they have {bound}, as planned before the first release, even if the run ends early"
 
 
-def _composition(ledger: Ledger) -> str:
-    """How a ledger's entries compose for one unit, as a template."""
-    if _is_joint(ledger):
-        return _JOINT[ledger.recurrence]
-    return _REUSED if ledger.recurrence == "once" and _reads_other_tasks(ledger) else _COMPOSITION[ledger.recurrence]
-
-
-def _reads_other_tasks(ledger: Ledger) -> bool:
-    """Whether data of one task are read when another is learned."""
-    return any(entry.people_of != (entry.task,) for entry in ledger.entries)
-
-
-def _is_joint(ledger: Ledger) -> bool:
-    """Whether all tasks are learned together after the last one, and nothing but lists of labels is released before."""
-    from dpcl_core.privacy.accounting import LabelListDpEvent  # loads the accountants, as the next line does
-    from dpcl_core.privacy.labels import LIST_READ
-
-    trained = [e for e in ledger.entries if not isinstance(e.event, LabelListDpEvent) and e.what != LIST_READ]
-    return _reads_other_tasks(ledger) and len({entry.task for entry in trained}) == 1
-
-
-def _caveats(
-    spec: RunSpec, cell: Cell, epsilon: float, n_people: int, protected: Protected, notes: Sequence[str]
-) -> tuple[str, ...]:
-    caveats: list[str] = []
-    if spec.reads_labels:
-        caveats.append(LIST_FROM_DATA)
-    if math.isinf(cell.epsilon):
-        caveats.append("No noise was added: this is the result without differential privacy.")
-    else:
-        caveats += notes
-    if math.isfinite(cell.epsilon) and spec.privacy.noise == "seeded":
-        caveats.append("The noise is seeded so that the run can be repeated: anyone who knows the seed can subtract it.")
-    if spec.tuned == "private":
-        caveats.append("Settings were tuned on the private data, which is not accounted: the bound is not the whole story.")
-    if math.isfinite(epsilon) and epsilon >= WEAK_EPSILON:
-        caveats.append(f"At epsilon {shown(epsilon)} the worst-case odds protect little.")
-    if n_people < FEW_PEOPLE:
-        caveats.append(f"Only {n_people} {protected.several}: results are poor and the assumptions are fragile.")
-    if spec.labels == "dp-learned" and math.isfinite(epsilon):
-        caveats.append(
-            "The list of labels is learned from the data within this bound: a label that few people have is left out on "
-            "purpose, and their examples are not used."
-        )
-    if not spec.data.dataset.startswith("own:"):
-        caveats.append("The datasets here are public: this is a simulation of what such a release would protect.")
-    return tuple(caveats)
-
-
 def by_channel(parts: Mapping[str, float]) -> dict[str, float]:
     """Epsilon of the replay (0: none), of the head (0: made from the replay alone), of both; empty for other methods."""
     return {name: parts[name] for name in (*CHANNELS.values(), TOTAL) if TOTAL in parts}
 
 
 def ways_out(given: Guarantee) -> dict[str, float]:
-    """The same by short names, for tables: "replay", "head", "total"."""
+    """The epsilons of `by_channel` under short names, for tables: "replay", "head", "total"."""
     return dict(zip((*CHANNELS, "total"), by_channel(given.parts).values(), strict=False))
 
 
@@ -325,23 +125,7 @@ def standing(given: Guarantee) -> Standing:
 
 def words(given: Guarantee) -> Words:
     """The guarantee in words, for every surface. With several channels each headline gives their epsilons."""
-    channels = f" {three_numbers(given.parts)}".rstrip()
-    layer = None if given.layer is None else given.layer.words
-    if not given.is_private:
-        reason = given.caveats[0] if given.caveats else "It contains a step without a bound."
-        unbounded = Words(
-            headline=f"Not differentially private: there is no bound on what a release tells about one person.{channels}",
-            covered=(),
-            not_covered=("everything: no bound holds", *given.not_covered),
-            assumptions=given.assumptions,
-            caveats=given.caveats,
-            odds=NO_ODDS,
-            banner=f"{NOT_DP.format(reason=reason)}{channels}",
-            is_private=False,
-            layer=layer,
-        )
-        return _with_claim(unbounded, given, channels) if is_nominal(given) else unbounded
-    return Words(
+    bounded = Words(
         headline=headline(given.unit, given.epsilon, given.delta, given.parts),
         covered=(given.scope, f"any {given.unit}, under {given.adjacency}"),
         not_covered=given.not_covered,
@@ -350,8 +134,22 @@ def words(given: Guarantee) -> Words:
         odds=odds(given.epsilon, given.delta) + exact_odds(given.advantage, given.hits),
         banner=SEEDED if given.noise == "seeded" else None,
         is_private=True,
-        layer=layer,
+        layer=None if given.layer is None else given.layer.words,
     )
+    if given.is_private:
+        return bounded
+    channels = f" {three_numbers(given.parts)}".rstrip()
+    reason = given.caveats[0] if given.caveats else "It contains a step without a bound."
+    unbounded = replace(
+        bounded,
+        headline=f"Not differentially private: there is no bound on what a release tells about one person.{channels}",
+        covered=(),
+        not_covered=("everything: no bound holds", *given.not_covered),
+        odds=NO_ODDS,
+        banner=f"{NOT_DP.format(reason=reason)}{channels}",
+        is_private=False,
+    )
+    return _with_claim(unbounded, given, channels) if is_nominal(given) else unbounded
 
 
 def headline(unit: str, epsilon: float, delta: float, parts: Mapping[str, float]) -> str:
@@ -423,3 +221,49 @@ def shown(value: float) -> str:
     # An accountant's rounding in the seventh digit is no reason to print 1.01 for a calibrated 1.
     rounded = math.ceil(value * 10.0**digits * (1 - 1e-7)) / 10.0**digits
     return f"{rounded:,.{digits}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:,.0f}"
+
+
+# The statement of a run as plain text, for terminals and files, in the same words as in the app.
+
+
+def text(guarantees: Mapping[float, Guarantee]) -> str:
+    """The statement of a run by requested epsilon: each budget, then what holds for all of them."""
+    lists = {requested: _lists(given) for requested, given in guarantees.items()}
+    common = [line for line in next(iter(lists.values()), []) if all(line in other for other in lists.values())]
+    lines: list[str] = []
+    for requested, given in guarantees.items():
+        said, specific = words(given), [line for line in lists[requested] if line not in common]
+        first = [line for line in (said.banner, said.headline, said.audited, said.odds) if line]
+        lines += [_budget_sentence(requested, given), *(f"  {line}" for line in (*first, *specific))]
+    return "\n".join([*lines, *common]) + "\n"
+
+
+def _budget_sentence(requested: float, given: Guarantee) -> str:
+    budget = f"Asked for epsilon {shown(requested)}"
+    if is_nominal(given):
+        return f"{budget}, which is claimed and not verified; accounted: no bound."
+    if standing(given) == "replay":
+        return f"{budget} for the replay alone; the head is not private, and the whole has no bound."
+    return f"{budget}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
+
+
+def _lists(given: Guarantee) -> list[str]:
+    said = words(given)
+    named = {"Covered": said.covered, "Not covered": said.not_covered, "Assumed": said.assumptions, "Note": said.caveats}
+    return [
+        *(f"{name}: {line}" for name, lines in named.items() for line in lines),
+        *([f"Layer: {said.layer}"] if said.layer is not None else []),
+        f"Composition: {given.composition}",
+        f"By part: {_parts(given.parts)}",
+        *([f"Claimed by part: {_parts(given.claim.terms)}"] if given.claim is not None else []),
+    ]
+
+
+def _parts(parts: Mapping[str, float]) -> str:
+    """Parts with their epsilons, consecutive tasks of equal epsilon merged: "task 1 to task 5: epsilon 1"."""
+    spans = []
+    for _, group in groupby(parts, key=lambda name: shown(parts[name]) if name.startswith("task ") else name):
+        first, *others = group
+        span = f"{first} to {others[-1]}" if others else first
+        spans.append(f"{span}: epsilon {shown(parts[first])}")
+    return "; ".join(spans)

@@ -48,8 +48,7 @@ def finite_rows(rows: NDArray[np.generic]) -> NDArray[np.float64]:
     Each row's numbers lie side by side, as numpy adds them in another order for other layouts and numbers of rows.
     """
     doubles = np.asarray(rows, dtype=np.float64, order="C")
-    finite: NDArray[np.float64] = np.where(np.isfinite(doubles).all(axis=-1, keepdims=True), doubles, 0.0)
-    return finite
+    return np.where(np.isfinite(doubles).all(axis=-1, keepdims=True), doubles, 0.0)
 
 
 def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
@@ -61,7 +60,7 @@ def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def coarse_unit_rows(features: NDArray[np.generic], step: float) -> NDArray[np.float64]:
-    """The same on a coarse grid, where truncation would add up to a bias: rounded to the nearest grid point.
+    """Rows scaled to length 1 on a coarse grid, where truncation would add up to a bias: rounded to the nearest grid point.
 
     That moves a row by at most sqrt(K) / 2 steps; rows are made shorter by more than that beforehand.
     """

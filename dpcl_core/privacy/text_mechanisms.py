@@ -1,7 +1,7 @@
 """Closed forms for noise on token embeddings: PeCL's printed Eq. 5, its true epsilon, and the noise of a valid bound.
 
 A token's embedding is a vector clipped to length C, with Gaussian noise of standard deviation sigma on each coordinate. Only
-the ratio sigma / C matters, so C does not appear. The mechanisms themselves are in `embeddings`. Loads no accountant.
+the ratio sigma / C matters, so C does not appear. The mechanisms follow below.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from scipy.special import gammaln, log_ndtr, ndtr
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import budgets, gaussian
 from dpcl_core.privacy.accounting import LocalDpEvent, calibrated
-from dpcl_core.privacy.allowed import check_delta, check_positive
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import finite_rows, row_blocks
@@ -42,10 +41,9 @@ def printed_ratio(epsilon: float, delta: float) -> float:
 
 
 def printed_ratios(epsilons: Floats, delta: float) -> NDArray[np.float64]:
-    """The same for many nominal budgets, of any shape."""
-    check_delta(delta)
-    ratios: NDArray[np.float64] = math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
-    return ratios
+    """`printed_ratio` of many nominal budgets, of any shape."""
+    budgets.check_delta(delta)
+    return math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
 
 
 def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
@@ -58,8 +56,8 @@ def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
 
 
 def true_epsilons(ratios: Floats, delta: float, n_releases: int = 1) -> NDArray[np.float64]:
-    """The same for many tokens at once, of any shape, to twelve digits. A ratio of 0 gives inf."""
-    check_delta(delta)
+    """`true_epsilon` of many tokens at once, of any shape, to twelve digits. A ratio of 0 gives inf."""
+    budgets.check_delta(delta)
     ratio_array = np.asarray(ratios, np.float64)
     mu = DISTANCE * math.sqrt(n_releases) / np.where(ratio_array > 0, ratio_array, 1.0)
     low = np.zeros(mu.shape)
@@ -94,7 +92,7 @@ def remark_1(epsilons: Sequence[float], delta: float) -> float:
     The paper calls it advanced composition; it would hold at L delta + delta', not at the printed delta. Args: nominal
     budgets of the L tokens (none: 0), delta' in (0, 1), else BadInput.
     """
-    check_delta(delta)
+    budgets.check_delta(delta)
     return sum(epsilons) + math.sqrt(2 * len(epsilons) * math.log(1 / delta)) * max(epsilons, default=0.0)
 
 
@@ -115,7 +113,7 @@ def scale_epsilon(first: float, second: float, n_values: int, delta: float) -> f
     One noisy vector of `n_values` coordinates reveals which, because its squared length hardly varies. Args: two standard
     deviations, in any unit. Exact but for the integration.
     """
-    check_delta(delta)
+    budgets.check_delta(delta)
     return max(_one_way(first, second, n_values, delta), _one_way(second, first, n_values, delta))
 
 
@@ -138,7 +136,7 @@ def _one_way(first: float, second: float, n_values: int, delta: float) -> float:
 def _losses(first: float, second: float, n_values: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Privacy loss of N(0, first^2 I) against N(0, second^2 I) on a grid of squared lengths, and the grid's chances."""
     for std in (first, second):
-        check_positive(sigma=std)
+        budgets.check_positive(sigma=std)
     # The squared length over first^2 has a chi-squared law; its cube root is nearly normal (Wilson and Hilferty).
     spread = math.sqrt(2 / (9 * n_values))
     roots = np.linspace(max(1e-9, 1 - spread * spread - _WIDTH * spread), 1 - spread * spread + _WIDTH * spread, _POINTS)
@@ -187,15 +185,9 @@ def clipped(rows: NDArray[np.floating], clip_norm: float) -> NDArray[np.float32]
 
 
 def noisy_embeddings(
-    table: NDArray[np.floating],
-    tokens: NDArray[np.integer],
-    ratio: float,
-    clip_norm: float,
-    noise: Noise,
-    ledger: Ledger,
-    *,
-    task: int,
-) -> NDArray[np.float32]:
+    table: NDArray[np.floating], tokens: NDArray[np.integer], ratio: float, clip_norm: float, noise: Noise,
+    ledger: Ledger, *, task: int,
+) -> NDArray[np.float32]:  # fmt: skip
     """One noisy vector for every token of every text: clipped to length C, plus Gaussian noise of `ratio` · C on each value.
 
     One call is one release with one ledger entry. Reading the result again is post-processing; a call in every epoch is a
@@ -224,16 +216,10 @@ def noisy_embeddings(
 
 
 def published_embeddings(
-    table: NDArray[np.floating],
-    tokens: NDArray[np.integer],
-    ratios: NDArray[np.floating],
-    clip_norm: float,
-    noise: Noise,
-    ledger: Ledger,
-    *,
-    task: int,
-) -> NDArray[np.float32]:
-    """The same with a separate noise level for every token, PeCL's Eq. 5: NO bound holds, and the ledger records this.
+    table: NDArray[np.floating], tokens: NDArray[np.integer], ratios: NDArray[np.floating], clip_norm: float,
+    noise: Noise, ledger: Ledger, *, task: int,
+) -> NDArray[np.float32]:  # fmt: skip
+    """Noisy vectors with a noise level for every token, PeCL's Eq. 5: NO bound holds, and the ledger records this.
 
     The noise level is computed from the text, and one vector reveals its noise level; tokens with a ratio of 0 (stop words)
     are released exactly. Args: ratios [n, L], sigma / C of every token.
@@ -318,15 +304,9 @@ def epsilon_of_each(epsilon: float, delta: float, n_copies: int) -> float:
 
 
 def noisy_records(
-    values: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    space: Sequence[int],
-    randomiser: Randomiser,
-    noise: Noise,
-    ledger: Ledger,
-    *,
-    task: int,
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    values: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], randomiser: Randomiser, noise: Noise,
+    ledger: Ledger, *, task: int,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:  # fmt: skip
     """Noisy copies of all records, each (epsilon_values + epsilon_labels)-DP towards the record it was made from.
 
     For any two contents of a record, no copy is more than e^epsilon times as likely under one as under the other: Laplace
@@ -389,5 +369,4 @@ def _answers(
         keeps = noise.words(len(labels)) < np.uint64(int(of_true * _WORD))
     named = np.where(keeps, truth, (truth + 1 + others) % n_labels)
     anything = (noise.words(len(labels)) % np.uint64(n_labels)).astype(np.int64)
-    answers: NDArray[np.int64] = space[np.where(listed, named, anything)]
-    return answers
+    return space[np.where(listed, named, anything)]

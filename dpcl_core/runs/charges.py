@@ -13,8 +13,8 @@ of which the accountant gives the (e, d) (`privacy.recount`: a seed of each run 
 
 The unit is a person, named by a column, or a row, and is left out. A row is left out in two steps where a run protects a
 group that has it, a client or a person: the group leaves, and comes back without it. So a run that is (e, d)-DP for groups
-is (2 e, d (1 + exp(e)))-DP for rows (`privacy.group`). What protects anything but the person of this column has no bound for
-a person; what protects a row that is exchanged ("replace") may show how many there are, and has none for one left out.
+is (2 e, d (1 + exp(e)))-DP for rows (`privacy.budgets`). What protects anything but the person of this column has no bound
+for a person; what protects a row that is exchanged ("replace") may show how many there are, and has none for one left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.allowed import check_accounted, check_budget
+from dpcl_core.privacy.budgets import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import tables
 from dpcl_core.runs.run import spec_of

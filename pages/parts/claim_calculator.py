@@ -206,9 +206,9 @@ def solved(
 @st.cache_data(max_entries=500, show_spinner=False)
 def best_attack(answer: Answer, rate: float, steps: int, adjacency: Adjacency) -> tuple[float, float]:
     """What the best attack on such a training gains: see `tradeoff`."""
-    from dpcl_core.privacy import accounting, tradeoff
+    from dpcl_core.privacy import accounting, ledger
 
-    best = tradeoff.of_events([accounting.subsampled_gaussian(answer.sigma, rate, steps)], answer.delta, adjacency)
+    best = ledger.best_attack_on([accounting.subsampled_gaussian(answer.sigma, rate, steps)], answer.delta, adjacency)
     return best.advantage, best.hits
 
 

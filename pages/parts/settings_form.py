@@ -25,7 +25,7 @@ from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.privacy import group
+from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, state, visitor
@@ -224,7 +224,7 @@ def rarest(raw: Mapping[str, object]) -> str:
 def _people_needed(privacy: PrivacySpec, epsilon: float, rows: int, n_tasks: int, at_most: int) -> int | None:
     from dpcl_core.privacy.labels import people_to_be_named  # loads the accountant, which takes a second
 
-    of_row = group.for_a_row(privacy, rows)
+    of_row = budgets.for_a_row(privacy, rows)
     return people_to_be_named(of_row, of_row.epsilons[privacy.epsilons.index(epsilon)], n_tasks, at_most)
 
 

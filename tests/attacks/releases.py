@@ -19,9 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcl_core.methods.federated import client_training
-from dpcl_core.methods.federated.client_training import client_draws
-from dpcl_core.privacy import labels, noise, text_mechanisms
-from dpcl_core.privacy.accounting import LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent
+from dpcl_core.privacy import accounting, labels, noise, text_mechanisms
 
 KEPT = "kept"  # purposes of coins that decide what is kept for later: no charge counts on them
 
@@ -133,6 +131,7 @@ def listening(
     patch.setattr(labels, "released", listed)
     patch.setattr(labels, "chances", decided)
     patch.setattr(text_mechanisms, "_answers", answered)
+    client_draws = client_training.client_draws
     # Clients choose their rows as from a seed, in every play the same.
     patch.setattr(client_training, "client_draws", lambda chosen, seed, purpose: client_draws(chosen, 0, purpose))
     for name in ("added", "added32", "additions32", "laplace_added", "words"):
@@ -185,27 +184,30 @@ def uses(heard: Heard, read: Sequence[int | None]) -> Counter[Use]:
     return found
 
 
+def leaves(event: dp.DpEvent, times: int = 1, rate: float = 1.0) -> Iterator[tuple[dp.DpEvent, int, float]]:
+    """What an event is made of, one by one: how often each part happens, and the chance that a person is in it."""
+    match event:
+        case dp.SelfComposedDpEvent(inner, count):
+            yield from leaves(inner, times * count, rate)
+        case dp.PoissonSampledDpEvent(chance, inner):
+            yield from leaves(inner, times, chance)
+        case _:
+            yield event, times, rate
+
+
 def charged(events: Sequence[dp.DpEvent]) -> Counter[Use]:
     """What these events charge, one by one: a Gaussian's `size` is its noise multiplier."""
     found: Counter[Use] = Counter()
-
-    def walk(event: dp.DpEvent, times: int) -> None:
+    for event, times, rate in (leaf for one in events for leaf in leaves(one)):
         match event:
-            case dp.SelfComposedDpEvent(inner, count):
-                walk(inner, times * count)
             case dp.GaussianDpEvent(z):
-                found["gaussian", (z,), 1.0] += times
-            case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(z)):
                 found["gaussian", (z,), rate] += times
-            case SampledGroupDpEvent(z, (rate,)):
-                found["gaussian", (z,), rate] += times
-            case LabelListDpEvent(epsilon, delta):
+            case accounting.SampledGroupDpEvent(z, (of_one,)):
+                found["gaussian", (z,), of_one] += times
+            case accounting.LabelListDpEvent(epsilon, delta):
                 found["list", (epsilon, delta), 1.0] += times
-            case LocalDpEvent():
+            case accounting.LocalDpEvent():
                 found["copy", (), 1.0] += times
             case _:
                 raise ValueError(f"charged as {event}")
-
-    for event in events:
-        walk(event, 1)
     return found

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.federated import client_training, fedcil_dp
-from dpcl_core.privacy import noise
-from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent
+from dpcl_core.privacy import accounting, noise
 from dpcl_core.privacy.ledger import Ledger
+from tests.attacks.releases import leaves
 
 
 @dataclass(slots=True)
@@ -109,24 +109,12 @@ def charged(ledger: Ledger) -> tuple[Counter[float], int]:
     """How often each Gaussian multiplier is written down, whatever sampling is around it; and how many noisy copies are."""
     found: Counter[float] = Counter()
     copies = 0
-
-    def walk(event: dp.DpEvent, times: int) -> None:
-        nonlocal copies
+    for event, times, _ in (leaf for entry in ledger.entries for leaf in leaves(entry.event)):
         match event:
-            case dp.GaussianDpEvent() | SampledGroupDpEvent():
+            case dp.GaussianDpEvent() | accounting.SampledGroupDpEvent():
                 found[event.noise_multiplier] += times
-            case LocalDpEvent():
+            case accounting.LocalDpEvent():
                 copies += times
-            case dp.SelfComposedDpEvent():
-                walk(event.event, times * event.count)
-            case dp.PoissonSampledDpEvent():
-                walk(event.event, times)
-            case dp.ComposedDpEvent():
-                for part in event.events:
-                    walk(part, times)
-
-    for entry in ledger.entries:
-        walk(entry.event, 1)
     return found, copies
 
 

@@ -134,3 +134,33 @@ def test_an_audit_that_proves_more_than_is_accounted_says_so_first() -> None:
     assert document["exceeds_accounted"] is True
     assert (document["through"], document["bound"]) == ("learner", "gaussian")
     assert set(document["bounds"]) == {"counting", "gaussian"}  # type: ignore[call-overload]
+
+
+def test_the_bound_of_a_perfect_attack_is_that_of_clopper_and_pearson() -> None:
+    """1,000 hits of 1,000 on both sides: both rates are at least 0.025^(1/1000) at 97.5 % confidence."""
+    rate = 0.025 ** (1 / 1000)
+    found = lower_bound(np.ones(2000), np.zeros(2000), DELTA)
+    assert found == pytest.approx(math.log((rate - DELTA) / (1 - rate)))
+
+
+def test_coin_flips_prove_nothing() -> None:
+    generator = np.random.default_rng(3)
+    assert lower_bound(generator.standard_normal(2000), generator.standard_normal(2000), DELTA) < 0.3
+
+
+def test_the_bound_covers_the_truth_at_its_confidence() -> None:
+    """Gaussian releases of known epsilon, 400 audits: at most 5 % may exceed it; 40 would be a 1-in-10^5 event."""
+    epsilon, generator = 1.0, np.random.default_rng(4)
+    sigma = gaussian.sigma(epsilon, DELTA)
+    exceeded = sum(
+        lower_bound(1 + sigma * generator.standard_normal(600), sigma * generator.standard_normal(600), DELTA) > epsilon
+        for _ in range(400)
+    )
+    assert exceeded <= 40
+
+
+def test_ten_times_too_little_noise_is_found() -> None:
+    generator, sigma = np.random.default_rng(5), gaussian.sigma(1.0, DELTA) / 10
+    found = lower_bound(1 + sigma * generator.standard_normal(4000), sigma * generator.standard_normal(4000), DELTA)
+    assert found > 1.5 > 1.0
+    assert norm.cdf(1 / (2 * sigma)) > 0.9

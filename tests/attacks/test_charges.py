@@ -23,12 +23,10 @@ import pytest
 from dpcl_core.backbones import adaptable
 from dpcl_core.methods import catalog, references
 from dpcl_core.methods.common.dpsgd import ROUNDING
-from dpcl_core.privacy import ledger as of_ledgers
-from dpcl_core.privacy.accounting import SampledGroupDpEvent, gaussian_step
+from dpcl_core.privacy import accounting
 from dpcl_core.privacy.ledger import Entry, Ledger, written
 from dpcl_core.spec import RunSpec
 from tests.attacks import releases, small_plays
-from tests.attacks.releases import Heard, Use
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
 from tests.methods import small_network
 from tests.methods.test_planned import counted
@@ -79,7 +77,7 @@ PLAYS: Mapping[str, Play] = {
 
 def play(
     name: str, neighbour: int | None = None, *, is_anybody_drawn: bool = True, times: Any = lambda purpose: 1.0
-) -> tuple[Heard, Ledger]:
+) -> tuple[releases.Heard, Ledger]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adaptable, "load", lambda *args, **named: small_network.network(double=False))
         small_plays.without_gradients(patch)
@@ -89,7 +87,7 @@ def play(
 
 
 @cache
-def honest(name: str) -> tuple[Heard, Ledger, list[list[int | None]]]:
+def honest(name: str) -> tuple[releases.Heard, Ledger, list[list[int | None]]]:
     """A play, its ledger, and for each task how its releases read a person of that task (`releases.reading`)."""
     heard, ledger = play(name)
     chosen = PLAYS[name]
@@ -97,7 +95,7 @@ def honest(name: str) -> tuple[Heard, Ledger, list[list[int | None]]]:
     return heard, ledger, [releases.reading(heard, other, is_client=chosen.is_of_clients) for other in others]
 
 
-def trouble(name: str, heard: Heard, ledger: Ledger) -> str:
+def trouble(name: str, heard: releases.Heard, ledger: Ledger) -> str:
     """What of these releases and this ledger does not fit together, in words; empty where everything does."""
     units, draws = PLAYS[name].units or UNITS[PLAYS[name].method]
     _, _, read = honest(name)
@@ -108,7 +106,7 @@ def trouble(name: str, heard: Heard, ledger: Ledger) -> str:
         return "somebody in every task is not charged for everything"
     for task, of_task in enumerate(read):
         charges = releases.charged(groups.get(f"people of task {task + 1}", []))
-        done: Counter[Use] = Counter()
+        done: Counter[releases.Use] = Counter()
         for use, times in releases.uses(heard, of_task).items():
             fitting = [charge for charge in charges if _fits(use, charge, units)]
             if not fitting:
@@ -119,7 +117,7 @@ def trouble(name: str, heard: Heard, ledger: Ledger) -> str:
     return ""
 
 
-def _fits(use: Use, charge: Use, units: Sequence[float]) -> bool:
+def _fits(use: releases.Use, charge: releases.Use, units: Sequence[float]) -> bool:
     if use[0] != charge[0] or not math.isclose(use[2], charge[2], rel_tol=1e-6):
         return False
     of_one = units if use[0] == "gaussian" else (1.0,)
@@ -137,9 +135,9 @@ def _changed(event: dp.DpEvent, steps: int = 0, noise: float = 1.0, rate: float 
         case dp.GaussianDpEvent(z) if noise != 1:
             return dp.GaussianDpEvent(z * noise)
         case dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(z)) if not steps:
-            return gaussian_step(z * noise, q * rate)
-        case SampledGroupDpEvent(z, rates) if not steps:
-            return SampledGroupDpEvent(z * noise, tuple(q * rate for q in rates))
+            return accounting.gaussian_step(z * noise, q * rate)
+        case accounting.SampledGroupDpEvent(z, rates) if not steps:
+            return accounting.SampledGroupDpEvent(z * noise, tuple(q * rate for q in rates))
     return None
 
 
@@ -214,8 +212,8 @@ def test_a_fault_in_any_charge_is_seen(name: str, fault: str) -> None:
 @pytest.mark.parametrize("name", HAVING["first task's rate charged"])
 def test_everybody_charged_at_the_rate_of_the_first_task_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     heard, ledger, _ = honest(name)
-    of_part = of_ledgers.of_part
-    monkeypatch.setattr(of_ledgers, "of_part", lambda event, place: of_part(event, 0))
+    of_part = accounting.of_part
+    monkeypatch.setattr(accounting, "of_part", lambda event, place: of_part(event, 0))
     assert trouble(name, heard, ledger) != ""
 
 

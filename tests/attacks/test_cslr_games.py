@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,9 +14,9 @@ from dpcl_core.attacks import catalog as audits
 from dpcl_core.attacks import cslr_games
 from dpcl_core.attacks.cslr_games import ATTACKS, Setting
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy import cslr_accounting, gaussian
-from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from dpcl_core.privacy import cslr_accounting, gaussian, noise
+from dpcl_core.spec import RunSpec
+from tests.attacks.asked import asked
 
 DELTA = 1e-5
 PRINTED = Setting(4.0, 1.45, 200, 0.3, DELTA)
@@ -45,7 +45,7 @@ def test_noise_that_keeps_a_budget_is_not_accused(sample_rate: float, n_rounds: 
 def test_a_round_of_the_game_is_one_gaussian_of_half_the_multiplier() -> None:
     """Without sampling the optimal test's rates are known: mu = 2 sqrt(T) / sigma. False alarm below 1e-6."""
     n, setting = 20_000, Setting(4.0, 8.0, 4, 1.0, DELTA)
-    guesses = ATTACKS["rounds"].play(setting, ReleaseNoise(), n)
+    guesses = ATTACKS["rounds"].play(setting, noise.ReleaseNoise(), n)
     mu = 2 * math.sqrt(4) / 8.0
     cut = stats.norm.isf(guesses.false_alarms / n)
     assert abs(guesses.hits / n - stats.norm.sf(cut - mu)) < 5 * math.sqrt(2 * 0.25 / n) + 1e-3
@@ -82,7 +82,7 @@ def test_clustering_breaks_a_claim_that_its_noise_would_keep() -> None:
 def test_a_head_in_the_clear_tells_for_certain() -> None:
     found = cslr_games.audited(PRINTED, "head", 1000)
     assert found.trials == 100
-    guesses = ATTACKS["head"].play(PRINTED, ReleaseNoise(), 20)
+    guesses = ATTACKS["head"].play(PRINTED, noise.ReleaseNoise(), 20)
     assert (guesses.hits, guesses.false_alarms) == (20, 0)
 
 
@@ -90,26 +90,17 @@ def test_without_noise_every_attack_is_always_right() -> None:
     # Everyone is in every round: the attacker's threshold comes from trial runs, and a client in fewer rounds could miss it.
     clean = replace(PRINTED, claimed=math.inf, noise_multiplier=0.0, n_rounds=50, sample_rate=1.0)
     for name in ("rounds", "head"):
-        guesses = ATTACKS[name].play(clean, ReleaseNoise(), 20)
+        guesses = ATTACKS[name].play(clean, noise.ReleaseNoise(), 20)
         assert (guesses.hits, guesses.false_alarms) == (20, 0), name
 
 
-def _spec(method: str, epsilons: tuple[float, ...], **more: object) -> RunSpec:
-    from dpcl_core import checks
-
-    settings = {
-        "method": method,
-        "labels": "prior-const",
-        "data": asdict(DataSpec(dataset="digits")),
-        "scenario": {"kind": "federated", "clients": 20, "tasks": 5},
-        "privacy": asdict(PrivacySpec(epsilons=epsilons)),
-        **more,
-    }
-    return checks.parse(settings)
+def published(*epsilons: float, **more: object) -> RunSpec:
+    scenario = {"kind": "federated", "clients": 20, "tasks": 5}
+    return asked("cslr-published", *epsilons, **{"labels": "prior-const", "scenario": scenario, **more})
 
 
 def test_a_runs_own_settings_are_what_is_attacked() -> None:
-    spec = _spec("cslr-published", (1.0, 4.0, math.inf), params={"rounds": 10, "participation": 0.5})
+    spec = published(1.0, 4.0, math.inf, params={"rounds": 10, "participation": 0.5})
     found = [cslr_games.setting(spec, epsilon) for epsilon in spec.privacy.epsilons]
     assert [one.noise_multiplier for one in found] == [3.20, 1.45, 0.0]
     assert {(one.n_rounds, one.sample_rate, one.n_groups, one.rule) for one in found} == {(50, 0.5, 4, "hungarian")}
@@ -121,7 +112,7 @@ def test_lists_noised_at_home_are_what_is_attacked() -> None:
     """The attack proves no more than the Gaussian of all the lists allows: 1.5 of its 3.8 mostly, 0.2 up or down."""
     own = {"rounds": 1, "participation": 1.0, "noisy_lists": True, "list_size": 1, "modes_per_task": 1}
     scenario = {"kind": "federated", "clients": 20, "tasks": 2}
-    spec = _spec("cslr-published", (1.0, math.inf), params=own, scenario=scenario)
+    spec = published(1.0, math.inf, params=own, scenario=scenario)
     assert [one.list_size for one in map(partial(cslr_games.setting, spec), (1.0, math.inf))] == [1, 1]
     assert audits.fitting(spec) == ("lists", "head")
     bounded, clear = audits.auditor("cslr-published")(spec, 2000)

@@ -1,4 +1,4 @@
-"""The attack on a whole life with replays stays below what is accounted, has power, and would notice what is left out."""
+"""The attack on a whole life with replays stays below what is accounted, has power, and sees what is left out."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from typing import Any
 
 import pytest
 
-from dpcl_core import checks
 from dpcl_core.attacks import catalog, lifelong_games
 from dpcl_core.methods.lifelong import odometer
-from dpcl_core.methods.lifelong.odometer import Noises
 from dpcl_core.privacy.audit_bounds import Audited
+from tests.attacks.asked import asked
 from tests.support.tiers import quick
 
 
-def audited(trials: int = 2000, scenario: str = "split", **changes: Any) -> list[Audited]:
-    raw = {
-        "method": "dp-agem",
-        "params": {"memory_size": 100, **changes.pop("params", {})},
-        "scenario": {"kind": scenario, "tasks": 5},
-        "privacy": {"epsilons": [8.0], **changes.pop("privacy", {})},
-        "seeds": [0],
-    }
-    return list(catalog.auditor("dp-agem", "life")(checks.parse(raw), trials))
+def life_audited(
+    *epsilons: float, trials: int = 2000, kind: str = "split", adjacency: str = "add-remove", **params: Any
+) -> list[Audited]:
+    scenario, params = {"kind": kind, "tasks": 5}, {"memory_size": 100, **params}
+    spec = asked("dp-agem", *epsilons or (8.0,), adjacency=adjacency, scenario=scenario, params=params)
+    return list(catalog.auditor("dp-agem", "life")(spec, trials))
 
 
 @pytest.mark.parametrize("scenario", quick(1, ["split", "permuted"]))
@@ -31,13 +27,13 @@ def audited(trials: int = 2000, scenario: str = "split", **changes: Any) -> list
 def test_the_attack_finds_something_and_stays_below_the_accounted_epsilon(scenario: str, adjacency: str) -> None:
     """Measured over 15 audits each: 0 to 0.9 at epsilon 2, 1.8 to 3.1 at epsilon 8, with a standard deviation of at most
     0.35, so that the limits are five of them away."""
-    two, eight = audited(scenario=scenario, privacy={"epsilons": [2.0, 8.0], "adjacency": adjacency})
+    two, eight = life_audited(2.0, 8.0, kind=scenario, adjacency=adjacency)
     assert two.lower_bound < two.accounted <= 2.0
     assert 0.5 < eight.lower_bound < eight.accounted <= 8.0
 
 
 def test_without_noise_everyone_is_found_out() -> None:
-    (result,) = audited(1000, privacy={"epsilons": [math.inf]})
+    (result,) = life_audited(math.inf, trials=1000)
     assert result.accounted == math.inf
     assert result.lower_bound > 4
 
@@ -45,13 +41,13 @@ def test_without_noise_everyone_is_found_out() -> None:
 def test_a_rule_that_forgets_the_replays_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """20 steps of small batches cost a person little; 41 replays of the whole sample cost far more, and that is measured."""
     settings = {"sample_rate": 0.05, "replay_rate": 1.0, "epochs": 1}
-    monkeypatch.setattr(odometer, "noises", lambda plan, epsilon: Noises(4.0, 4.0))
-    own = audited(1000, params={**settings, "projection": "never"})[0].accounted
-    (result,) = audited(2000, params=settings)
+    monkeypatch.setattr(odometer, "noises", lambda plan, epsilon: odometer.Noises(4.0, 4.0))
+    own = life_audited(trials=1000, **settings, projection="never")[0].accounted
+    (result,) = life_audited(**settings)
     assert own < 0.3 < 0.5 < result.lower_bound < result.accounted  # measured: 2.3, as at epsilon 8 above
 
 
 def test_a_long_life_is_attacked_in_part_and_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifelong_games, "_MOST_STEPS", 50)
-    (whole,) = audited(2000)
+    (whole,) = life_audited()
     assert 0 < whole.lower_bound < whole.accounted

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import binom
 
-from dpcl_core import checks, cli, presets
+from dpcl_core import cli
 from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, one_run, play
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.methods.features import adapters
+from dpcl_core.methods.features import adapters as features_adapters
+from dpcl_core.methods.language import gradients as text_gradients
+from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
-from tests.support import replay
-from tests.support.tiers import of_methods
+from tests.attacks.asked import asked
+from tests.support import replay, tiers
 
 DELTA = 1e-5
 
 
 def spec(method: str = "cosine", epsilon: float = 4.0, **more: object) -> RunSpec:
-    raw = presets.raw("digits-cosine" if method == "cosine" else "digits-peft-head")
-    raw |= {"method": method, "seeds": [0], "privacy": {"epsilons": [epsilon], "delta": DELTA}, **more}
-    return checks.parse(raw)
+    return asked(method, epsilon, preset="digits-cosine" if method == "cosine" else "digits-peft-head", **more)
+
+
+def audited(chosen: RunSpec) -> audit_bounds.Audited:
+    return one_run.audited(chosen, chosen.privacy.epsilons[0])
 
 
 def nulls(n: int, epsilon: float, seed: int, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -40,7 +45,7 @@ def nulls(n: int, epsilon: float, seed: int, factor: float = 1.0) -> tuple[np.nd
     return random.normal(mu * coins)[:, None], coins
 
 
-def judged(seed: int, factor: float = 1.0) -> Audited:
+def judged(seed: int, factor: float = 1.0) -> audit_bounds.Audited:
     """What 600 coins prove of noise that costs epsilon 1, times a factor."""
     return one_run.judged(*nulls(600, 1.0, seed, factor), 1.0, 1.0, DELTA, "", 0.95, is_gaussian=True)
 
@@ -68,7 +73,7 @@ def test_the_chance_of_a_right_guess_is_that_of_simulated_scores() -> None:
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble"])
 def test_one_training_proves_something_of_the_learner_itself(method: str) -> None:
     """With ideal guesses 85 of 100 are right, and less than 0.8 is proved less than once in ten million audits."""
-    (found,) = one_run.audit(spec(method))
+    found = audited(spec(method))
     assert found.through == "run"
     assert found.accounted == pytest.approx(4.0, rel=1e-3)
     assert 0.8 < found.lower_bound <= found.accounted
@@ -78,7 +83,7 @@ def test_one_training_proves_something_of_the_learner_itself(method: str) -> Non
 def test_a_fifth_of_the_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly every guess is right then, which proves 5 and more; missed less than once in ten million audits."""
     mutants.scaled_noise(monkeypatch, "dpcl_core.methods.features.cosine", 0.2)
-    (found,) = one_run.audit(spec())
+    found = audited(spec())
     assert found.exceeds
 
 
@@ -106,7 +111,6 @@ SMALL = [
 ]  # fmt: skip
 PLANTED = [method for method in attacks.MODULES if attacks.audit_of(method).planted is not None]
 FED = {"labels": "prior", "scenario": {"kind": "federated", "clients": 20}, "params": {}}
-LOCAL = {"params": {"mechanism": "fn"}, "privacy": {"epsilons": [4.0], "adjacency": "replace"}}
 
 
 @pytest.fixture
@@ -119,15 +123,14 @@ def a_run(method: str) -> RunSpec:
     """Settings of any method, with a budget that all of them allow."""
     card = methods.card(method)
     if card.scenarios == ("federated",):
-        return checks.parse({"method": method, "seeds": [0], "privacy": {"epsilons": [4.0]}, **FED})
+        return asked(method, 4.0, **FED)
     if method == "pecl" or method.startswith("lm-"):
-        local = LOCAL if method != "pecl" else {**LOCAL, "params": {"mode": "local"}}
-        return checks.parse({**presets.raw("pecl-synthetic"), "method": method, "seeds": [0], **local})
+        local = {"mode": "local"} if method == "pecl" else {"mechanism": "fn"}
+        return asked(method, 4.0, preset="pecl-synthetic", adjacency="replace", params=local)
     adjacency = "replace" if method == "independent-laplace" else "add-remove"
-    raw = {"method": method, "labels": "prior", "seeds": [0], "scenario": {"kind": "split", "tasks": 2}}
-    if method == "dp-agem":
-        raw["params"] = {"epochs": 1, "sample_rate": 0.5}
-    return checks.parse({**raw, "privacy": {"epsilons": [4.0], "adjacency": adjacency}})
+    params = {"epochs": 1, "sample_rate": 0.5} if method == "dp-agem" else {}
+    scenario = {"kind": "split", "tasks": 2}
+    return asked(method, 4.0, adjacency=adjacency, labels="prior", scenario=scenario, params=params)
 
 
 def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
@@ -137,10 +140,10 @@ def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
         assert play.refusal(a_run(method)) is None, method
 
 
-@pytest.mark.parametrize("method", of_methods(PLANTED))
+@pytest.mark.parametrize("method", tiers.of_methods(PLANTED))
 def test_every_game_plays_the_learner_and_proves_no_more_than_is_accounted(method: str, small: None) -> None:
     """More than is accounted would be proved less than once in 10,000 audits, of a method that keeps its word."""
-    (found,) = one_run.audit(a_run(method))
+    found = audited(a_run(method))
     assert (found.claimed, found.through) == (4.0, "run")
     assert 3.9 < found.accounted < math.inf
     assert 0 <= found.lower_bound <= found.accounted
@@ -150,23 +153,158 @@ def test_every_game_plays_the_learner_and_proves_no_more_than_is_accounted(metho
 
 @pytest.mark.parametrize("method", ["label-means", "local-list", "independent-laplace", "dp-coeff-memory"])
 def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
-    asked = a_run(method)
-    asked = replace(asked, privacy=replace(asked.privacy, epsilons=(math.inf,)))
-    (found,) = one_run.audit(asked)
+    found = one_run.audited(a_run(method), math.inf)
     assert found.right == found.guessed
 
 
 @pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
-    asked = replace(spec(), method=method, params=methods.card(method).params())
+    refused = RunSpec.model_construct(**{**dict(spec()), "method": method, "params": methods.card(method).params()})
     with pytest.raises(BadInput, match=f"^method = {method}: cannot be audited in one training: "):
-        one_run.audited(asked, 1.0)
+        one_run.audited(refused, 1.0)
 
 
 def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:
-    even = checks.parse({**FED, "method": "label-means", "params": {"slots": "even"}})
+    even = asked("label-means", 4.0, **{**FED, "params": {"slots": "even"}})
     assert "params.slots = even" in str(play.refusal(even))
     film = spec("peft-ensemble", params={"adapter": "film"}, data={"dataset": "mnist", "backbone": "vit-cifar100"})
-    central = checks.parse({**presets.raw("pecl-synthetic"), "method": "lm-er", "params": {}})
-    for asked in (spec("peft-ensemble"), film, central):
-        assert play.refusal(asked) is None
+    for chosen in (spec("peft-ensemble"), film, of_texts("lm-er")):
+        assert play.refusal(chosen) is None
+
+
+# Audits in one training of adapters: what is read off a step, who is told apart, what they prove, and what they catch.
+
+
+TEXTS = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl", "pecl")
+PICTURES = (("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film"))
+
+
+def of_texts(method: str, epsilon: float = 4.0, adjacency: str = "add-remove", **params: Any) -> RunSpec:
+    return asked(method, epsilon, preset="pecl-synthetic", adjacency=adjacency, params=params)
+
+
+def of_pictures(method: str, adapter: str, epsilon: float = 4.0, adjacency: str = "add-remove", **params: Any) -> RunSpec:
+    data = {"dataset": "digits", "backbone": "vit-cifar100"}
+    params = {"adapter": adapter, **params}
+    return asked(method, epsilon, preset="digits-peft-head", adjacency=adjacency, data=data, params=params)
+
+
+@pytest.fixture
+def few_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feature_games, "N_PICTURES", 40)
+    monkeypatch.setattr(language_games, "N_TEXTS", 64)
+
+
+@pytest.fixture
+def fixed(fixed_noise: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same coins and noise every time."""
+    monkeypatch.setattr("secrets.randbelow", lambda below: 11)
+    monkeypatch.setattr(feature_games, "N_PICTURES", 130)
+    monkeypatch.setattr(language_games, "N_TEXTS", 200)
+
+
+def test_a_first_step_of_adam_is_read_backwards() -> None:
+    """To a thousandth, over six orders of magnitude around Adam's own small number."""
+    mean = torch.tensor([s * 10.0**k for k in range(-11, -5) for s in (-3.0, 1.0)], dtype=torch.float32)
+    weight = torch.nn.Parameter(torch.zeros(len(mean)))
+    weight.grad = mean.clone()
+    torch.optim.AdamW([weight], lr=1.0).step()
+    context = one_run.one_step_context(of_texts("lm-seqft"), 4.0, 1.0, 2)
+    before, after = {"w": np.zeros(len(mean), np.float32)}, {"w": weight.detach().numpy()}
+    found = one_run.noisy_sum(before, after, context) / context.n_people
+    assert found == pytest.approx(mean.double().numpy(), rel=1e-3)
+
+
+def test_log_odds_see_each_way_through_the_covariance_of_all_others() -> None:
+    random = np.random.default_rng(3)
+    ways, seen, std = random.standard_normal((5, 7)) + 1.0, random.standard_normal(7), 0.7
+    usual = ways.sum(axis=0) / 2
+    inverse = np.linalg.inv(std**2 * np.eye(7) + ways.T @ ways / 4)
+    factor = (usual @ inverse @ seen) / (usual @ inverse @ usual)
+    for place, found in enumerate(one_run.log_odds(ways, seen, usual, std)):
+        others = np.delete(ways, place, axis=0)
+        covariance = std**2 * np.eye(7) + others.T @ others / 4
+        assert found == pytest.approx(ways[place] @ np.linalg.solve(covariance, seen - factor * usual))
+
+
+def test_those_are_taken_that_have_something_of_their_own() -> None:
+    """Twins come last, whatever their length."""
+    ways = np.array([[3.0, 0, 0], [3.0, 0, 0], [0, 2.0, 0], [0, 2.0, 0], [0, 0, 1.0]])
+    assert set(one_run.least_alike(ways, 3, 0.01).tolist()) == {0, 2, 4}
+    assert sorted(one_run.least_alike(ways, 5, 0.01).tolist()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("clip_norm", [0.05, 1000.0])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, clip_norm: float) -> None:
+    """The closed form gives what automatic differentiation does, for gradients above and below the clipping norm."""
+    adjacency, n = "replace" if is_replaced else "add-remove", 5
+    game = feature_games.pictures_game(of_pictures("naive", "lora", 4.0, adjacency, clip_norm=clip_norm), 4.0, n)
+    n_classes = game.known.n_classes
+    network = feature_games.initial_network(game.spec, n_classes)
+    step = np.random.default_rng(1).uniform(-0.9, 0.9, (n_classes, network.head.in_features + 1))
+    scores = game.score(0, [{"head.weight": -step[:, :-1], "head.bias": -step[:, -1]}])[:, 0]
+    sums = torch.from_numpy(1e-8 * game.known.n_people * step / (1 - np.abs(step)))
+    present = [game.tasks(0, side)[0].train for side in (False, True)]
+    pictures = {int(y): x for part in present for x, y in zip(part.inputs, part.labels, strict=True)}
+    gradients = adapters.Gradients(network, clip_norm, 1, "cpu")
+
+    def along(place: int, label: int) -> float:
+        *_, weight, bias = gradients.of(pictures[place][None], np.array([label]))
+        return float((sums[:, :-1] * weight).sum() + sums[:, -1] @ bias.double())
+
+    expected = [along(k, k) - (along(k, n + k) if is_replaced else 0.0) for k in range(n)]
+    assert scores == pytest.approx(np.array(expected), rel=1e-3)  # networks compute in single precision
+
+
+@pytest.mark.parametrize("chosen", tiers.quick(3, [
+    *(of_pictures(*what, adjacency="replace" if what[0] == "naive" else "add-remove") for what in PICTURES),
+    *(of_texts(method, adjacency="replace" if method == "lm-er" else "add-remove") for method in TEXTS),
+]), ids=lambda chosen: chosen.method)  # fmt: skip
+def test_every_adapter_is_played_and_proves_no_more_than_is_accounted(chosen: RunSpec, few_planted: None) -> None:
+    """So few guesses would not prove 4 if all of them were right."""
+    found = audited(chosen)
+    assert (found.claimed, found.through) == (4.0, "run")
+    assert 0 <= found.lower_bound < 3.9 < found.accounted <= 4.0
+    assert found.guessed
+
+
+@pytest.mark.parametrize("chosen", tiers.quick(1, [
+    of_texts("lm-seqft", 8.0), of_texts("pecl", 8.0), of_pictures("peft-ensemble", "lora", 8.0),
+]), ids=lambda chosen: chosen.method)  # fmt: skip
+def test_the_coins_are_told_from_one_step(chosen: RunSpec, fixed: None) -> None:
+    """26 or 40 guesses prove something; the coins are the same every time, and so is the noise."""
+    found = audited(chosen)
+    assert 0.3 < found.lower_bound <= found.accounted == pytest.approx(8.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(("module", "chosen"), [
+    ("dpcl_core.methods.language.adapted_model", of_texts("lm-er", 1.0)),
+    ("dpcl_core.methods.language.adapted_model", of_texts("pecl", 1.0)),
+    ("dpcl_core.methods.features.trainer", of_pictures("peft-ensemble", "film", 1.0)),
+], ids=lambda chosen: getattr(chosen, "method", ""))  # fmt: skip
+def test_next_to_no_noise_is_called_an_error(
+    module: str, chosen: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutants.scaled_noise(monkeypatch, module, 0.01)
+    found = audited(chosen)
+    assert found.exceeds
+
+
+@pytest.mark.parametrize("chosen", [
+    of_texts("lm-seqft", 1.0, clip_norm=0.01), of_texts("pecl", 1.0, clip_norm=0.01),
+], ids=lambda chosen: chosen.method)  # fmt: skip
+def test_missing_clipping_of_texts_is_called_an_error(chosen: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attacker goes by clipped gradients."""
+    game = language_games.planted_texts_game(chosen, 1.0, 200)
+    monkeypatch.setattr(language_games, "planted_texts_game", lambda *args: game)
+    honest = text_gradients.Gradients.__init__
+    longer = lambda self, net, clip_norm: honest(self, net, 1e3 * clip_norm)  # noqa: E731
+    monkeypatch.setattr(text_gradients.Gradients, "__init__", longer)
+    assert audited(chosen).exceeds
+
+
+def test_missing_clipping_of_pictures_is_called_an_error(fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = features_adapters.clipped_sums
+    monkeypatch.setattr(features_adapters, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
+    assert audited(of_pictures("peft-ensemble", "film", 1.0, clip_norm=0.05)).exceeds

@@ -107,7 +107,7 @@ def _clipped_together(patch: pytest.MonkeyPatch, module: Any) -> None:
 
 def unclipped_coefficients(patch: pytest.MonkeyPatch) -> None:
     set_in(
-        patch, "dpcl_core.privacy.coefficient_release", "coarse_unit_rows", lambda honest: lambda rows, step: np.rint(rows)
+        patch, "dpcl_core.privacy.mechanisms", "coarse_unit_rows", lambda honest: lambda rows, step: np.rint(rows)
     )
 
 
@@ -121,7 +121,7 @@ def coefficients_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
         return together
 
-    set_in(patch, "dpcl_core.privacy.coefficient_release", "coarse_unit_rows", made)
+    set_in(patch, "dpcl_core.privacy.mechanisms", "coarse_unit_rows", made)
 
 
 def unclipped_records(patch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,11 @@ from dpcl_core.events import Guarantee
 from dpcl_core.lessons import label, noise
 from dpcl_core.lessons.label import EmptyRule, Listing, Neighbours, Releases
 from dpcl_core.lessons.noise import Duel
-from dpcl_core.methods.features.cosine import CosineParams
+from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.statement import guarantee
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import frames
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -103,7 +102,6 @@ def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) 
     """The guarantee of one release's ledger, as the app states it everywhere."""
     spec = RunSpec(
         method="cosine",
-        params=CosineParams(),
         scenario=ClassIncremental(tasks=1),
         labels=listing,
         privacy=PrivacySpec(epsilons=(epsilon,), delta=label.DELTA, noise="release"),
@@ -150,7 +148,6 @@ def learned(
     """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and their guarantees."""
     spec = RunSpec(
         method="cosine",
-        params=CosineParams(),
         data=DataSpec(dataset="digits"),
         scenario=ClassIncremental(tasks=n_tasks),
         labels=setting,

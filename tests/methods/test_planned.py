@@ -20,8 +20,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Note, Planned, TaskLearned, Written, of_kind
 from dpcl_core.methods import catalog, references
 from dpcl_core.privacy import card, gaussian, statement
-from dpcl_core.privacy.coefficient_release import joint_release
-from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.ledger import Ledger, joint_release
 from dpcl_core.spec import Cell, RunSpec
 from tests import test_neighbours as settings
 from tests.support.tiers import of_methods

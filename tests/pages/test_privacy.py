@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import checks, engine, presets
 from dpcl_core.events import CellFinished
 from dpcl_core.privacy import card
+from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import Ledger, written
-from dpcl_core.privacy.statement import guarantee
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell
 from pages.parts import claim_calculator

@@ -17,18 +17,10 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Spending, from_json, to_json
-from dpcl_core.privacy import card, gaussian, recount
-from dpcl_core.privacy.accounting import (
-    LabelListDpEvent,
-    LocalDpEvent,
-    Pld,
-    SampledGroupDpEvent,
-    Unaccountable,
-    subsampled_gaussian,
-)
+from dpcl_core.privacy import accounting, card, gaussian, recount
+from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, mechanism, written
 from dpcl_core.privacy.mechanisms import class_sums_std
-from dpcl_core.privacy.statement import guarantee
 from dpcl_core.spec import Cell
 from tests.support.planned import plan_of
 from tests.support.tiers import quick
@@ -44,10 +36,10 @@ def ledgers() -> dict[Cell, Ledger]:
     found = {cell: Ledger(1e-5, "add-remove", "once") for cell in SPEC.cells()}
     for cell, ledger in found.items():
         for task in range(2):
-            ledger.spend(LabelListDpEvent(0.05, 1e-6), task=task, what="list of labels")
+            ledger.spend(accounting.LabelListDpEvent(0.05, 1e-6), task=task, what="list of labels")
             noisy = dp.GaussianDpEvent(SIGMA) if math.isfinite(cell.epsilon) else dp.NonPrivateDpEvent()
             ledger.spend(noisy, task=task, what="sums")
-        ledger.spend(subsampled_gaussian(6.0, 0.5, 2), task=1, what="replay", people_of=(0,), shares_batches=True)
+        ledger.spend(accounting.subsampled_gaussian(6.0, 0.5, 2), task=1, what="replay", people_of=(0,), shares_batches=True)
     return found
 
 
@@ -76,15 +68,15 @@ def checked(document: object) -> list[card.Checked]:
     [
         dp.GaussianDpEvent(2.0),
         dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(2.0)),
-        SampledGroupDpEvent(2.0, (0.1, 0.2)),
-        LabelListDpEvent(0.1, 1e-7),
-        LocalDpEvent(1.5),
+        accounting.SampledGroupDpEvent(2.0, (0.1, 0.2)),
+        accounting.LabelListDpEvent(0.1, 1e-7),
+        accounting.LocalDpEvent(1.5),
         dp.NonPrivateDpEvent(),
         dp.NoOpDpEvent(),
     ],
 )
 def test_every_event_is_written_and_counted_again(one: dp.DpEvent) -> None:
-    n = 2 if isinstance(one, SampledGroupDpEvent) else 1
+    n = 2 if isinstance(one, accounting.SampledGroupDpEvent) else 1
     counted = recount.costs([Spending("", 0, tuple(range(n)), 3, mechanism(one))], set(range(n)))
     assert counted == {one: 3}
 
@@ -94,7 +86,7 @@ def test_a_bare_gaussian_is_one_step() -> None:
 
 
 def test_an_unknown_event_is_not_written() -> None:
-    with pytest.raises(Unaccountable, match="cannot be written down"):
+    with pytest.raises(accounting.Unaccountable, match="cannot be written down"):
         mechanism(dp.LaplaceDpEvent(1.0))
 
 
@@ -103,7 +95,7 @@ def test_a_ledger_counted_again_adds_up_to_the_same_through_the_store() -> None:
         stored = from_json(json.loads(json.dumps(to_json(one))))
         assert isinstance(stored, CellFinished)
         assert stored.ledger is not None
-        again = recount.Recount(Pld(), 1e-5, stored.ledger).numbers("person", has_list=True)
+        again = recount.Recount(accounting.Pld(), 1e-5, stored.ledger).numbers("person", has_list=True)
         assert again["epsilon"] == pytest.approx(one.guarantee.epsilon, rel=1e-9)
         parts = {name: value for name, value in one.guarantee.parts.items() if not name.startswith("all ")}
         assert again == pytest.approx({"epsilon": again["epsilon"], **parts})

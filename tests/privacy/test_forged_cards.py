@@ -14,13 +14,11 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished
-from dpcl_core.privacy import accounting, card, coefficient_release, ledger
-from dpcl_core.privacy.accounting import LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent, subsampled_gaussian
+from dpcl_core.privacy import accounting, card, ledger
+from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, written
-from dpcl_core.privacy.statement import guarantee
 from dpcl_core.spec import Cell
-from tests.support.planned import plan_of
-from tests.support.tiers import quick
+from tests.support import planned, tiers
 
 Books = dict[Cell, Ledger]
 Path = tuple[str | int, ...]
@@ -39,9 +37,9 @@ def sums() -> list[Books]:
     made = books()
     for cell, book in made.items():
         for task in range(2):
-            book.spend(LabelListDpEvent(0.05 * cell.epsilon, 1e-6), task=task, what="list")
+            book.spend(accounting.LabelListDpEvent(0.05 * cell.epsilon, 1e-6), task=task, what="list")
             book.spend(dp.GaussianDpEvent(5.0 / cell.epsilon), task=task, what="sums")
-        shared = subsampled_gaussian(40.0 / cell.epsilon, 1.0, 2)
+        shared = accounting.subsampled_gaussian(40.0 / cell.epsilon, 1.0, 2)
         book.spend(shared, task=1, what="training", people_of=(0, 1), shares_batches=True)
     return [made]
 
@@ -62,7 +60,7 @@ def copies() -> list[Books]:
     made = books(adjacency="replace")
     for cell, book in made.items():
         for task in range(2):
-            book.spend(LocalDpEvent(cell.epsilon / 2), task=task, what="copies")
+            book.spend(accounting.LocalDpEvent(cell.epsilon / 2), task=task, what="copies")
             book.spend(dp.GaussianDpEvent(12.0 / cell.epsilon), task=task, what="sums")
     return [{cell: book} for cell, book in made.items()]
 
@@ -80,8 +78,8 @@ def replays() -> list[Books]:
     """A learner for each model; steps on random batches that mix people of both tasks."""
     made = books()
     for cell, book in made.items():
-        book.spend(subsampled_gaussian(9.0 / cell.epsilon, 0.5, 3), task=0, what="steps")
-        mixed = dp.SelfComposedDpEvent(SampledGroupDpEvent(9.0 / cell.epsilon, (0.2, 0.5)), 3)
+        book.spend(accounting.subsampled_gaussian(9.0 / cell.epsilon, 0.5, 3), task=0, what="steps")
+        mixed = dp.SelfComposedDpEvent(accounting.SampledGroupDpEvent(9.0 / cell.epsilon, (0.2, 0.5)), 3)
         book.spend(mixed, task=1, what="mixed", people_of=(0, 1))
     return [{cell: book} for cell, book in made.items()]
 
@@ -101,7 +99,7 @@ def a_card(kind: str, learners: list[Books] | None = None, n_finished: int = 4) 
     delta = next(iter(made[0].values())).delta
     privacy = {"epsilons": BUDGETS, "delta": delta, "adjacency": settings.get("adjacency", "add-remove")}
     labels = settings.get("labels", "prior-const")
-    spec, plan = checks.parse({"privacy": privacy, "seeds": SEEDS, "labels": labels}), plan_of(*made)
+    spec, plan = checks.parse({"privacy": privacy, "seeds": SEEDS, "labels": labels}), planned.plan_of(*made)
     done = [
         CellFinished(
             cell, {}, guarantee(book, spec, cell, unit=unit, n_people=900, n_tasks=2, planned=plan), 1.0, written(book)
@@ -182,14 +180,14 @@ def test_a_true_card_matches_and_so_does_one_of_a_run_that_ended_early(kind: str
         assert accepted(json.dumps(a_card(kind, n_finished=n_finished)))
 
 
-@pytest.mark.parametrize("kind", quick(1, KINDS))
+@pytest.mark.parametrize("kind", tiers.quick(1, KINDS))
 def test_every_change_of_a_card_is_found(kind: str) -> None:
     survivors = {name for name, forged in forgeries(a_card(kind)) if accepted(forged)}
     survivors = {name for name in survivors if not name.endswith("sample_rates with its last item twice")}  # says the same
     assert survivors == {"cells without its last item"}, "which is the card of a run that ended before its last model"
 
 
-@pytest.mark.parametrize("kind", quick(2, KINDS))
+@pytest.mark.parametrize("kind", tiers.quick(2, KINDS))
 def test_models_that_exchange_their_numbers_or_names_are_found(kind: str) -> None:
     document = a_card(kind)
     for name in ("asked", "epsilon", "parts", "events", "statement"):
@@ -251,15 +249,15 @@ def _as_if_apart(events: list[dp.DpEvent]) -> dp.DpEvent:
 
 
 real_part, real_group, real_people = accounting.of_part, accounting.of_group, Ledger.events_by_people
-real_joint = coefficient_release.joint
+real_joint = ledger.joint_training
 FAULTS: dict[str, tuple[str, object, str, object]] = {
-    "of_part: everybody at the first rate": ("replays", ledger, "of_part", _first_rate),
-    "of_group: one example of several": ("clients-shared", ledger, "of_group", _uncharged),
-    "of_group: charged twice": ("clients-shared", ledger, "of_group", _charged_twice),
+    "of_part: everybody at the first rate": ("replays", accounting, "of_part", _first_rate),
+    "of_group: one example of several": ("clients-shared", accounting, "of_group", _uncharged),
+    "of_group: charged twice": ("clients-shared", accounting, "of_group", _charged_twice),
     "events_by_people: what was read again left out": ("replays", Ledger, "events_by_people", _own_people_only),
     "events_by_people: the first people twice": ("sums", Ledger, "events_by_people", _first_people_twice),
-    "joint: the first model's noise alone": ("sums", coefficient_release, "joint", _largest_noise),
-    "joint: shared batches twice": ("sums", coefficient_release, "joint", _as_if_apart),
+    "joint: the first model's noise alone": ("sums", ledger, "joint_training", _largest_noise),
+    "joint: shared batches twice": ("sums", ledger, "joint_training", _as_if_apart),
 }
 
 

@@ -14,7 +14,7 @@ from dpcl_core import checks, engine
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Planned, TaskLearned, of_kind
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import card, gaussian, group
+from dpcl_core.privacy import budgets, card, gaussian
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 from dpcl_core.spec import SMALLEST_DELTA, PrivacySpec, RunSpec
 from dpcl_core.tuning import search
@@ -25,7 +25,7 @@ from dpcl_core.tuning.settings import TuneSpec
 @pytest.mark.parametrize("sigma", [2.0, 10.0])
 def test_of_a_gaussian_the_bound_is_above_the_exact_epsilon_of_the_group(sigma: float, size: int) -> None:
     """m rows move a sum by m: exactly a Gaussian of noise sigma / m. The chain of neighbours can only be worse."""
-    found = group.epsilon_of(Pld(), [dp.GaussianDpEvent(sigma)], 1e-5, "add-remove", size)
+    found = budgets.epsilon_of(Pld(), [dp.GaussianDpEvent(sigma)], 1e-5, "add-remove", size)
     exact = Pld().epsilon([dp.GaussianDpEvent(sigma / size)], 1e-5, "add-remove")
     assert found == exact if size == 1 else exact < found < 2 * exact
 
@@ -34,8 +34,8 @@ def test_of_a_decision_the_bound_is_exact() -> None:
     """A list's worst case is (e, d)-DP and no better: m rows have m e at d (1 + exp(e) + ...), so at less delta no bound."""
     event, size = LabelListDpEvent(0.1, 1e-6), 3
     grown = 1e-6 * sum(math.exp(0.1 * place) for place in range(size))
-    assert group.epsilon_of(Pld(), [event], 1.001 * grown, "add-remove", size) == pytest.approx(0.3, rel=1e-4)
-    assert math.isinf(group.epsilon_of(Pld(), [event], 0.99 * grown, "add-remove", size))
+    assert budgets.epsilon_of(Pld(), [event], 1.001 * grown, "add-remove", size) == pytest.approx(0.3, rel=1e-4)
+    assert math.isinf(budgets.epsilon_of(Pld(), [event], 0.99 * grown, "add-remove", size))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -43,16 +43,16 @@ def test_of_a_decision_the_bound_is_exact() -> None:
 def test_noise_for_a_rows_budget_keeps_a_person_within_the_asked_one(size: int, adjacency: str) -> None:
     """Whatever the epsilon of a row: the accountant's grid is fitted to it."""
     privacy = PrivacySpec(epsilons=(0.005, 0.1, 1.0, 4.0, math.inf), delta=1e-6, adjacency=adjacency)  # type: ignore[arg-type]
-    of_row = group.for_a_row(privacy, size)
+    of_row = budgets.for_a_row(privacy, size)
     assert size > 1 or of_row == privacy, "not a digit changes where everyone has one row"
     assert of_row.epsilons[-1] == math.inf
     for asked, epsilon in zip(privacy.epsilons[:-1], of_row.epsilons, strict=False):
         sigma = gaussian.sigma(epsilon, of_row.delta, gaussian.SENSITIVITY[privacy.adjacency])
         event = dp.GaussianDpEvent(sigma)
-        spent = group.epsilon_of(Pld(), [event], privacy.delta, privacy.adjacency, size)
+        spent = budgets.epsilon_of(Pld(), [event], privacy.delta, privacy.adjacency, size)
         assert spent <= asked
         less = dp.GaussianDpEvent(0.5 * sigma)
-        assert group.epsilon_of(Pld(), [less], privacy.delta, privacy.adjacency, size) > asked
+        assert budgets.epsilon_of(Pld(), [less], privacy.delta, privacy.adjacency, size) > asked
 
 
 def hospital(folder: Path, per_person: int, n_people: int = 300) -> None:
@@ -134,7 +134,7 @@ def test_a_tuning_tries_settings_with_the_budget_of_a_row(
             next(steps)
     except StopIteration as ended:
         list(ended.value.train(base.params))
-    assert [trial.privacy for trial in seen] == [group.for_a_row(base.privacy, 3)]
+    assert [trial.privacy for trial in seen] == [budgets.for_a_row(base.privacy, 3)]
 
 
 def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> None:
@@ -157,16 +157,16 @@ def test_the_way_out_leaves_the_other_methods_settings_behind(data_dir: Path) ->
 
 @pytest.mark.parametrize(("size", "epsilon"), [(3, 4.0), (10, 1.0)])
 def test_a_person_stays_within_epsilon_at_the_smallest_delta_of_a_row(size: int, epsilon: float) -> None:
-    delta = group.smallest_delta(epsilon, size)
-    of_row = group.for_a_row(PrivacySpec(epsilons=(epsilon,), delta=delta), size)
+    delta = budgets.smallest_delta(epsilon, size)
+    of_row = budgets.for_a_row(PrivacySpec(epsilons=(epsilon,), delta=delta), size)
     assert of_row.delta >= SMALLEST_DELTA
     release = dp.GaussianDpEvent(gaussian.sigma(of_row.epsilons[0], of_row.delta))
-    assert group.epsilon_of(Pld(), [release], delta, "add-remove", size) <= epsilon * (1 + 1e-5)
+    assert budgets.epsilon_of(Pld(), [release], delta, "add-remove", size) <= epsilon * (1 + 1e-5)
 
 
 def test_a_delta_of_a_row_that_no_accountant_resolves_is_no_bound() -> None:
-    assert group.epsilon_of(Pld(), [dp.GaussianDpEvent(1.0)], 1e-8, "add-remove", 2) < math.inf
-    assert group.epsilon_of(Pld(), [dp.GaussianDpEvent(1.0)], 1e-12, "add-remove", 2) == math.inf
+    assert budgets.epsilon_of(Pld(), [dp.GaussianDpEvent(1.0)], 1e-8, "add-remove", 2) < math.inf
+    assert budgets.epsilon_of(Pld(), [dp.GaussianDpEvent(1.0)], 1e-12, "add-remove", 2) == math.inf
 
 
 def test_a_delta_of_which_a_row_gets_too_little_is_refused(data_dir: Path) -> None:

@@ -2,8 +2,7 @@
 
 The attacker knows the clean value of either world. fl(x + noise) keeps x's grid wherever it comes out small, and he sees a
 number that is no multiple of it: then x was not there. Here numbers of both worlds lie on one public grid, and he learns
-nothing from where on it they lie. `test_the_attack_finds_floating_point_noise` shows that he wins against noise as usual.
-"""
+nothing from where on it they lie. `test_the_attack_finds_floating_point_noise` shows that he wins against noise as usual."""
 
 from __future__ import annotations
 
@@ -17,12 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2
 
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.coefficient_release import noisy_coefficients, sensitivity
-from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors, noisy_class_sums, noisy_client_sums, noisy_client_vectors, noisy_mean
+from dpcl_core.privacy import gaussian, ledger
+from dpcl_core.privacy.mechanisms import (
+    ClientVectors,
+    coefficients_sensitivity,
+    noisy_class_sums,
+    noisy_client_sums,
+    noisy_client_vectors,
+    noisy_coefficients,
+    noisy_mean,
+)
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import clipped_rows, finite_rows, unit_rows
+from dpcl_core.privacy.sums import RowProducts, clipped_rows, finite_rows, unit_rows
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_records
 
 K, N, STD = 24, 1500, 3.7
@@ -32,8 +37,8 @@ PERSON = GENERATOR.choice([-1, 1], K) * (1 + 0.1 * GENERATOR.random(K))
 Release = Callable[[bool, int], np.ndarray]
 
 
-def ledgers(n: int, adjacency: str = "add-remove") -> list[Ledger]:
-    return [Ledger(1e-5, adjacency, "once") for _ in range(n)]  # type: ignore[arg-type]
+def ledgers(n: int, adjacency: str = "add-remove") -> list[ledger.Ledger]:
+    return [ledger.Ledger(1e-5, adjacency, "once") for _ in range(n)]  # type: ignore[arg-type]
 
 
 def with_person(is_there: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -55,12 +60,12 @@ def coefficients(is_there: bool, n: int) -> np.ndarray:
 
 def client_sums(is_there: bool, n: int) -> np.ndarray:
     vectors = np.vstack([np.zeros((1, K)), PERSON[None] * is_there])
-    parts = [ClientVectors(channel, vectors, 1.0, [STD] * n) for channel in (REPLAY, HEAD)]
+    parts = [ClientVectors(channel, vectors, 1.0, [STD] * n) for channel in (ledger.REPLAY, ledger.HEAD)]
     return np.hstack(noisy_client_sums(parts, [ReleaseNoise()] * n, ledgers(n), task=0, what="sums"))
 
 
 def client_vectors(is_there: bool, n: int) -> np.ndarray:
-    part = ClientVectors(REPLAY, PERSON[None] * is_there, 1.0, [STD] * n)
+    part = ClientVectors(ledger.REPLAY, PERSON[None] * is_there, 1.0, [STD] * n)
     return noisy_client_vectors(part, [ReleaseNoise()] * n, ledgers(n), task=0, what="lists")[:, 0]
 
 
@@ -193,7 +198,7 @@ def test_coefficients_of_neighbours_stay_within_the_sensitivity(rows: list[list[
     assert np.isfinite(whole).all()
     # All entries of the symmetric matrix: each off the diagonal twice, which is once with the factor sqrt(2).
     assert length_squared(whole - rest) <= 3
-    assert sensitivity("add-remove", is_non_negative=is_non_negative) == math.sqrt(3)
+    assert coefficients_sensitivity("add-remove", is_non_negative=is_non_negative) == math.sqrt(3)
 
 
 @FUZZ
@@ -242,3 +247,38 @@ def test_a_mean_of_neighbours_moves_by_one_share(values: list[float], other: flo
 @given(ROWS)
 def test_unit_rows_are_no_longer_than_one(rows: list[list[float]]) -> None:
     assert all(length_squared(row) < 1 for row in unit_rows(np.array(rows)))
+
+
+# Products of rows with a public matrix are exact sums of numbers on grids, so no row depends on another.
+
+
+FACTORS = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("width", [1, 2, 1023, 1024, 2047])
+def test_no_order_of_additions_changes_a_digit(width: int) -> None:
+    """Numbers near the largest that are possible, all of one sign: their sums come as close to 2^53 as they can."""
+    rows, matrix = 1 - FACTORS.random((40, width)) / 256, 1 - FACTORS.random((width, 30)) / 256
+    found = RowProducts(matrix).of(rows)
+    for _ in range(5):
+        order = FACTORS.permutation(width)
+        np.testing.assert_array_equal(RowProducts(matrix[order]).of(rows[:, order]), found)
+
+
+def test_numbers_of_24_and_of_18_bits_are_multiplied_without_rounding() -> None:
+    rows = FACTORS.integers(1 - 2**24, 2**24, (20, 1280))
+    matrix = FACTORS.integers(1 - 2**18, 2**18, (1280, 7))
+    rows[:, 0], matrix[0] = 2**24 - 1, 2**18 - 1  # no row and no column is on a coarser grid
+    for scale in (2.0**-900, 2.0**-140, 1.0, 2.0**100):  # a row's and a column's own grids
+        np.testing.assert_array_equal(RowProducts(matrix * 2.0**-30).of(rows * scale), (rows @ matrix) * (scale * 2.0**-30))
+
+
+def test_rows_that_are_not_finite_and_rows_of_zeros_give_zeros() -> None:
+    rows, matrix = FACTORS.standard_normal((5, 9)), FACTORS.standard_normal((9, 4))
+    rows[1], rows[2, 3], rows[4, 0] = 0, np.inf, np.nan
+    matrix[:, 2] = 0
+    found = RowProducts(matrix).of(rows)
+    assert not found[[1, 2, 4]].any()
+    assert not found[:, 2].any()
+    np.testing.assert_allclose(found[[0, 3]], rows[[0, 3]] @ matrix, rtol=0, atol=1e-5)
+    assert RowProducts(matrix).of(rows[:0]).shape == (0, 4)

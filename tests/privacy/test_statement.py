@@ -11,13 +11,11 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import gaussian, text_mechanisms
-from dpcl_core.privacy.accounting import LabelListDpEvent
+from dpcl_core.privacy import accounting, gaussian, text_mechanisms
+from dpcl_core.privacy.guarantee import guarantee, who
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.protected import who
 from dpcl_core.privacy.statement import (
     by_channel,
-    guarantee,
     is_nominal,
     kind,
     odds,
@@ -377,7 +375,7 @@ def test_one_training_on_all_tasks_is_said_to_be_one_release(recurrence: str, sa
 def test_a_list_of_labels_before_it_makes_no_second_training() -> None:
     spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0], "labels": "dp-learned"})
     ledger = Ledger(1e-5, "add-remove", "once")
-    ledger.spend(LabelListDpEvent(0.1, 1e-7), task=0, what="list of labels")
+    ledger.spend(accounting.LabelListDpEvent(0.1, 1e-7), task=0, what="list of labels")
     ledger.spend(dp.GaussianDpEvent(9.0), task=1, what="a training", people_of=(0, 1))
     given = guarantee(ledger, spec, Cell(1.0, 0), unit="example", n_people=999, n_tasks=2)
     assert given.scope == "the only classifier that is released, after the last task, with its list of labels"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpcl_core.events import Planned
-from dpcl_core.privacy.coefficient_release import joint_release
-from dpcl_core.privacy.ledger import Ledger, written
+from dpcl_core.privacy.ledger import Ledger, joint_release, written
 from dpcl_core.spec import Cell
 
 

@@ -221,7 +221,7 @@ def noisy_means(
 ) -> list[Tensor]:
     """Sums divided by the expected batch size, with noise of standard deviation `std` on every coordinate, in one draw.
 
-    Means and noise are rounded together (`privacy.rounded`), so that the last digits reveal nothing about the sums. Means
+    Means and noise are rounded together (`privacy.gaussian`), so that the last digits reveal nothing about the sums. Means
     stay in double precision until they have their noise: in single precision a sum over tens of thousands of examples is
     rounded by more than `ROUNDING` of what one of them adds. `dtype`: of the results, single or double precision.
     """

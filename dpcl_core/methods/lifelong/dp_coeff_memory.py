@@ -21,10 +21,10 @@ from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
 from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomRelu
-from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients, sensitivity
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import coefficients_sensitivity, coefficients_std, noisy_coefficients
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
@@ -126,7 +126,7 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
     adjacency, is_raw = spec.privacy.adjacency, spec.data.backbone == "pixels"
     n = facts.n_tasks if facts.recurrence == "every" else 1
     std = coefficients_std(epsilon, spec.privacy.delta, adjacency, is_non_negative=is_raw, n_releases=n)
-    ratio = sensitivity(adjacency, is_non_negative=is_raw) / SENSITIVITY[adjacency]
+    ratio = coefficients_sensitivity(adjacency, is_non_negative=is_raw) / SENSITIVITY[adjacency]
     each_task(ledger, facts, dp.GaussianDpEvent(std / ratio))
 
 

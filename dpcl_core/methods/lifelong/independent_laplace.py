@@ -23,9 +23,9 @@ from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
 from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomProjection
-from dpcl_core.privacy.coefficient_release import Coefficients
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import Coefficients
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal_of_copies
 from dpcl_core.privacy.sums import row_blocks
 from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_records

@@ -13,7 +13,7 @@ from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong.params import CoefficientParams, Projection
-from dpcl_core.privacy.coefficient_release import Coefficients
+from dpcl_core.privacy.mechanisms import Coefficients
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.privacy.sums import RowProducts, row_blocks, unit_rows
 from dpcl_core.scenarios.stream import Task, generator

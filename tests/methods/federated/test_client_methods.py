@@ -16,9 +16,10 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
+from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, written
 from dpcl_core.privacy.noise import Batches
-from dpcl_core.privacy.statement import guarantee, standing, three_numbers
+from dpcl_core.privacy.statement import standing, three_numbers
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell
 from tests.support import clients

@@ -16,8 +16,8 @@ from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoefficientMemory, make_learner
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.scenarios.stream import Examples, Task

@@ -12,8 +12,8 @@ from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, Note
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.references import forecast
-from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal_of_copies, note
 from dpcl_core.privacy.text_mechanisms import Randomiser, noisy_records

@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.lifelong import nets, quadratic
 from dpcl_core.methods.lifelong.params import Projection
 from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic, RandomProjection, RandomRelu
-from dpcl_core.privacy.coefficient_release import Coefficients
+from dpcl_core.privacy.mechanisms import Coefficients
 
 N_CLASSES, SIZE = 3, 4
 ALL = (0, 1, 2)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import l2dp_games
 from dpcl_core.attacks.play import Guesses
 from dpcl_core.methods.common.per_example_gradients import noisy_means
-from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.gaussian import sigma
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.privacy.text_mechanisms import Randomiser, noisy_records
