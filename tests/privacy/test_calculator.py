@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy import accounting, gaussian
+from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.calculator import accounts, solve
 from tests.support.tiers import quick
 
@@ -159,10 +162,33 @@ def test_noise_too_little_for_an_accountant_contradicts_no_other() -> None:
     assert "hides nobody" in none.sentence()
 
 
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [((1.0, DELTA, 1.5, 10), "sample_rate"), ((0.0, DELTA, 0.5, 10), "noise_multiplier"), ((1.0, 1.0, 0.5, 10), "delta")],
-)
-def test_impossible_settings_are_refused_by_name(settings: tuple[float, float, float, int], field: str) -> None:
-    with pytest.raises(BadInput, match=field):
-        accounts(*settings, "add-remove")
+REFUSED: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
+    *((gaussian.sigma, (epsilon, DELTA), "epsilon") for epsilon in (0, -1, math.nan)),
+    *((gaussian.sigma, (1, delta), "delta") for delta in (0, 1)),
+    (gaussian.epsilon, (-1, DELTA), "sigma"),
+    (gaussian.delta, (-1, 1), "epsilon"),
+    (accounting.subsampled_gaussian, (0.0, 0.1, 10), "noise_multiplier"),
+    *((accounting.subsampled_gaussian, (1.0, rate, 10), "sample_rate") for rate in (0.0, 1.5)),
+    (accounting.subsampled_gaussian, (1.0, 0.1, 0), "n_steps"),
+    (accounts, (1.0, DELTA, 1.5, 10, "add-remove"), "sample_rate"),
+    (accounts, (0.0, DELTA, 0.5, 10, "add-remove"), "noise_multiplier"),
+    (accounts, (1.0, 1.0, 0.5, 10, "add-remove"), "delta"),
+    (text_mechanisms.scale_epsilon, (0, 1, 64, DELTA), "sigma"),
+    *(
+        (of, (*given, delta), "delta")
+        for of, given in (
+            (text_mechanisms.printed_ratio, (1.0,)), (text_mechanisms.true_epsilon, (1.0,)),
+            (text_mechanisms.ratio_for, (1.0,)),
+            (text_mechanisms.true_epsilons, (np.ones(1),)), (text_mechanisms.printed_ratios, (np.ones(1),)),
+            (text_mechanisms.remark_1, ([1.0],)), (text_mechanisms.scale_epsilon, (1, 2, 64)),
+        )
+        for delta in (0.0, 1.0, -1.0, math.nan)
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "given", "field"), REFUSED)
+def test_impossible_numbers_are_refused_by_name(of: Callable[..., object], given: tuple[Any, ...], field: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        of(*given)
+    assert caught.value.field == field

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpcl_core.errors import BadInput
 from dpcl_core.privacy import gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import Pld
 
@@ -161,8 +160,6 @@ def test_larger_noise_levels_apart_tell_everything_and_equal_ones_nothing() -> N
     assert text_mechanisms.scale_epsilon(1, 0.5, 4096, DELTA) > 430
     assert text_mechanisms.scale_epsilon(1, 1, 64, DELTA) == 0
     assert text_mechanisms.scale_advantage(1, 1, 64) == 0
-    with pytest.raises(BadInput, match="sigma"):
-        text_mechanisms.scale_epsilon(0, 1, 64, DELTA)
 
 
 @pytest.mark.parametrize(("first", "second"), [(1.0, 1.2), (1.2, 1.0)])
@@ -197,17 +194,3 @@ def test_a_claim_holds_the_nominal_budgets_and_the_true_ones_beside() -> None:
     assert found.numbers["true ε of a text of the most noised tokens, all epochs"] == pytest.approx(37.8, abs=0.05)
     without = text_mechanisms.nominal_claim(1, math.inf, DELTA, 64, 3)
     assert without.numbers["true ε of the least noised token, one release"] == math.inf
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan])
-def test_an_impossible_delta_is_refused(delta: float) -> None:
-    for function in (text_mechanisms.printed_ratio, text_mechanisms.true_epsilon, text_mechanisms.ratio_for):
-        with pytest.raises(BadInput, match="delta"):
-            function(1.0, delta)
-    for many in (text_mechanisms.true_epsilons, text_mechanisms.printed_ratios):
-        with pytest.raises(BadInput, match="delta"):
-            many(np.ones(1), delta)
-    with pytest.raises(BadInput, match="delta"):
-        text_mechanisms.remark_1([1.0], delta)
-    with pytest.raises(BadInput, match="delta"):
-        text_mechanisms.scale_epsilon(1, 2, 64, delta)
