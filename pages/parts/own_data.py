@@ -16,6 +16,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, own, schema
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.runs import administration, charges
 from dpcl_core.spec import ScenarioSpec
 from pages.parts import layout, state, train_form, visitor
 from pages.parts.text import plain
@@ -116,8 +117,6 @@ def _budget(name: str) -> None:
     box = layout.popover("Budget", f"budget-{key}")
     if box is None:
         return
-    from dpcl_core.runs import charges
-
     with box:
         found = charges.budgets_of(state.store(), name)
         for one in found:
@@ -134,8 +133,6 @@ def _budget(name: str) -> None:
 def _delete(name: str) -> None:
     key = name.removeprefix("own:")
     with st.popover("Delete"):
-        from dpcl_core.runs import administration
-
         n_runs = len(administration.runs_on(state.store(), name))
         st.markdown(
             f"Deletes {plain(datasets.called(name))}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the "
