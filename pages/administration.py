@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dpcl_core.backbones import catalog
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import counted
-from dpcl_core.runs import queue
+from dpcl_core.runs import administration, queue
+from dpcl_core.runs.administration import Usage
 from dpcl_core.runs.run import Run
 from pages.parts import figure_card, layout, state
 from pages.parts.layout import header
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.administration import Usage
 
 HELP = """Visitors are known by a random token in their browser. Only its digest is kept; its first letters are their name
 here. Settings and results of runs are not shown: they belong to the visitors. The guide *What a server keeps* says what is
@@ -43,8 +40,6 @@ def page() -> None:
 
 def _ask() -> None:
     """Asks for the administrator's key."""
-    from dpcl_core.runs import administration
-
     with layout.card("administration-key"), st.form("administration", border=False):
         typed = st.text_input("Key", type="password", help="`dpcl app --key` prints it on the server.")
         if not st.form_submit_button("Open", type="primary"):
@@ -60,8 +55,6 @@ def _ask() -> None:
 @state.guarded
 def _watched(limits: queue.Limits) -> None:
     """Draws all visitors and their open runs."""
-    from dpcl_core.runs import administration
-
     store = state.whole_store()
     used = administration.usage(store)
     _runs(store.unfinished())
@@ -77,8 +70,6 @@ def _watched(limits: queue.Limits) -> None:
 
 def _visitor(one: Usage, limits: queue.Limits) -> None:
     """Draws what a visitor uses, with the buttons that stop and delete."""
-    from dpcl_core.runs import administration
-
     store = state.whole_store()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(
@@ -104,8 +95,6 @@ def _visitor(one: Usage, limits: queue.Limits) -> None:
 
 def _delete_data(owner: str) -> None:
     """Deletes a visitor's data, or says what is in the way."""
-    from dpcl_core.runs import administration
-
     try:
         deleted = administration.delete_data(state.whole_store(), owner)
     except BadInput as refused:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
+from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Provenance, epsilon_phrase, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured
+from dpcl_core.privacy.statement import Standing
 from dpcl_core.results import Result
+from dpcl_core.runs.run import Run
 from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, state, text, train_form
 from pages.parts.figure_card import show
 from pages.parts.layout import actions, heading
@@ -22,9 +25,6 @@ from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dpcl_core.privacy.statement import Standing
-    from dpcl_core.runs.run import Run
 
 LETTERS = "ABCDEF"
 _GROUPS = 6  # groups with a button
@@ -198,8 +198,6 @@ def _budget(view: View, budgets: list[float]) -> float | None:
 
 def _colours(results: dict[str, Result]) -> list[str]:
     """A colour of its own for each run."""
-    from dpcl_core.figures import theme
-
     return theme.colours_of_runs([result.spec.method for result in results.values()], text.is_dark())
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dpcl_core.apart import Looked
 from dpcl_core.data import intake, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
@@ -18,9 +19,6 @@ from dpcl_core.spec import ScenarioSpec
 from pages.parts import layout, own_data, own_data_upload, state, visitor
 from pages.parts.layout import header
 from pages.parts.text import labelled, plain
-
-if TYPE_CHECKING:
-    from dpcl_core.apart import Looked
 
 HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
 **public** about the data is written in a schema: all that is shown before a private release depends on it and on the public

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import streamlit as st
 
 from dpcl_core.lessons import exercises, text
+from dpcl_core.lessons.exercises import Exercise
 from pages.parts import layout, lesson_stage, state
 from pages.parts.layout import actions, heading
 from pages.parts.state import View
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.lessons.exercises import Exercise
 
 HELP = """Each exercise has a number for its answer. The numbers in the questions follow from the **name** that you enter:
 the same name gets the same numbers on every computer, and your neighbour gets others. Answers can be changed and checked
@@ -49,9 +45,7 @@ def page() -> None:
 def _sheet(part: str, number: int, name: str) -> None:
     """Draws the questions, what was right when they were last checked, and the code."""
     with st.spinner("Drawing your numbers ..."):
-        from dpcl_core.lessons import exercises  # loads the mechanisms, which takes seconds: after the heading
-
-    asked = exercises.sheet(part, name)
+        asked = exercises.sheet(part, name)
     key = f"exercises-{number}-{name}"
     given: dict[str, float | None] = st.session_state.get(f"{key}-given", {})
 

@@ -14,6 +14,7 @@ from dpcl_core.elements import calculator
 from dpcl_core.elements.calculator import SETTINGS, TEACHING, Source
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
+from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
@@ -237,8 +238,6 @@ def _figures(view: View, now: State, pins: Sequence[State | None], show: Show) -
 
 
 def _needed(view: View, states: dict[str, State]) -> int | None:
-    from dpcl_core.figures import theme
-
     sources = {name: one.source for name, one in states.items() if one.source.labels != "data"}
     if not sources:
         st.info(comparison.NO_BOUND)
@@ -272,8 +271,6 @@ def _curves(
 ) -> None:  # fmt: skip
     """Draws one state and, if available, its results without noise; or several states together."""
     import pandas as pd
-
-    from dpcl_core.figures import theme
 
     dark = text.is_dark()
     series = {name: one.source.frame(one.epsilon) for name, one in states.items()}
@@ -309,7 +306,6 @@ def _matrix(states: dict[str, State], now: State, show: Show) -> None:
 def _classes(states: dict[str, State], now: State, show: Show) -> None:
     import pandas as pd
 
-    from dpcl_core.figures import theme
     from dpcl_core.figures.curves import class_bars
 
     accuracies = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.elements import calculator as calculators
@@ -12,9 +13,11 @@ from dpcl_core.elements.calculator import BUDGETS, DELTA, Panel, Question
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
+from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import statement
+from dpcl_core.privacy import accounting, gaussian, statement
+from dpcl_core.privacy.guarantee import who
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts import (
@@ -35,10 +38,6 @@ from pages.parts.figure_card import mounted
 from pages.parts.layout import actions, heading
 from pages.parts.state import View
 from pages.parts.text import labelled, plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
 CODEC = link.Codec(
@@ -62,7 +61,6 @@ HELP = """**ε** bounds how much more likely any outcome becomes when one person
 slack, not the chance that ε fails; **σ** is the noise needed for them. The **ledger** records every use of private data; the
 ε of a run is the total of its ledger, not the value in the form. A **privacy card** holds the ledger in a file, which anyone
 can check here."""
-
 
 
 def page() -> None:
@@ -155,9 +153,6 @@ def _full_statement(given: Guarantee) -> None:
 
 
 def _ledger(result: Result, chosen: float) -> None:
-    from dpcl_core.figures import tokens
-    from dpcl_core.privacy.guarantee import who
-
     given = result.guarantees[chosen]
     spent = _spent(result, chosen)
     names = sorted(given.parts, key=lambda name: not name.startswith("task "))
@@ -182,10 +177,6 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
 
     Columns people, after_task, epsilon (so far), step (of this task only).
     """
-    import pandas as pd
-
-    from dpcl_core.privacy import accounting
-
     given = result.guarantees[chosen]
     steps = [given.parts[name] for name in given.parts if name.startswith("task ")]
     columns = ["people", "after_task", "epsilon", "step"]
@@ -247,9 +238,6 @@ def _by_losses(asked: Question) -> None:
 
 
 def _composition(view: View) -> dict[str, object]:
-    from dpcl_core.figures import tokens
-    from dpcl_core.privacy import accounting, gaussian
-
     start = _question(view)
     with layout.card("composition"):
         asked = start.changed(_drawn(view, start, "tasks"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -15,15 +14,13 @@ from dpcl_core.figures.picture import counted
 from dpcl_core.papers import measured, questions, report
 from dpcl_core.papers.measured import Measured
 from dpcl_core.results import Result, references
+from dpcl_core.runs.shards import Set
 from pages.parts import figure_card, layout, link, run_panel, state, text, train_form
 from pages.parts import questions as parts_questions
 from pages.parts.layout import actions, heading
 from pages.parts.questions import FORMS, GROUPS, draw
 from pages.parts.state import View
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.shards import Set
 
 HELP = """A question is answered by all its runs together. **Start** queues them as one entry, the cheapest first; **Stop**
 ends the whole. Until they have finished here, the answer shows recorded results, marked with their date and machine."""

@@ -9,26 +9,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.events import CellFinished
 from dpcl_core.figures.picture import epsilons_text, run_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
-from dpcl_core.runs.run import End, Status
+from dpcl_core.runs.administration import empty_trash
+from dpcl_core.runs.run import End, Run, Status
 from pages.parts import comparison, fields, link, run_panel, state, status_line, tuning_panel
 from pages.parts.layout import header
 from pages.parts.state import View
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.events import CellFinished
-    from dpcl_core.runs.run import Run
 
 STATUSES: tuple[Status, ...] = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
@@ -209,8 +206,6 @@ def _chosen(values: dict[str, object]) -> list[Run]:
 
 def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFrame:
     """One row per run; accuracy in percent (NaN: unfinished)."""
-    import pandas as pd
-
     rows = [
         {
             "run": run.id[:6],
@@ -381,8 +376,6 @@ def _restore_all(deleted: list[Run]) -> None:
 
 
 def _empty_trash() -> None:
-    from dpcl_core.runs.administration import empty_trash
-
     _do(lambda: empty_trash(state.store()), "The trash is empty.")
     st.session_state.pop("runs-deleted", None)
 

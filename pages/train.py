@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import streamlit as st
 
@@ -11,15 +11,13 @@ from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.papers import measured, questions
 from dpcl_core.results import Result
+from dpcl_core.runs.run import Run
 from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
 from pages.parts import layout, link, run_panel, settings_form, start_box, state, train_form, tuning_panel
 from pages.parts.layout import actions, heading
 from pages.parts.state import View
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.run import Run
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
 model; curves show the mean over seeds and, from three seeds on, a 95 % interval. The run continues when you close this page,

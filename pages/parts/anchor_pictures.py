@@ -11,6 +11,7 @@ import streamlit as st
 
 from dpcl_core.events import Signatures
 from dpcl_core.figures.picture import Picture, Provenance
+from dpcl_core.runs import frames
 from pages.parts import figure_card, layout, link, text
 from pages.parts.state import View
 
@@ -52,8 +53,6 @@ class Scene:
     @cached_property
     def entries(self) -> pd.DataFrame:
         """The entries of the chosen round, as `runs.matching.entries` gives them; several figures use them."""
-        from dpcl_core.runs import frames
-
         return frames.entries([self.now])
 
     def show(self, picture: Picture, **card: Any) -> None:
@@ -68,7 +67,6 @@ class Scene:
 def maps(view: View, scene: Scene) -> Mapping[str, object]:
     """Draws the map of signatures, of means, or both, on axes fixed over rounds; returns the chosen map and colour."""
     from dpcl_core.figures.matching import on_map
-    from dpcl_core.runs import frames
 
     entries, prototypes = scene.entries, frames.prototypes([scene.now])
     has_modes = bool((entries["mode"] >= 0).any())
@@ -144,7 +142,6 @@ def confusion(scene: Scene) -> None:
 def by_noise(scene: Scene, chosen: float | None) -> None:
     """Draws agreement against noise, with the noise that the budget requires."""
     from dpcl_core.figures import matching as figures
-    from dpcl_core.runs import frames
 
     swept = scene.sweep()
     if not swept.agreement_at:
@@ -165,7 +162,6 @@ def by_noise(scene: Scene, chosen: float | None) -> None:
 def anchors(scene: Scene) -> None:
     """Draws how well more anchors separate the modes."""
     from dpcl_core.figures import grids as figures
-    from dpcl_core.runs import frames
 
     scored = scene.anchors()
     if scored.anchors is None:
@@ -187,7 +183,6 @@ def anchors(scene: Scene) -> None:
 def signal(scene: Scene) -> None:
     """Draws the length of the signal against the length of the noise, for each released statistic."""
     from dpcl_core.figures import grids as figures
-    from dpcl_core.runs import frames
 
     table = frames.statistics([scene.now])
     scene.show(
@@ -231,7 +226,6 @@ def _legend(scene: Scene, spaces: Sequence[Space]) -> str:
 def _extent(scene: Scene, space: Space) -> Extent:
     """The same axis ranges for every round, so that only the lists move."""
     from dpcl_core.figures.matching import extent
-    from dpcl_core.runs import frames
 
     entries = scene.entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
     return extent(entries, frames.prototypes(scene.rounds), space)

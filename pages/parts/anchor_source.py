@@ -14,10 +14,14 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files
 from dpcl_core.elements.element import MATCHERS, Start
 from dpcl_core.events import AnchorScores, Guarantee, Signatures
-from dpcl_core.explorers import matching
+from dpcl_core.explorers import matching, projection_maps
+from dpcl_core.explorers.matching import adjusted_rand
+from dpcl_core.explorers.projection_maps import ProjectionMaps
 from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
+from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.statement import shown
 from dpcl_core.results import Result
+from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
 from pages.parts import fields, figure_card, layout, link, state, text
 from pages.parts.anchor_pictures import Scene
@@ -25,7 +29,6 @@ from pages.parts.state import View
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
-    from dpcl_core.explorers.projection_maps import ProjectionMaps
     from dpcl_core.lessons.modes import World
 
 
@@ -144,7 +147,6 @@ def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
 @st.cache_resource(max_entries=300, show_spinner=False)
 def event(setup: Setup) -> Signatures:
     """The matching under these settings. `agreement` and `anchor_scores` are separate because they take longer."""
-    from dpcl_core.explorers import projection_maps
     from dpcl_core.lessons import modes
 
     world = _world(setup)
@@ -171,8 +173,6 @@ def rounds(setup: Setup) -> tuple[tuple[Signatures, ...], int]:
 @st.cache_resource(max_entries=100, show_spinner=False)
 def agreement(setup: Setup) -> dict[str, float]:
     """Adjusted Rand index of every matcher against the true modes, on the same lists."""
-    from dpcl_core.explorers import matching
-    from dpcl_core.explorers.matching import adjusted_rand
     from dpcl_core.lessons import modes
 
     world = _world(setup)
@@ -190,7 +190,6 @@ def agreement(setup: Setup) -> dict[str, float]:
 @st.cache_resource(max_entries=50, show_spinner=False)
 def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dict[str, tuple[float, ...]]:
     """Adjusted Rand index by matcher, at every noise level of the lists."""
-    from dpcl_core.explorers import matching
     from dpcl_core.lessons import modes
 
     world = modes.world(kind, length, clients, draw)
@@ -200,7 +199,6 @@ def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dic
 @st.cache_resource(max_entries=50, show_spinner=False)
 def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int) -> AnchorScores | None:
     """How well the first m anchors separate the modes on lists with this noise."""
-    from dpcl_core.explorers import matching
     from dpcl_core.lessons import modes
 
     world = modes.world(kind, length, clients, draw)
@@ -227,8 +225,6 @@ def _world(setup: Setup) -> World:
 
 def _noised(world: World, noise: float, draw: int) -> World:
     """The same clients, with noise of this standard deviation on every coordinate of their lists."""
-    from dpcl_core.explorers import matching
-
     if not noise:
         return world
     return replace(world, lists=matching.noised(world.lists, noise, np.random.default_rng(draw)))
@@ -237,7 +233,6 @@ def _noised(world: World, noise: float, draw: int) -> World:
 @st.cache_resource(max_entries=50, show_spinner=False)
 def _maps(setup: Setup) -> ProjectionMaps:
     """The axes of the maps, from the modes without noise, so that they stay as noise grows. For simulations only."""
-    from dpcl_core.explorers import projection_maps
     from dpcl_core.lessons import modes
 
     world = _world(setup)
@@ -253,7 +248,6 @@ _NO_HEAD = "—"
 def of_simulation(setup: Setup) -> None:
     """Draws what the simulated releases would cost if the digits were private. Depends on the noise, not on the data."""
     from dpcl_core.lessons import modes
-    from dpcl_core.privacy import cslr_accounting
 
     with layout.card("anchor-cost"):
         st.markdown("**What it would cost**")
@@ -367,7 +361,6 @@ def _of_rounds(result: Result, rounds: Sequence[Signatures]) -> None:
 def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -> None:
     """Draws one round's lists on the map that holds all rounds, with a link to the page Matching clients."""
     from dpcl_core.figures.matching import extent, on_map
-    from dpcl_core.runs import frames
 
     event = rounds[at]
     entries, prototypes = frames.entries([event]), frames.prototypes([event])
@@ -443,7 +436,6 @@ def accuracy(result: Result, epsilon: float, *, live: bool = False) -> None:
     """Accuracy matrix, and AA, BWT and FWT seed by seed, with the published values of this method where there are some."""
     from dpcl_core.figures import curves, grids
     from dpcl_core.papers import catalog
-    from dpcl_core.runs import frames
 
     dark, score, standing = text.is_dark(), result.score, result.standing
     table = frames.metrics(result.events)

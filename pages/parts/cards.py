@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.privacy import card
+from dpcl_core.privacy.card import Checked, Verdict
 from pages.parts import layout
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.privacy.card import Checked, Verdict
 
 _VERDICTS: dict[Verdict, str] = {"matches": "✓ matches", "differs": "✗ **differs**", "unchecked": "? cannot be checked"}
 
@@ -32,8 +30,6 @@ def check() -> None:
 
 
 def _shown(content: bytes) -> None:
-    from dpcl_core.privacy import card  # loads the accountants, which take a second
-
     try:
         with st.spinner("Checking ..."):
             models = _verified(content)
@@ -56,8 +52,6 @@ def _shown(content: bytes) -> None:
 
 @st.cache_data(max_entries=20, show_spinner=False)
 def _verified(content: bytes) -> list[Checked]:
-    from dpcl_core.privacy import card
-
     return card.verify(content)
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import streamlit as st
 
@@ -21,20 +21,17 @@ from dpcl_core.elements.calculator import BUDGETS, DELTA
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import statement
+from dpcl_core.privacy import calculator, gaussian, labels, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
+from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.privacy.calculator import Answer
 from dpcl_core.privacy.statement import shown as statement_shown
 from dpcl_core.privacy.statement import words
-from dpcl_core.spec import Adjacency, RunSpec
+from dpcl_core.spec import Adjacency, PrivacySpec, RunSpec
 from pages.parts import fields, layout, link
 from pages.parts.figure_card import still
 from pages.parts.state import View
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.privacy.audit_bounds import Audited
-    from dpcl_core.privacy.calculator import Answer
-
 
 TRIALS = 1000
 DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -198,8 +195,6 @@ def solved(
     epsilon: float | None, sigma: float | None, delta: float | None, rate: float, steps: int, adjacency: Adjacency
 ) -> Answer:
     """The third of ε, noise and δ that two of them leave, for steps of subsampled noise."""
-    from dpcl_core.privacy import calculator  # loads the accountant, which takes a second
-
     return calculator.solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=rate, n_steps=steps, adjacency=adjacency)
 
 
@@ -234,8 +229,6 @@ LISTS: Final = (
 @still
 def odds() -> None:
     """Draws how often a guess whether somebody took part can be right."""
-    from dpcl_core.privacy import gaussian
-
     sigmas = {epsilon: gaussian.sigma(epsilon, DELTA) for epsilon in BUDGETS}
     with layout.card("odds"):
         st.markdown("**ε as odds**: how often can a guess whether someone took part be right?")
@@ -256,9 +249,6 @@ def odds() -> None:
 @still
 def leak() -> None:
     """Draws what lists of labels reveal, and which labels a learned one includes."""
-    from dpcl_core.privacy import labels
-    from dpcl_core.spec import PrivacySpec
-
     privacy = PrivacySpec(delta=DELTA)
     columns = {budget: labels.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
     with layout.card("leak"):

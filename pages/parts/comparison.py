@@ -17,6 +17,7 @@ from dpcl_core.figures.picture import Provenance, epsilon_label, epsilons_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.results import Result
+from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
 from pages.parts import fields as parts_fields
 from pages.parts import figure_card, link, text
@@ -26,8 +27,6 @@ from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
     from dpcl_core.figures.statistics import PValue
-    from dpcl_core.runs.run import Run
-
 
 MOST = 6  # runs side by side
 _ALIKE = 5e-4  # levels that print alike

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -14,17 +14,25 @@ from dpcl_core.events import Guarantee
 from dpcl_core.explorers import matching
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import cslr_accounting
-from dpcl_core.privacy.cslr_accounting import TABLE_5, Benchmark
+from dpcl_core.privacy.audit_bounds import bound_of_counts
+from dpcl_core.privacy.cslr_accounting import (
+    ROUNDS_PER_TASK,
+    TABLE_5,
+    Benchmark,
+    Costs,
+    Reading,
+    Sampling,
+    costs,
+    multiplier_for,
+    participations,
+    per_client,
+)
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
 from pages.parts import layout, link, pecl_claim
 from pages.parts.claim_calculator import TRIALS, Claim, Controls, Game, attacks, bound
 from pages.parts.state import View
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.privacy.cslr_accounting import Costs, Reading, Sampling
-
 
 _VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # values of an embedding; samples per round; clients in the smallest round
 ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting", "pld": "**PLD, used here**"}
@@ -115,8 +123,6 @@ def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
 
 def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
     """Draws the controls; returns the benchmark and the reading, with the noise printed for the middle claim."""
-    from dpcl_core.privacy.cslr_accounting import ROUNDS_PER_TASK, Reading
-
     st.markdown("**What is released, and how?** Details that the text leaves open, with our defaults")
     benchmark = controls.select("r_benchmark", "Benchmark", {name: _title(name) for name in BENCHMARKS})
     printed = cslr_accounting.BENCHMARKS[BENCHMARKS[benchmark]]
@@ -156,8 +162,6 @@ def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
 
 def _costs(reading: Reading) -> None:
     """Draws claimed and computed ε of this reading at the three printed noises: replay, head, and both together."""
-    from dpcl_core.privacy.cslr_accounting import costs
-
     st.markdown("**Claimed and computed, for this reading**")
     at_each_noise = [replace(reading, noise_multiplier=sigma) for sigma in TABLE_5.values()]
     replays = [costs(replace(one, head_multiplier=None)) for one in at_each_noise]
@@ -249,8 +253,6 @@ def _needed(reading: Reading) -> None:
 
 
 def _searched(reading: Reading) -> dict[float, float] | str:
-    from dpcl_core.privacy.cslr_accounting import multiplier_for
-
     which: Literal["pld", "rdp"] = "rdp" if reading.sampling == "fixed" else "pld"
     try:
         return {epsilon: multiplier_for(epsilon, reading, which) for epsilon in TABLE_5}
@@ -260,8 +262,6 @@ def _searched(reading: Reading) -> dict[float, float] | str:
 
 def _local(reading: Reading) -> None:
     """Draws the local ε of one client against a server that sees its lists."""
-    from dpcl_core.privacy.cslr_accounting import participations, per_client
-
     expected, most = participations(reading.n_rounds, reading.sample_rate)
     counts = dict.fromkeys(sorted({1, max(1, reading.n_rounds // 50), max(1, expected), max(1, most)}))
     remarks = {max(1, expected): ", expected here", max(1, most): ", exceeded once in a thousand"}
@@ -287,9 +287,6 @@ CLAIM = Claim(TITLE, ABOUT, FIELDS, cslr_accounting.PAPER, _lines, _body)
 
 def _draw_readings(place: DeltaGenerator, printed: Benchmark, delta: float) -> None:
     """Draws one row per reading and one column per claim, each cell by the three accountants."""
-    from dpcl_core.privacy import cslr_accounting  # loads the accountant, which takes a second
-    from dpcl_core.privacy.cslr_accounting import costs
-
     rows: list[tuple[str, ...]] = []
     for row in cslr_accounting.rows(printed.n_clients, printed.n_tasks, delta).values():
         costs_by_claim = [costs(row.of(sigma)) for sigma in TABLE_5.values()]
@@ -343,7 +340,6 @@ def _theorem_2(controls: Controls, reading: Reading) -> None:
 def _attacks(view: View, reading: Reading) -> float:
     """Draws the choice of a claim and its attacks; returns the chosen claim."""
     from dpcl_core.attacks.cslr_games import ATTACKS, Setting, audited
-    from dpcl_core.privacy.audit_bounds import bound_of_counts
 
     linked = cast(float, view["r_claim"])
     start = linked if linked in TABLE_5 else 4.0

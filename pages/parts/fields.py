@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast, get_args
+from typing import Final, Literal, TypeVar, cast, get_args
 
 import streamlit as st
 from streamlit import runtime
@@ -18,18 +18,14 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.runs.run import Status
+from dpcl_core.runs.run import Named, Run, Status
 from dpcl_core.runs.shards import Sets
+from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec, Settings, json_schema
 from pages.parts import link, state
 from pages.parts.state import View
 from pages.parts.text import capital
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.run import Named, Run
-    from dpcl_core.runs.store import Store
-
 
 Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
 Schema = dict[str, object]

@@ -17,7 +17,7 @@ from streamlit.errors import StreamlitAPIException
 from dpcl_core.backbones import catalog
 from dpcl_core.elements.calculator import Source
 from dpcl_core.elements.element import DRAG, PICTURE, Element, drag_document
-from dpcl_core.figures import html, png, svg
+from dpcl_core.figures import html, png, svg, theme
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
 from dpcl_core.lessons import glossary
 from pages.parts import layout, link, text
@@ -93,8 +93,6 @@ def show(
 # by its identity, and returned, so that it stays alive as long as its message: no other one can get the same identity.
 @st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
 def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
-    from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
-
     figure = theme.enlarged(picture.figure, layout.FACTOR) if is_large else picture.figure
     st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)
     return picture

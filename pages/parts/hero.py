@@ -26,6 +26,4 @@ def _hero() -> bytes:
 
 @cache
 def _door(door: Door) -> bytes:
-    from dpcl_core.elements import element  # loads a tokenizer, for which the first picture does not wait
-
     return written(element.doors_document(door))

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from string import Formatter
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pandas as pd
 import streamlit as st
 
+from dpcl_core.elements import element
 from dpcl_core.elements.element import BALLOT, ROOM
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures import stream
@@ -19,14 +20,11 @@ from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Control, Lesson, Scale, Step
 from dpcl_core.privacy import statement
+from dpcl_core.runs.rooms import Rooms
 from pages.parts import figure_card, layout, link, state, visitor
 from pages.parts.figure_card import mounted
 from pages.parts.state import View
 from pages.parts.text import percent, plain
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.rooms import Rooms
-
 
 T = TypeVar("T")
 _MOST_IN_ROW = 5
@@ -219,9 +217,6 @@ def strip(step: Step) -> None:
     store = state.store_if_any()
     if store is None:
         return
-    from dpcl_core.elements import element
-    from dpcl_core.runs.rooms import Rooms
-
     rooms, token = Rooms(store), visitor.token()
     try:
         if owned := rooms.of_owner(token):
@@ -235,8 +230,6 @@ def strip(step: Step) -> None:
 
 def _teacher(rooms: Rooms, token: str, code: str, title: str, step: Step) -> None:
     """Draws the button that asks the class; then the votes, as they come in."""
-    from dpcl_core.elements import element
-
     poll = rooms.state(code).poll
     if poll is not None and not poll.is_about(step.predict, step.choices):
         poll = None

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods.lifelong import claim
+from dpcl_core.privacy.audit_bounds import bound_of_counts
+from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown
 from pages.parts import figure_card, layout, link, pecl_claim, text
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks
@@ -22,9 +26,6 @@ from pages.parts.state import View
 from pages.parts.text import percent, plain
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dpcl_core.attacks.l2dp_games import Setting
     from dpcl_core.lessons.shared_noise import Accuracies, Pictures
 
@@ -103,8 +104,6 @@ def _subtraction(scale: float) -> None:
     if not st.session_state.get("subtracted"):
         st.caption("Two pictures with the same noise, and the difference of the noisy pictures.")
         return
-    import numpy as np
-
     from dpcl_core.figures import stream
 
     pictures = bundled_pictures()
@@ -133,10 +132,7 @@ def _second_value(scale: float) -> None:
     )
     if not st.button("Test two candidates", key="second-value"):
         return
-    import numpy as np
-
     from dpcl_core.attacks import l2dp_games
-    from dpcl_core.privacy.noise import ReleaseNoise
 
     records = bundled_pictures().train[: _RECORDS + 1]
     theta = np.random.default_rng(0).normal(0, (2 / records.shape[1]) ** 0.5, (records.shape[1], _UNITS))
@@ -168,8 +164,6 @@ def _accuracies(scale: float) -> Accuracies:
 
 @st.cache_data(max_entries=50, show_spinner=False)
 def _noise(scale: float) -> NDArray[np.float64]:
-    from dpcl_core.privacy.noise import ReleaseNoise
-
     return scale * ReleaseNoise().laplace((bundled_pictures().n_pixels,))
 
 
@@ -349,8 +343,6 @@ def _audits(setting: Setting, given: Guarantee | None) -> None:
 
 
 def _most(n: int) -> float:
-    from dpcl_core.privacy.audit_bounds import bound_of_counts
-
     return math.floor(100 * bound_of_counts(n, n, 0, n, DELTA)) / 100
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import streamlit as st
+from pydantic import ValidationError
 
 from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, own, schema
 from dpcl_core.data.card import HELD_OUT
-from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.spec import ScenarioSpec, updated, validated
+from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.runs import administration, charges
+from dpcl_core.spec import ScenarioSpec
 from pages.parts import layout, state, train_form, visitor
 from pages.parts.text import plain
 
@@ -103,7 +104,7 @@ def _start(name: str, scenario: ScenarioSpec | None = None, label: str = "Set up
     """Draws the link to Train with settings that fit the data, and with this scenario if one is chosen."""
     try:
         raw = presets.settings(name)
-        spec = checks.parse(raw if scenario is None else {**raw, "scenario": asdict(scenario)})
+        spec = checks.parse(raw if scenario is None else {**raw, "scenario": scenario.model_dump()})
     except (BadInput, DataMissing) as trouble:
         st.caption(plain(str(trouble)))
         return
@@ -116,8 +117,6 @@ def _budget(name: str) -> None:
     box = layout.popover("Budget", f"budget-{key}")
     if box is None:
         return
-    from dpcl_core.runs import charges
-
     with box:
         found = charges.budgets_of(state.store(), name)
         for one in found:
@@ -134,8 +133,6 @@ def _budget(name: str) -> None:
 def _delete(name: str) -> None:
     key = name.removeprefix("own:")
     with st.popover("Delete"):
-        from dpcl_core.runs import administration
-
         n_runs = len(administration.runs_on(state.store(), name))
         st.markdown(
             f"Deletes {plain(datasets.called(name))}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the "
@@ -177,7 +174,7 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
     that is not allowed.
     """
     key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    said: dict[str, object] = asdict(start)
+    said: dict[str, object] = start.model_dump()
     if columns:
         roles = {role: _role(role, columns, start, key) for role in _ROLES}
         said["columns"] = roles
@@ -197,7 +194,10 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
     if features:
         with st.expander("What is public about the features"):
             said["features"] = _features(features, start.features, key)
-    return validated(schema.Schema, said, "schema")
+    try:
+        return schema.Schema.model_validate(said)
+    except ValidationError as error:
+        raise first_of(error, "schema") from error
 
 
 def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool) -> schema.Schema:
@@ -212,7 +212,7 @@ def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool)
     key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     options = list(_FIRST_LINES)
     chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=f"own-first-{key}")
-    return UNCLEAR if chosen is None else updated(start, first_line=chosen)
+    return UNCLEAR if chosen is None else start.model_copy(update={"first_line": chosen})
 
 
 def moves_rows(before: schema.Schema, after: schema.Schema) -> bool:

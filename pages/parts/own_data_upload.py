@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import streamlit as st
 
-from dpcl_core import paths
+from dpcl_core import apart, paths
+from dpcl_core import apart as reading
+from dpcl_core.apart import Given, Looked
 from dpcl_core.data import copying, intake, own, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import queue
+from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import ScenarioSpec, fields_of
 from pages.parts import fields, layout, state, text, visitor
 from pages.parts.figure_card import CONFIG
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.apart import Given, Looked
-
 
 _STATE: Final = "own-data-file"
 _FIELD: Final = "File"
@@ -104,8 +103,6 @@ def _written(name: str, content: bytes) -> Path:
 
 def given(path: Path, asked: Asked, seen: frozenset[str], of: str | None = None) -> Given:
     """A file as this visitor brings it, within the bytes that the server still gives. `seen`, `of`: see `apart.Given`."""
-    from dpcl_core import apart  # loads parquet's library
-
     mine = visitor.digest()
     return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, queue.bytes_left(state.store()), of)
 
@@ -127,15 +124,11 @@ def looked(one: Given) -> Looked:
 
 @st.cache_data(max_entries=20, show_spinner=False)
 def _looked(path: Path, stamp: tuple[int, int], said: str, apart: str, seen: frozenset[str], _one: Given) -> Looked:
-    from dpcl_core import apart as reading
-
     return reading.looked(_one) if visitor.is_shared() else reading.look(_one)
 
 
 def keep(one: Given) -> str:
     """Keeps a file as own:NAME and gives that name. Raises BadInput."""
-    from dpcl_core import apart
-
     return str(apart.answer("keep", one, is_apart=visitor.is_shared()))
 
 
@@ -152,8 +145,6 @@ def columns(path: Path, fields: schema.Schema) -> list[str]:
 
 @st.cache_data(max_entries=40, show_spinner=False)
 def _of_form(task: Literal["columns", "first line"], path: Path, stamp: tuple[int, int], said: str, _one: Given) -> Any:
-    from dpcl_core import apart
-
     return apart.answer(task, _one, is_apart=visitor.is_shared())
 
 
@@ -202,7 +193,6 @@ def _title(scenario: ScenarioSpec, looked: Looked) -> str:
 
 def _stream(looked: Looked, scenario: ScenarioSpec) -> None:
     from dpcl_core.figures import stream
-    from dpcl_core.scenarios import catalog
 
     assert looked.plan is not None
     try:

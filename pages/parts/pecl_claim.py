@@ -13,8 +13,11 @@ import streamlit as st
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance, epsilon_label
+from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import text_mechanisms
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.audit_bounds import one_way_bound
+from dpcl_core.privacy.statement import shown, standing, words
+from dpcl_core.runs import administration
 from dpcl_core.spec import RunSpec
 from pages.parts import figure_card, layout, link, state, text
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks
@@ -37,8 +40,6 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     """
     if not guarantees:
         return
-    from dpcl_core.privacy.statement import words
-
     bounded = [budget for budget, guarantee in guarantees.items() if guarantee.is_private]
     shown = chosen if chosen is not None and chosen in guarantees else max(bounded, default=min(guarantees))
     statement = words(guarantees[shown])
@@ -68,16 +69,12 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
 
 def looks(dataset: str) -> None:
     """Draws how often a person's own data were used so far, and what that adds up to; nothing for public data."""
-    from dpcl_core.runs import administration
-
     if found := administration.of(state.store(), dataset):
         st.caption(plain(replace(found, dataset=datasets.called(dataset)).sentence))
 
 
 def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
     """Draws the full statement of every ε in a popover."""
-    from dpcl_core.privacy.statement import standing
-
     box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
     if box is not None:
         parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
@@ -86,8 +83,6 @@ def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
 
 def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
     """Draws one cell per run: its guarantee in one sentence, or that there is none."""
-    from dpcl_core.privacy.statement import words
-
     statements = [(name, words(guarantee)) for name, guarantee in guarantees]
     html = "".join(
         _cell("covered", name, one.headline) if one.is_private else _cell("not", name, one.banner or one.headline)
@@ -123,8 +118,6 @@ def pending(spec: RunSpec, *, is_over: bool) -> None:
 
 def no_bound_reason(method: str) -> str:
     """Why this method has no bound under any settings; empty for a method with a bound."""
-    from dpcl_core.methods import catalog as methods
-
     if methods.is_nominal(method):
         return "The ε of this method is claimed by its paper and not verified: no bound holds. Every run of it is audited."
     has_none = method in methods.CARDS and methods.CARDS[method].guarantee == "none"
@@ -152,8 +145,6 @@ def _bar(cells: str, *, is_dp: bool = True, label: str = _PROTECTED) -> None:
 
 
 def _statement(title: str, guarantee: Guarantee) -> str:
-    from dpcl_core.privacy.statement import words
-
     statement = words(guarantee)
     lists = (("Covered", statement.covered), ("Not covered", statement.not_covered))
     listed = (f"{name}: {'; '.join(items)}" for name, items in lists if items)
@@ -330,7 +321,6 @@ def _level(view: View, inputs: Inputs) -> int:
 
 def _audits(inputs: Inputs) -> None:
     from dpcl_core.attacks.token_noise_games import ATTACKS, Setting, audited  # loads the accountant, which takes a second
-    from dpcl_core.privacy.audit_bounds import one_way_bound
 
     upper = max(_UPPER, 2 * inputs.epsilon)
     setting = Setting(inputs.epsilon, upper, inputs.delta, min(inputs.epochs, 20), inputs.length)

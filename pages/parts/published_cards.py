@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core import presets
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers.matching import TABLE_8
+from dpcl_core.figures import statistics
 from dpcl_core.figures.picture import Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.features.params import MEMBER
@@ -21,9 +22,6 @@ from pages.parts import layout, state, text, train_form
 from pages.parts.figure_card import show, still
 from pages.parts.published_content import Content, Key
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MEMBERS = (
     "The workshop version states for its Figure A.1, a plot without numbers: single members are better without noise than "
@@ -58,8 +56,6 @@ def _layers(content: Content) -> None:
 
 def _claims(content: Content) -> None:
     """Draws the table of verdicts; nothing without claims."""
-    import pandas as pd
-
     if not content.judged:
         return
     lines = report.claims(content.paper, content.experiment, content.specs, content.runs, content.judged)
@@ -73,8 +69,6 @@ def _claims(content: Content) -> None:
 @still
 def numbers(key: Key, metric: str, _content: Content) -> None:
     """Draws the numbers of one metric and the reasons for their differences."""
-    import pandas as pd
-
     lines, notes = report.numbers(_content.of_metric(metric))
     with st.container(key="card-reproduction-table", gap="small"):
         st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
@@ -152,10 +146,6 @@ def earlier(
     paper: Paper, experiment: Experiment, rows: Sequence[Row], runs: Mapping[str, Measured], provenance: Provenance
 ) -> None:
     """Draws the earlier numbers next to the later ones and ours, and the figure; nothing without an earlier version."""
-    import pandas as pd
-
-    from dpcl_core.figures import statistics
-
     printed = comparison.earlier(paper, experiment, rows)
     if not printed:
         return
@@ -184,8 +174,6 @@ def earlier(
 
 def _frame(runs: Mapping[str, Measured]) -> pd.DataFrame:
     """Accuracy in percent of single members and of the ensemble: one row per model of runs that measured both."""
-    import pandas as pd
-
     rows = [
         (model.epsilon, model.seed, 100 * model.by_rule[MEMBER], 100 * (model.value("AA") or 0.0))
         for run in runs.values()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core import presets
@@ -16,14 +16,10 @@ from dpcl_core.papers import catalog, comparison, measured, questions, report
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Experiment, Judged, Paper, Size
+from dpcl_core.runs.run import Run
 from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
 from pages.parts import state
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.runs.run import Run
 
 # Paper, experiment, form, and the visitor's own finished runs: what a content follows from. With it, parts can be kept.
 Key = tuple[str, str, Size, tuple[tuple[str, str], ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import streamlit as st
 
@@ -17,23 +17,18 @@ from dpcl_core.figures.picture import span
 from dpcl_core.papers import questions
 from dpcl_core.papers.questions import Duration, Question
 from dpcl_core.runs import process
+from dpcl_core.runs.run import Run
+from dpcl_core.runs.shards import Sets
 from pages.parts import link, rooms, run_panel, state
 from pages.parts.figure_card import mounted
 from pages.parts.state import View
 from pages.parts.text import capital, plain
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.run import Run
-    from dpcl_core.runs.shards import Sets
-
 
 # Starting all runs of a question as one entry of the queue, and how long they take.
 
 
 def sets() -> Sets:
     """The sets of the store."""
-    from dpcl_core.runs.shards import Sets
-
     return Sets(state.store())
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import streamlit as st
@@ -27,13 +27,11 @@ from dpcl_core import unforeseen
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.lessons import text
+from dpcl_core.runs.rooms import Room, Rooms, clean_code
+from dpcl_core.runs.store import Store
 from pages.parts import layout, link, state, visitor
 from pages.parts.state import View
 from pages.parts.text import labelled, plain
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.rooms import Room, Rooms
-
 
 # Codes of rooms cannot be tried out: after so many that no room has, an address waits.
 
@@ -153,8 +151,6 @@ class Live:
         return await self._seen(request, time.monotonic())
 
     async def _seen(self, request: Request, since: float) -> dict[str, object]:
-        from dpcl_core.runs.rooms import clean_code
-
         host = request.client.host if request.client is not None else ""
         with counted(host, request.path_params["code"]):
             code = clean_code(request.path_params["code"])  # however it is spelled, it is one room
@@ -165,9 +161,6 @@ class Live:
 
     async def _open(self) -> Rooms:
         if self._rooms is None:
-            from dpcl_core.runs.rooms import Rooms
-            from dpcl_core.runs.store import Store
-
             self._rooms = Rooms(await asyncio.to_thread(Store))
         return self._rooms
 
@@ -201,8 +194,6 @@ FIELDS = {"title": "Title", "question": "Question", "answers": "Answers", "room"
 
 def open_rooms() -> Rooms:
     """The rooms of the store; if it cannot be opened, shows the reason and ends the page."""
-    from dpcl_core.runs.rooms import Rooms
-
     return Rooms(state.store())
 
 

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dpcl_core import checks
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.papers import measured
 from dpcl_core.results import Result, rule_title
+from dpcl_core.runs import administration, process, resumption
+from dpcl_core.runs.run import Run
+from dpcl_core.runs.store import Store
+from dpcl_core.spec import RunSpec
 from pages.parts import anchor_source as lists
 from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_figures, train_form
 from pages.parts.figure_card import show
 from pages.parts.text import capital, plain
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.run import Run
-    from dpcl_core.runs.store import Store
-    from dpcl_core.spec import RunSpec
-
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
@@ -277,8 +276,6 @@ def stop(run_id: str) -> None:
 def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None) -> str | None:
     """Draws Resume for a run that ended before its time. Where it cannot go on, returns a sentence on why, if its error
     does not say it already."""
-    from dpcl_core.runs import resumption
-
     if run.status not in ("lost", "cancelled", "failed"):
         return None
     why = resumption.why_not(state.store(), run.id)
@@ -291,8 +288,6 @@ def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None
 
 def resume(run_id: str) -> None:
     """Puts a run back into the queue. Raises BadInput where it cannot be resumed."""
-    from dpcl_core.runs import resumption
-
     resumption.resume(state.store(), run_id)
     state.executor().submit(run_id)
 
@@ -307,7 +302,6 @@ def retry(run_id: str) -> str:
 
 def attempt(action: Callable[[], None]) -> Callable[[], None]:
     """Wraps an action as a callback that shows BadInput and StoreTrouble instead of raising them."""
-    from dpcl_core.errors import StoreTrouble
 
     def callback() -> None:
         try:
@@ -337,7 +331,6 @@ def export(run_id: str) -> None:
 def _file(store: Store, run_id: str, name: str) -> str:
     """One file of the export as text."""
     from dpcl_core import export as files
-    from dpcl_core.runs import administration
 
     run = store.get(run_id)
     spec = run.spec
@@ -352,9 +345,6 @@ def _file(store: Store, run_id: str, name: str) -> str:
 
 
 def _archive(store: Store, run_id: str) -> bytes:
-    import io
-    import zipfile
-
     from dpcl_core import export as files
 
     packed = io.BytesIO()
@@ -417,9 +407,6 @@ def _watch(run_id: str) -> None:
 
 def _start(result: Result, wanted: RunSpec) -> None:
     """Queues the run of the ceiling, unless it has ended meanwhile. Raises BadInput if it cannot be carried out here."""
-    from dpcl_core import checks
-    from dpcl_core.runs import process
-
     state.look_for_ceilings()
     if state.is_ceiling_tried(result.spec):
         return

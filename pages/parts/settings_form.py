@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, cast
 
 import streamlit as st
 
-from dpcl_core import checks, paths
+from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import bundled, catalog, packaged, weights
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
@@ -26,16 +26,15 @@ from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.privacy import budgets
+from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.runs import executor, process
+from dpcl_core.runs.run import Split
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, state, visitor
 from pages.parts.fields import LABELS, TITLES
 from pages.parts.state import View
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.run import Split
-
 
 Values = dict[str, object]
 
@@ -222,8 +221,6 @@ def rarest(raw: Mapping[str, object]) -> str:
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _people_needed(privacy: PrivacySpec, epsilon: float, rows: int, n_tasks: int, at_most: int) -> int | None:
-    from dpcl_core.privacy.labels import people_to_be_named  # loads the accountant, which takes a second
-
     of_row = budgets.for_a_row(privacy, rows)
     return people_to_be_named(of_row, of_row.epsilons[privacy.epsilons.index(epsilon)], n_tasks, at_most)
 
@@ -381,8 +378,6 @@ _HELP = (
 
 def device_choice() -> str:
     """Draws the choice where the computer has a graphics card; the name of the chosen device."""
-    from dpcl_core.runs import process
-
     titles = {device.name: device.title for device in process.found()}
     names = list(titles)
     if len(names) == 1:
@@ -395,10 +390,6 @@ def device_choice() -> str:
 
 def split_choice(device: str) -> Split | None:
     """Draws the choice; how a run on this device is split among machines, None for a run of this computer alone."""
-    from dpcl_core import machine
-    from dpcl_core.runs import executor
-    from dpcl_core.runs.run import Split
-
     store = state.store()
     if visitor.is_shared() or not executor.can_share(store):
         return None

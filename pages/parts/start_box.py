@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import streamlit as st
 
@@ -12,25 +12,22 @@ from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.figures.picture import Picture, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.references import forecast
 from dpcl_core.papers import questions
 from dpcl_core.privacy import noise_forecast
+from dpcl_core.runs import charges, process, queue
+from dpcl_core.runs.run import Split
 from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.scenarios.catalog import Preview, classes_per_task, preview
 from dpcl_core.spec import RunSpec
 from pages.parts import fields, layout, pecl_claim, rooms, state, status_line, text, train_form
 from pages.parts.figure_card import CONFIG
 from pages.parts.questions import FORMS, in_short
 from pages.parts.state import View
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.figures.picture import Picture
-    from dpcl_core.runs.run import Split
-    from dpcl_core.scenarios.catalog import Preview
-
 
 # The question that the form of Train starts from: its list, its link and the way back to it.
 
@@ -163,8 +160,6 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
 
 def _costly(spec: RunSpec | None, device: str) -> BadInput | None:
     """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
-    from dpcl_core.runs import charges, queue
-
     store = state.store()
     if spec is None:
         return None
@@ -184,8 +179,6 @@ def _preset_of(spec: RunSpec) -> presets.Preset | None:
 
 
 def _start(spec: RunSpec, device: str, split: Split | None) -> None:
-    from dpcl_core.runs import process
-
     preset = _preset_of(spec)
     here = device if split is None else process.here(device)  # its own process gathers what the parts give
     run_id = state.store().create(spec, name=None if preset is None else preset.title, device=here, split=split)
@@ -206,8 +199,6 @@ def _noise_warning(spec: RunSpec) -> None:
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
-    from dpcl_core.scenarios.catalog import classes_per_task  # loads parquet's library
-
     n_features = _n_features(_spec)
     if n_features is None:
         return None
@@ -340,8 +331,6 @@ def _stream_spec(values: Mapping[str, object]) -> RunSpec:
 
 
 def _preview(spec: RunSpec, place: int = 0) -> Preview | None:
-    from dpcl_core.scenarios.catalog import preview  # loads parquet's library
-
     return preview(spec.data, spec.scenario, spec.seeds[place])
 
 

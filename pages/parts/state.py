@@ -18,20 +18,22 @@ from typing import TYPE_CHECKING, Final, ParamSpec
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.starlette import App
 
 from dpcl_core import checks, events, paths
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import Event
+from dpcl_core.methods import catalog
 from dpcl_core.papers import measured
 from dpcl_core.results import Result
+from dpcl_core.runs import queue
+from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
 from pages.parts import link, visitor
 from pages.parts.link import Codec, Read
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
-    from streamlit.starlette import App
-
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.process import WarmWorker
     from dpcl_core.runs.run import Run
@@ -195,8 +197,6 @@ def store() -> Store:
     except StoreTrouble as trouble:
         st.error(plain(str(trouble)))
         st.stop()
-    from dpcl_core.runs import queue
-
     opened = opened.seen_by(visitor.is_mine) if visitor.is_shared() else opened
     limits = queue.limits()
     return opened if limits is None else opened.as_visitor(queue.Visitor(visitor.digest(), limits, visitor.address()))
@@ -225,8 +225,6 @@ def expect_run(method: str, device: str) -> None:
 
     An idle process preloads its modules when nothing else runs.
     """
-    from dpcl_core.methods import catalog
-
     card = catalog.card(method)
     models = ["dpcl_core.backbones.causal"] if card.params().inputs == "text" else []
     _warm_worker().expect(store().url, card.module, *models, device=device)

@@ -6,15 +6,12 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.figures.picture import span
 from dpcl_core.methods import catalog as methods
-from dpcl_core.runs.run import Left, fraction_done, n_trained_together, seconds_left, stage, steady
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.run import Run
+from dpcl_core.runs.run import Left, Run, fraction_done, n_trained_together, seconds_left, stage, steady
 
 Tone = Literal["calm", "busy", "good", "bad"]
 _WIDE = 10.0  # times its shortest: a time left that says nothing as a range

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.events import Leaks, Retained, TokensScored
 from dpcl_core.explorers.tokens import dials_of
+from dpcl_core.figures import tokens
+from dpcl_core.results import Result
+from dpcl_core.runs import frames
 from pages.parts import figure_card, layout, text, token_heat
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.results import Result
 
 
 def has_any(result: Result) -> bool:
@@ -68,8 +66,6 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
 
 def figures(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws memorisation by task, and exposure before and after training, of the models of one budget (mean over seeds)."""
-    from dpcl_core.figures import tokens
-
     kept, leaks = tables(result, epsilon)
     dark, source = text.is_dark(), result.provenance
     left, right = st.columns(2, gap="small")
@@ -99,7 +95,5 @@ def figures(result: Result, epsilon: float, *, live: bool) -> None:
 
 def tables(result: Result, epsilon: float) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Memorisation and leaks at one budget; columns as in `runs.frames`."""
-    from dpcl_core.runs import frames
-
     kept, leaks = frames.retained(result.events), frames.leaks(result.events)
     return kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]

@@ -6,27 +6,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
+import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
+from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.elements.element import HEATMAP, MEANS, TITLES, TOKENS, model, shown
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import tokens
+from dpcl_core.explorers import tokens as explorers_tokens
 from dpcl_core.explorers.token_reader import ReaderEnded
-from dpcl_core.explorers.tokens import Dials, Layer
+from dpcl_core.explorers.tokens import Dials, Layer, token_scores, values
+from dpcl_core.figures import tokens as figures
 from dpcl_core.figures import tokens as figures_tokens
 from dpcl_core.figures.picture import Picture, Provenance, counted
+from dpcl_core.privacy import text_mechanisms
+from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.text_mechanisms import clipped
 from pages.parts import figure_card, layout, link, text, token_text
 from pages.parts.figure_card import mounted, still, written
 from pages.parts.text import capital, plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import NDArray
-
 
 # How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span.
 
@@ -69,8 +72,6 @@ def _drawn(
     key: tuple[object, ...], dials: Dials, dark: bool, _texts: Sequence[ScoredText]
 ) -> tuple[Picture, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The figure and the tables of `measured`, cached for all visitors by texts and settings."""
-    from dpcl_core.figures import tokens as figures
-
     table, groups, kinds = measured(_texts, dials)
     return figures.detection(table, dark=dark), table, groups, kinds
 
@@ -82,12 +83,6 @@ def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, p
     2 the same, wide. 3 kind, is_private, n, mean_score, nominal_epsilon, true_epsilon (means; NaN: stop words alone),
     recall (share above the threshold), auroc.
     """
-    import numpy as np
-    import pandas as pd
-
-    from dpcl_core.explorers import tokens as explorers_tokens
-    from dpcl_core.explorers.tokens import token_scores, values
-
     tokens = explorers_tokens.gathered(texts)
     score = np.concatenate([token_scores(text, dials) for text in texts])
     by_detector = {
@@ -295,8 +290,6 @@ def footer(text: ScoredText, dials: Dials, name: str) -> None:
 
 def csv(text: ScoredText, dials: Dials) -> str:
     """All layers as CSV, one row per token."""
-    import pandas as pd
-
     columns = {"token": text.tokens, "kind": text.kinds, "is_stop": text.is_stop}
     layers = {_COLUMNS.get(layer, layer): tokens.values(text, layer, dials) for layer in tokens.LAYERS}
     written: str = pd.DataFrame({**columns, **layers}).to_csv(index=False)
@@ -367,10 +360,6 @@ def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tup
 
     None if the text has other tokens in the model. Raises ReaderEnded.
     """
-    import numpy as np
-
-    from dpcl_core.privacy import text_mechanisms
-
     key = reader, text.tokens, tokens.values(text, "sigma", dials).tobytes(), n_releases
     kept = st.session_state.get(_KEPT)
     if kept is None or kept[0] != key:
@@ -396,12 +385,7 @@ def _read_big(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) ->
 
 def _read(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
     """The nearest token of each noisy embedding; `ratios` [m]: σ / C, 0 for no noise. None if the text has other tokens."""
-    import numpy as np
-
     from dpcl_core.attacks import token_noise_games
-    from dpcl_core.backbones import plain_language
-    from dpcl_core.privacy.noise import ReleaseNoise
-    from dpcl_core.privacy.text_mechanisms import clipped
 
     tokens = _ids(text)
     if tokens is None:
@@ -421,10 +405,6 @@ def _read(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Rea
 
 def _ids(text: ScoredText) -> NDArray[np.int64] | None:
     """Token ids [m] int64 in the bundled tokenizer; None if it tokenizes the text differently."""
-    import numpy as np
-
-    from dpcl_core.backbones import plain_language
-
     ids, _ = plain_language.load_tokenizer("lm-tiny").encode("".join(text.tokens))
     return np.array(ids, np.int64) if ids and len(ids) == len(text.tokens) else None
 

@@ -12,6 +12,7 @@ import streamlit as st
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files
+from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.figures.picture import epsilon_label
@@ -259,8 +260,6 @@ def _scored(reader: str, source: int, number: int) -> ScoredText:
 
 def _scored_own(reader: str, text: str) -> ScoredText:
     """The visitor's text, scored. Kept in this session only, so that no other visitor can see it."""
-    from dpcl_core.data.texts import Texts
-
     last = cast("tuple[tuple[str, str], ScoredText] | None", st.session_state.get("tokens-scored"))
     if last is None or last[0] != (reader, text):
         last = (reader, text), big().scored(Texts([text]), [""], corpus().strings)[0]

@@ -18,6 +18,7 @@ from dpcl_core.data import files, own
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy.statement import NO_ODDS, WEAK_EPSILON, odds_bound
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, settings_form, state, visitor
@@ -269,8 +270,6 @@ def _epsilons(view: View, values: Mapping[str, object]) -> tuple[float, ...]:
 
 def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
     """What the chosen budgets promise under these settings; empty without one, and where the form refuses the settings."""
-    from dpcl_core.privacy.statement import NO_ODDS
-
     try:
         params = {key[2:]: value for key, value in values.items() if key.startswith("p.")}
         stream = _scenario_of(values)
@@ -285,8 +284,6 @@ def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
 
 def _odds(epsilons: tuple[float, ...]) -> str:
     """The chosen budgets as odds, with a note if they promise little; empty without a finite one."""
-    from dpcl_core.privacy.statement import WEAK_EPSILON, odds_bound
-
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
     ends = [finite[0], finite[-1]] if len(finite) > 1 else finite
     if not ends:

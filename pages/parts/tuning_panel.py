@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core import checks
@@ -14,10 +15,12 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_label, epsilon_phrase, epsilon_text, span
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import at_least, shown
+from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.privacy.statement import Standing, at_least, shown
 from dpcl_core.runs import run
 from dpcl_core.runs.audits import Audit, Audits, Studies, Study, refusal
-from dpcl_core.runs.run import seconds_left
+from dpcl_core.runs.run import Run, seconds_left
+from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search, settings
 from dpcl_core.tuning.settings import TuneSpec
 from pages.parts import claim_calculator, layout, link, run_panel, state, status_line, text, train_form
@@ -26,15 +29,6 @@ from pages.parts.link import parameters
 from pages.parts.state import View
 from pages.parts.text import capital, plain
 from pages.parts.train_form import codec, raw_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.privacy.audit_bounds import Audited
-    from dpcl_core.privacy.statement import Standing
-    from dpcl_core.runs.run import Run
-    from dpcl_core.spec import RunSpec
-
 
 ANCHOR = "tuning"
 
@@ -180,8 +174,6 @@ def _trials(study: Study) -> None:
 
 def frame(study: Study) -> pd.DataFrame:
     """One row a trial: trial (from 1), accuracy (in [0, 1]; NaN: failed), learning_rate, batch_size, clip_norm, trouble."""
-    import pandas as pd
-
     columns = ["trial", "accuracy", "learning_rate", "batch_size", "clip_norm", "trouble"]
     rows = [
         (trial.number + 1, trial.accuracy, trial.learning_rate, trial.batch_size, trial.clip_norm, trial.trouble)
