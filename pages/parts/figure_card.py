@@ -82,7 +82,7 @@ def show(
                 _chart(picture=picture, key=key, is_large=layout.is_on())
             layout.await_paint()
         else:  # text that wraps, as high as the later figure
-            height = f"{picture.parts.layout.get('height', 200):g}px"
+            height = f"{picture.layout.get('height', 200):g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
         if caption:
             st.caption(caption)
@@ -93,7 +93,7 @@ def show(
 # by its identity, and returned, so that it stays alive as long as its message: no other one can get the same identity.
 @st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
 def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
-    from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
+    from dpcl_core.figures import theme  # needs NumPy, which no page loads before its first figure
 
     figure = theme.enlarged(picture.figure, layout.FACTOR) if is_large else picture.figure
     st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)
