@@ -136,15 +136,9 @@ class Result:
                     self.accuracy, n_tasks=self.n_tasks, labels=labels, standing=standing, dark=dark
                 )
             case "tradeoff":
-                return tradeoff.trade_off(
-                    {self.name: self.finished_accuracy},
-                    colours=[theme.colour_of_method(self.spec.method, dark)],
-                    labels=[labels],
-                    score=self.score,
-                    standings={self.name: standing},
-                    references=self.references,
-                    dark=dark,
-                )
+                colour = theme.colour_of_method(self.spec.method, dark)
+                run = curves.Series(self.name, self.finished_accuracy, colour, labels, standing)
+                return tradeoff.trade_off([run], score=self.score, references=self.references, dark=dark)
         raise unknown("figure", name, FIGURES)
 
     @cached_property

@@ -201,6 +201,14 @@ def _colours(results: dict[str, Result]) -> list[str]:
     return theme.colours_of_runs([result.spec.method for result in results.values()], text.is_dark())
 
 
+def _runs(results: dict[str, Result], frames: dict[str, pd.DataFrame]) -> list[Series]:
+    """The runs as figures draw them, each with its rows."""
+    from dpcl_core.figures.curves import Series
+
+    pairs = zip(results.items(), _colours(results), strict=True)
+    return [Series(letter, frames[letter], colour, of.spec.labels, of.standing) for (letter, of), colour in pairs]
+
+
 def _standings(results: dict[str, Result]) -> dict[str, Standing]:
     """The standing of each run's ε, by letter."""
     return {letter: result.standing for letter, result in results.items()}
@@ -244,11 +252,11 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
     from dpcl_core.figures import curves
 
     frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
+    runs = _runs(results, frames)
     picture = figure_card.kept(curves.compared_over_tasks)(
-        frames, n_tasks=max(result.n_tasks for result in results.values()), colours=_colours(results),
-        labels=[result.spec.labels for result in results.values()], score=_score(results),
-        standings=_standings(results) if math.isfinite(chosen) else None,
-        references=comparison.shared_references([result.references for result in results.values()]), dark=text.is_dark(),
+        runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
+        n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
+        references=comparison.shared_references([result.references for result in results.values()]),
     )  # fmt: skip
     show(
         picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
@@ -277,9 +285,8 @@ def _trade_off(results: dict[str, Result]) -> None:
 
     frames = {letter: result.accuracy for letter, result in results.items()}
     picture = figure_card.kept(tradeoff.trade_off)(
-        frames, colours=_colours(results), labels=[r.spec.labels for r in results.values()], score=_score(results),
-        standings=_standings(results),
-        references=comparison.shared_references([result.references for result in results.values()]), dark=text.is_dark(),
+        _runs(results, frames), score=_score(results), dark=text.is_dark(),
+        references=comparison.shared_references([result.references for result in results.values()]),
     )  # fmt: skip
     show(
         picture, _provenance(results), key="compared-cost",

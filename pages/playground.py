@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import streamlit as st
 
@@ -252,22 +252,18 @@ def _accuracy(states: dict[str, State], now: State, show: Show) -> None:
 
     known = [one.source.references for one in states.values()]
     references = known[0] if all(one == known[0] for one in known) else None
-    alone, compared = figure_card.kept(curves.accuracy_over_tasks), figure_card.kept(curves.compared_over_tasks)
-    _curves(
-        states, now, "accuracy", partial(alone, references=references), partial(compared, references=references), show
-    )  # fmt: skip
+    _curves(states, now, "accuracy", figure_card.kept(curves.accuracy_over_tasks), show, references=references)
 
 
 def _forgetting(states: dict[str, State], now: State, show: Show) -> None:
     from dpcl_core.figures import curves
 
-    alone, compared = figure_card.kept(curves.forgetting_over_tasks), figure_card.kept(curves.forgetting_compared)
-    _curves(states, now, "forgetting", alone, compared, show)
+    _curves(states, now, "forgetting", figure_card.kept(curves.forgetting_over_tasks), show)
 
 
 def _curves(
-    states: dict[str, State], now: State, key: str, alone: Callable[..., Picture], compared: Callable[..., Picture],
-    show: Show,
+    states: dict[str, State], now: State, key: Literal["accuracy", "forgetting"], alone: Callable[..., Picture], show: Show,
+    **more: Any,
 ) -> None:  # fmt: skip
     """Draws one state and, if available, its results without noise; or several states together."""
     import pandas as pd
@@ -279,14 +275,15 @@ def _curves(
         if math.inf in now.source.stops and math.isfinite(now.epsilon):
             frames.append(now.source.frame(math.inf))
         frame = pd.concat(frames, ignore_index=True)
-        picture = alone(frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=dark)
+        picture = alone(frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=dark, **more)
     else:
         frame = pd.concat([rows.assign(state=states[name].name) for name, rows in series.items()], ignore_index=True)
-        picture = compared(
-            series, n_tasks=max(one.source.n_tasks for one in states.values()),
-            colours=[theme.colour_of_series(index, dark) for index in range(len(states))],
-            labels=[one.source.labels for one in states.values()], dark=dark,
-        )  # fmt: skip
+        runs = [
+            curves.Series(name, series[name], theme.colour_of_series(index, dark), one.source.labels)
+            for index, (name, one) in enumerate(states.items())
+        ]
+        compared = figure_card.kept(curves.compared_over_tasks)
+        picture = compared(runs, n_tasks=max(one.source.n_tasks for one in states.values()), of=key, dark=dark, **more)
     show(picture, states, key, frame)
 
 

@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 from scipy.special import rel_entr, stdtrit
 
 from dpcl_core.events import References
@@ -94,15 +95,10 @@ def forgotten(table: pd.DataFrame, *, standings: Mapping[str, Standing] | None =
 
 
 def picture(
-    table: pd.DataFrame,
-    *,
-    score: str = "accuracy",
-    standings: Mapping[str, Standing] | None = None,
-    forgetting: pd.DataFrame | None = None,
-    audited: Mapping[tuple[str, float], float] | None = None,
-    references: References | None = None,
-    dark: bool = False,
-) -> Picture:
+    table: pd.DataFrame, *, score: str = "accuracy", standings: Mapping[str, Standing] | None = None,
+    forgetting: pd.DataFrame | None = None, audited: Mapping[tuple[str, float], float] | None = None,
+    references: References | None = None, dark: bool = False,
+) -> Picture:  # fmt: skip
     """All runs in one picture: a row for each run and budget, its seeds as faint marks, the mean with its 95 % interval.
 
     Columns and `forgetting` as in `finding`. A mark is hollow where the budget is only claimed or the replay's alone
@@ -111,42 +107,31 @@ def picture(
     """
     if table.empty:
         return theme.nothing("The picture appears when the first run has finished.", dark, 200)
-    standings = standings or {}
-    rows = list(table.groupby(["run", "epsilon"], sort=False))
+    kinds, bounds = standings or {}, audited or {}
+    rows, levels = list(table.groupby(["run", "epsilon"], sort=False)), theme.levels(references)
     heights = [-float(place) for place in range(len(rows))]
-    shown = {key: f", audited: at least {at_least(bound)}" for key, bound in (audited or {}).items()}
-    names = [
-        f"{run}, {epsilon_label(float(epsilon), standings.get(run, 'bound'))}{shown.get((run, float(epsilon)), '')}"
-        for (run, epsilon), _ in rows
-    ]
-    soft, levels = theme.ink(dark).soft, theme.known_levels(references)
-    written: list[dict[str, object]] = []
-    for height, name in zip(heights, names, strict=True):  # above its marks: beside them a narrow screen has no room
-        place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.2, "yanchor": "bottom", "align": "left"}
-        written.append({"text": name, "showarrow": False, "font": {"color": soft, "size": 12}, **place})
-    for number, (name, level) in enumerate(levels):  # one above the other: side by side they may collide
-        written.append(theme.level_name(f"{name} {100 * level:.0f} %", 100 * level, _height(number), dark))
     top = _height(max(0, len(levels) - 1))
-    drawn = theme.figure(
-        dark, height=round(94 + 40 * (len(rows) + top - _height(0))),
-        margin={"l": 12, "r": 16, "t": 16, "b": 44}, annotations=written,
-        xaxis={**theme.percent_axis(title=f"final {score}"), "tickangle": 0},
-        yaxis={"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 0.6, top + 0.1]},
-    )  # fmt: skip
-    for ((run, epsilon), group), height, name in zip(rows, heights, names, strict=True):
-        values, colour = (100 * group["value"]).tolist(), theme.colour_of_epsilon(float(epsilon), dark)
-        known = interval(values)
-        seeds = {"color": soft, "size": 6, "symbol": "line-ns-open"}
-        drawn.add_trace(theme.marks(values, [height] * len(values), None, seeds, cliponaxis=False))
-        symbol = "circle" if standings.get(run, "bound") == "bound" or math.isinf(epsilon) else "diamond-open"
+    x = {**theme.percent_axis(title=f"final {score}"), "tickangle": 0}
+    y = {"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 0.6, top + 0.1]}
+    chart = theme.Chart(dark, round(94 + 40 * (len(rows) + top - _height(0))), x, y, margin=(12, 16, 16, 44))
+    above = {"xref": "paper", "xanchor": "left", "yanchor": "bottom", "align": "left"}
+    for ((run, epsilon), group), height in zip(rows, heights, strict=True):
+        values, kind = (100 * group["value"]).tolist(), kinds.get(run, "bound")
+        colour = theme.colour_of_epsilon(epsilon, dark)
+        shown = f", audited: at least {at_least(bounds[run, epsilon])}" if (run, epsilon) in bounds else ""
+        name, known = f"{run}, {epsilon_label(epsilon, kind)}{shown}", interval(values)
+        chart.text(name, 0, height + 0.2, size=12, **above)  # above its marks: beside them a narrow screen has no room
+        seeds = {"color": chart.ink.soft, "size": 6, "symbol": "line-ns-open"}
+        chart.marks(values, [height] * len(values), None, seeds, cliponaxis=False)
+        symbol = "circle" if kind == "bound" or math.isinf(epsilon) else "diamond-open"
         marker = {"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}}
-        bar = {"type": "data", "array": [known.half_width], "color": colour, "thickness": 2}
-        hover = f"{name}: %{{x:.1f}} %"
-        drawn.add_trace(theme.marks([known.mean], [height], name, marker, hover, error_x=bar, cliponaxis=False))
+        bar = theme.error_bars([known.half_width], colour, 2)
+        chart.marks([known.mean], [height], name, marker, f"{name}: %{{x:.1f}} %", error_x=bar, cliponaxis=False)
     pieces = [(1.2, 0.6), *((height + 0.15, height - 0.4) for height in heights)]
-    for _, level in levels:
-        drawn.add_trace(theme.level_in_pieces(100 * level, pieces, dark, cliponaxis=False))
-    return Picture(drawn, finding(table, score=score, standings=standings, forgetting=forgetting))
+    for number, (name, level) in enumerate(levels.items()):  # one above the other: side by side they may collide
+        chart.level_name(f"{name} {100 * level:.0f} %", 100 * level, _height(number))
+        chart.upright_level(100 * level, pieces, cliponaxis=False)
+    return chart.picture(finding(table, score=score, standings=standings, forgetting=forgetting))
 
 
 def _height(place: int) -> float:
@@ -221,19 +206,19 @@ def _points(mean: float, half: float) -> str:
 
 
 def _lost(values: Mapping[int, float]) -> str:
-    known = interval([100 * value for value in values.values()])
-    bounds = "" if known.low is None or known.high is None else f" {_range(known.low, known.high)}"
-    return f"{minus(f'{known.mean:.1f}')} points{bounds}"
-
-
-def _range(low: float, high: float) -> str:
-    return minus(f"[{low:.1f}, {high:.1f}]")
+    return minus("{:.1f} points{}".format(*_mean_and_range(values, -math.inf, math.inf)))
 
 
 def _level(values: Mapping[int, float]) -> str:
+    return "{:.1f} %{}".format(*_mean_and_range(values, 0.0, 100.0))
+
+
+def _mean_and_range(values: Mapping[int, float], least: float, most: float) -> tuple[float, str]:
+    """The mean in percent, and its interval in brackets, within what is possible; empty with too few seeds."""
     known = interval([100 * value for value in values.values()])
-    bounds = "" if known.low is None or known.high is None else f" {_range(max(0.0, known.low), min(100.0, known.high))}"
-    return f"{known.mean:.1f} %{bounds}"
+    if known.low is None or known.high is None:
+        return known.mean, ""
+    return known.mean, f" [{max(least, known.low):.1f}, {min(most, known.high):.1f}]"
 
 
 # Where a run ended between chance, the untrained network and the ceiling: in words, and whether it can be told from chance.
@@ -266,11 +251,7 @@ def lucky(chance: float, n_tested: float) -> float:
         return 0.0  # whoever is never right by luck is told from chance by one right answer
     if chance >= 1 or _divergence(1.0, chance) <= wanted:
         return 1.0
-    low, high = chance, 1.0
-    for _ in range(50):  # halvings
-        middle = (low + high) / 2
-        low, high = (middle, high) if _divergence(middle, chance) < wanted else (low, middle)
-    return high
+    return float(brentq(lambda mean: _divergence(mean, chance) - wanted, chance, 1.0))
 
 
 def is_told_from_chance(values: Sequence[float], references: References) -> bool | None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core import metrics
@@ -17,7 +15,6 @@ from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import BREAK, Picture, capital, counted, epsilon_label, epsilon_phrase, minus, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
-from dpcl_core.metrics import right_after_learning
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 
@@ -27,120 +24,84 @@ _LABEL_GAP = 5.2  # percentage points between two names at line ends, at _HEIGHT
 _NO_FORGETTING = "Forgetting is defined from the second task on."
 
 
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    """One line to draw. `rows`: columns seed, after_task, value (a share), at least one row."""
+class Series(NamedTuple):
+    """A run among several in one figure.
+
+    `rows`: columns epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). `standing`: the kind of its budgets;
+    those that do not bound all releases are named and drawn differently.
+    """
 
     name: str
     rows: pd.DataFrame
     colour: str
-    labels: LabelSetting
-    standing: Standing
-
-    @property
-    def dash(self) -> str:
-        # Lists read from the data, which nothing bounds, have dots of their own.
-        return theme.DASHES[self.labels] if self.standing in ("bound", "none") else theme.CLAIMED_DASH
+    labels: LabelSetting = "prior-const"
+    standing: Standing = "bound"
 
 
 def accuracy_over_tasks(
-    accuracy: pd.DataFrame,
-    *,
-    n_tasks: int,
-    labels: LabelSetting = "prior-const",
-    score: str = "accuracy",
-    standing: Standing = "bound",
-    references: References | None = None,
-    dark: bool = False,
-) -> Picture:
+    accuracy: pd.DataFrame, *, n_tasks: int, labels: LabelSetting = "prior-const", score: str = "accuracy",
+    standing: Standing = "bound", references: References | None = None, dark: bool = False,
+) -> Picture:  # fmt: skip
     """Mean accuracy on the tasks seen so far, after each task.
 
-    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]); missing rows leave a gap. An empty frame
-    gives an empty picture. `score`: the name of the score; `standing`: the kind of the budgets; those that do not bound all
-    releases are named and dashed differently. `references`: levels to draw; they are scores after the last task.
+    Columns and `standing` as of a `Series`; missing rows leave a gap. An empty frame gives an empty picture. `score`: the
+    name of the score. `references`: levels to draw; they are scores after the last task.
     """
     if accuracy.empty:
         unnamed = " One whose learned list names no label cannot be." if labels == "dp-learned" else ""
         return theme.nothing(f"The first point appears when a model has been tested.{unnamed}", dark, _HEIGHT)
     per_seed = mean_so_far(accuracy)
-    curves = _by_budget(per_seed, labels, standing, dark)
-    figure, _ = _figure(curves, n_tasks, _accuracy_axis(score), dark, references)
-    return Picture(figure, _accuracy_finding(per_seed, n_tasks, score, standing))
-
-
-def compared_over_tasks(
-    series: Mapping[str, pd.DataFrame],
-    *,
-    n_tasks: int,
-    colours: Sequence[str],
-    labels: Sequence[LabelSetting],
-    score: str = "accuracy",
-    standings: Mapping[str, Standing] | None = None,
-    references: References | None = None,
-    dark: bool = False,
-) -> Picture:
-    """The accuracy curves of several runs, one line each; frames as `accuracy_over_tasks` takes them, one budget each.
-
-    `score` and `references` likewise; `standings`: the kind of budget of those runs that have no bound on all releases; they
-    are named and dashed differently.
-    """
-    curves = _by_run(series, mean_so_far, colours, labels, standings or {})
-    if not curves:
-        return theme.nothing("None of the chosen runs has a point here yet.", dark, _HEIGHT)
-    figure, ends = _figure(curves, n_tasks, _accuracy_axis(score), dark, references)
-    ranked = sorted(zip(curves, ends, strict=True), key=lambda pair: -pair[1][1].mean)
-    sentences = [f"{curve.name}: {_amount(stats)} after {_tasks(task)}" for curve, (task, stats) in ranked]
-    return Picture(figure, "; ".join(sentences) + ".")
+    chart, _ = _chart(_by_budget(per_seed, labels, standing, dark), n_tasks, _accuracy_axis(score), dark, references)
+    return chart.picture(_accuracy_finding(per_seed, n_tasks, score, standing))
 
 
 def forgetting_over_tasks(
-    accuracy: pd.DataFrame,
-    *,
-    n_tasks: int,
-    labels: LabelSetting = "prior-const",
-    standing: Standing = "bound",
+    accuracy: pd.DataFrame, *, n_tasks: int, labels: LabelSetting = "prior-const", standing: Standing = "bound",
     dark: bool = False,
-) -> Picture:
+) -> Picture:  # fmt: skip
     """Average forgetting (points) after each task from the second on; undefined and not drawn before.
 
-    Columns and `standing` as `accuracy_over_tasks`.
+    Columns and `standing` as of a `Series`.
     """
     per_seed = forgetting_so_far(accuracy)
     if per_seed.empty:
         return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
-    curves = _by_budget(per_seed, labels, standing, dark)
-    figure, _ = _figure(curves, n_tasks, _forgetting_axis(curves), dark)
+    lines = _by_budget(per_seed, labels, standing, dark)
+    chart, _ = _chart(lines, n_tasks, _forgetting_axis(lines), dark)
     last = int(per_seed["after_task"].max())
     final = per_seed[per_seed["after_task"] == last].groupby("epsilon")["value"].mean()
     most, least = (float(epsilon) for epsilon in (final.idxmax(), final.idxmin()))
     finding = f"After {_tasks(last + 1)}, {100 * final[most]:.1f} points of an old task are lost on average "
     finding += epsilon_phrase(most, standing)
-    finding += f", {100 * final[least]:.1f} {epsilon_phrase(least, standing)}." if most != least else "."
-    return Picture(figure, finding)
+    return chart.picture(
+        f"{finding}, {100 * final[least]:.1f} {epsilon_phrase(least, standing)}." if most != least else f"{finding}."
+    )
 
 
-def forgetting_compared(
-    series: Mapping[str, pd.DataFrame],
-    *,
-    n_tasks: int,
-    colours: Sequence[str],
-    labels: Sequence[LabelSetting],
-    standings: Mapping[str, Standing] | None = None,
-    dark: bool = False,
-) -> Picture:
-    """Average forgetting of several runs after each task from the second on, one line each; frames of one budget each.
+def compared_over_tasks(
+    runs: Sequence[Series], *, n_tasks: int, of: Literal["accuracy", "forgetting"] = "accuracy", score: str = "accuracy",
+    references: References | None = None, dark: bool = False,
+) -> Picture:  # fmt: skip
+    """Several runs in one figure, one line each, of one budget each. Options as of `accuracy_over_tasks`.
 
-    `standings` as `compared_over_tasks`.
+    `of`: mean accuracy on the tasks seen so far, or average forgetting from the second task on.
     """
-    curves = _by_run(series, forgetting_so_far, colours, labels, standings or {})
-    if not curves:
-        return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
-    figure, ends = _figure(curves, n_tasks, _forgetting_axis(curves), dark)
+    is_accuracy = of == "accuracy"
+    so_far = mean_so_far if is_accuracy else forgetting_so_far
+    every = [run._replace(name=run_label(run.name, run.standing), rows=so_far(run.rows)) for run in runs]
+    lines = [line for line in every if not line.rows.empty]
+    if not lines:
+        missing = "None of the chosen runs has a point here yet." if is_accuracy else _NO_FORGETTING
+        return theme.nothing(missing, dark, _HEIGHT)
+    axis = _accuracy_axis(score) if is_accuracy else _forgetting_axis(lines)
+    chart, ends = _chart(lines, n_tasks, axis, dark, references)
+    ranked = list(zip(lines, ends, strict=True))
+    ranked.sort(key=lambda pair: -pair[1][1].mean if is_accuracy else 0)
     sentences = [
-        f"{curve.name}: {100 * stats.mean:.1f} points lost after {_tasks(task)}"
-        for curve, (task, stats) in zip(curves, ends, strict=True)
+        f"{line.name}: {_amount(stats) if is_accuracy else f'{100 * stats.mean:.1f} points lost'} after {_tasks(task)}"
+        for line, (task, stats) in ranked
     ]
-    return Picture(figure, "; ".join(sentences) + ".")
+    return chart.picture("; ".join(sentences) + ".")
 
 
 def mean_so_far(accuracy: pd.DataFrame) -> pd.DataFrame:
@@ -175,10 +136,10 @@ def matrix_of(cell: pd.DataFrame) -> list[list[float | None]]:
 _End = tuple[int, Interval]  # of a line: the task (from 1), and the values there (shares) over the seeds
 
 
-def _by_budget(per_seed: pd.DataFrame, labels: LabelSetting, standing: Standing, dark: bool) -> list[_Curve]:
-    """The curves of one run, one per budget; without noise there is a single kind of budget."""
+def _by_budget(per_seed: pd.DataFrame, labels: LabelSetting, standing: Standing, dark: bool) -> list[Series]:
+    """The lines of one run, one per budget; without noise there is a single kind of budget."""
     return [
-        _Curve(
+        Series(
             epsilon_label(epsilon, standing), rows, theme.colour_of_epsilon(epsilon, dark), labels,
             standing if math.isfinite(epsilon) else "bound",
         )
@@ -186,73 +147,53 @@ def _by_budget(per_seed: pd.DataFrame, labels: LabelSetting, standing: Standing,
     ]  # fmt: skip
 
 
-def _by_run(
-    series: Mapping[str, pd.DataFrame],
-    so_far: Callable[[pd.DataFrame], pd.DataFrame],
-    colours: Sequence[str],
-    labels: Sequence[LabelSetting],
-    standings: Mapping[str, Standing],
-) -> list[_Curve]:
-    """The curves of those runs that have rows."""
-    runs = [(name, so_far(frame), standings.get(name, "bound")) for name, frame in series.items()]
-    return [
-        _Curve(run_label(name, standing), rows, colour, setting, standing)
-        for (name, rows, standing), colour, setting in zip(runs, colours, labels, strict=True)
-        if not rows.empty
-    ]
-
-
-def _accuracy_axis(score: str) -> dict[str, Any]:
+def _accuracy_axis(score: str) -> theme.Properties:
     return theme.percent_axis(title=f"{score} on the tasks seen so far")
 
 
-def _forgetting_axis(curves: Sequence[_Curve]) -> dict[str, Any]:
-    values = 115 * pd.concat([curve.rows["value"] for curve in curves])
+def _forgetting_axis(lines: Sequence[Series]) -> theme.Properties:
+    values = 115 * pd.concat([line.rows["value"] for line in lines])
     ends = [min(-1.0, float(values.min())), max(10.0, float(values.max()))]
     return {"title": "points lost since the best, mean of old tasks", "range": ends, "zeroline": True}
 
 
-def _figure(
-    curves: Sequence[_Curve], n_tasks: int, axis: Mapping[str, Any], dark: bool, references: References | None = None
-) -> tuple[go.Figure, list[_End]]:
-    """All curves, with their names at the line ends within the axis; and the ends."""
-    margin = {"l": 48, "r": 84, "t": 12, "b": 40}  # the right margin has the names at the line ends
-    figure = theme.figure(dark, height=_HEIGHT, xaxis=theme.task_axis(1, n_tasks), yaxis=axis, margin=margin)
-    ends = [_line(figure, curve) for curve in curves]
+def _chart(
+    lines: Sequence[Series], n_tasks: int, axis: theme.Properties, dark: bool, references: References | None = None
+) -> tuple[theme.Chart, list[_End]]:
+    """All lines, with their names at their ends within the axis; and the ends. Rows: columns seed, after_task, value."""
+    chart = theme.Chart(dark, _HEIGHT, theme.task_axis(1, n_tasks), axis, margin=(48, 84, 12, 40))  # names at the right
+    ends = [_draw(chart, line) for line in lines]
     low, high = axis["range"][0], min(axis["range"][1], 100)
-    gap = max(curve.name.count(_TOTAL) + 1 for curve in curves) * _LABEL_GAP * (high - low) / 100
+    gap = max(line.name.count(_TOTAL) + 1 for line in lines) * _LABEL_GAP * (high - low) / 100
     named = [
-        (curve.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), task, 100 * stats.mean, curve.colour)
-        for curve, (task, stats) in zip(curves, ends, strict=True)
+        (line.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), task, 100 * stats.mean, line.colour)
+        for line, (task, stats) in zip(lines, ends, strict=True)
     ]
-    theme.add_end_names(figure, named, gap, low + gap / 2, high, dark=dark, shift=9, font={"size": 12.5}, align="left")
-    if references is not None:
-        theme.add_references(figure, references, dark=dark)
-    return figure, ends
+    chart.end_names(named, gap, low + gap / 2, high, xshift=9, size=12.5, align="left")
+    chart.references(references)
+    return chart, ends
 
 
-def _line(figure: go.Figure, curve: _Curve) -> _End:
+def _draw(chart: theme.Chart, run: Series) -> _End:
     """Adds one line with its band or dots; gives its end."""
-    by_task = {int(k): interval(values.tolist()) for k, values in curve.rows.groupby("after_task")["value"]}
-    stats = list(by_task.values())
-    x = np.array(list(by_task), dtype=np.float64) + 1
-    symbol = theme.MARKERS[curve.labels]
+    by_task = {int(k): interval(values.tolist()) for k, values in run.rows.groupby("after_task")["value"]}
+    stats, x = list(by_task.values()), np.array(list(by_task), dtype=np.float64) + 1
+    symbol = theme.MARKERS[run.labels]
+    # Lists read from the data, which nothing bounds, have dots of their own.
+    dash = theme.DASHES[run.labels] if run.standing in ("bound", "none") else theme.CLAIMED_DASH
     if all(s.n >= MIN_SEEDS for s in stats):
         low, high = ([100 * end for s in stats if (end := getattr(s, side)) is not None] for side in ("low", "high"))
-        figure.add_trace(theme.band(x, low, high, curve.colour))
+        chart.band(x, low, high, run.colour)
     else:
-        marker, seeds = {"color": theme.translucent(curve.colour, 0.55), "size": 6, "symbol": symbol}, curve.rows["seed"]
-        tasks, values = curve.rows["after_task"] + 1, 100 * curve.rows["value"]
-        hover = "seed %{customdata}: %{y:.1f} %"
-        figure.add_trace(theme.marks(tasks, values, f"{curve.name}: single seeds", marker, hover, customdata=seeds))
+        marker = {"color": theme.translucent(run.colour, 0.55), "size": 6, "symbol": symbol}
+        chart.marks(
+            run.rows["after_task"] + 1, 100 * run.rows["value"], f"{run.name}: single seeds", marker,
+            "seed %{customdata}: %{y:.1f} %", customdata=run.rows["seed"],
+        )  # fmt: skip
     shown_x, shown_y = theme.decimated(x, 100 * np.array([s.mean for s in stats]))
-    mode, hover = "lines+markers" if len(x) <= 30 else "lines", f"{curve.name}, task %{{x}}: %{{text}}"
-    line = theme.line(shown_x, shown_y, curve.name, curve.colour, hover, dash=curve.dash, symbol=symbol, size=6, mode=mode)
-    if len(shown_x) == len(x):
-        line.text = [_amount(s) for s in stats]
-    else:
-        line.hovertemplate = None
-    figure.add_trace(line)
+    mode, hover = "lines+markers" if len(x) <= 30 else "lines", f"{run.name}, task %{{x}}: %{{text}}"
+    line = chart.line(shown_x, shown_y, run.name, run.colour, hover, dash=dash, symbol=symbol, size=6, mode=mode)
+    line |= {"text": [_amount(s) for s in stats]} if len(shown_x) == len(x) else {"hovertemplate": None}
     return int(x[-1]), stats[-1]
 
 
@@ -295,38 +236,21 @@ def class_bars(
     """
     if not states:
         return theme.nothing("Accuracies of single classes were not recorded for this run.", dark, 300)
-    figure = theme.figure(
-        dark,
-        height=330,
-        barmode="group",
-        bargap=0.25,
-        xaxis={"type": "category", "showgrid": False, "title": "class"},
-        yaxis=theme.percent_axis(title="accuracy after the last task"),
-        legend={"orientation": "h", "y": 1.12, "x": 0},
-        showlegend=len(states) > 1,
-        margin={"l": 48, "r": 16, "t": 30, "b": 40},
-    )
+    chart = theme.Chart(
+        dark, 330, {"type": "category", "showgrid": False, "title": "class"},
+        theme.percent_axis(title="accuracy after the last task"), barmode="group", bargap=0.25, margin=(48, 16, 30, 40),
+        legend={"orientation": "h", "y": 1.12, "x": 0}, showlegend=len(states) > 1,
+    )  # fmt: skip
+    hover = "class %{x}, %{fullData.name}: %{y:.1f} %"
     for (name, values), colour in zip(states.items(), colours, strict=True):
-        mean = 100 * values.mean(axis=0)
-        figure.add_trace(
-            go.Bar(
-                x=list(classes),
-                y=mean,
-                name=name,
-                marker={"color": colour},
-                error_y={
-                    "type": "data", "symmetric": False, "array": 100 * values.max(axis=0) - mean,
-                    "arrayminus": mean - 100 * values.min(axis=0), "thickness": 1.2, "color": theme.ink(dark).soft,
-                },
-                hovertemplate="class %{x}, %{fullData.name}: %{y:.1f} %<extra></extra>",
-            )
-        )  # fmt: skip
+        low, mean, high = (100 * of(axis=0) for of in (values.min, values.mean, values.max))
+        seeds = theme.error_bars(high - mean, chart.ink.soft, 1.2, below=mean - low)
+        chart.add("bar", hover, x=list(classes), y=mean, name=name, marker={"color": colour}, error_y=seeds)
     name, first = next(iter(states.items()))
     mean = 100 * first.mean(axis=0)
     worst, best = int(mean.argmin()), int(mean.argmax())
     finding = f"{name}: class {classes[worst]} is hardest ({mean[worst]:.1f} %), "
-    finding += f"class {classes[best]} easiest ({mean[best]:.1f} %)."
-    return Picture(figure, finding)
+    return chart.picture(f"{finding}class {classes[best]} easiest ({mean[best]:.1f} %).")
 
 
 # Metrics of finished models by seed, with published values as grey ticks.
@@ -335,13 +259,8 @@ def class_bars(
 _METRICS = ("AA", "BWT", "FWT")
 
 
-def _tick(size: int, colour: str, width: int) -> dict[str, object]:
-    """A marker: an upright stroke."""
-    return {"symbol": "line-ns", "size": size, "line": {"color": colour, "width": width}}
-
-
 def by_seed(
-    metrics: pd.DataFrame, *, epsilon: float, n_tasks: int, published: Mapping[str, Sequence[float]] | None = None,
+    table: pd.DataFrame, *, epsilon: float, n_tasks: int, published: Mapping[str, Sequence[float]] | None = None,
     score: str = "accuracy", standing: Standing = "bound", dark: bool = False,
 ) -> Picture:  # fmt: skip
     """AA, BWT and FWT of the models of one budget in points: one dot per seed, a bar for their mean.
@@ -351,41 +270,34 @@ def by_seed(
     imply.
     """
     titles = {"AA": f"average {score}", "BWT": "backward transfer", "FWT": "forward transfer"}
-    rows = metrics[(metrics["epsilon"] == epsilon) & metrics["metric"].isin(_METRICS)].dropna(subset=["value"])
+    rows = table[(table["epsilon"] == epsilon) & table["metric"].isin(_METRICS)].dropna(subset=["value"])
     if rows.empty:
         return theme.nothing("The metrics appear when the first model has learned all its tasks.", dark, 280)
-    inks, colour = theme.ink(dark), theme.colour_of_epsilon(epsilon, dark)
     names = [name for name in _METRICS if (rows["metric"] == name).any()]
-    means = rows.groupby("metric")["value"].mean().reindex(names)
-    figure = theme.figure(
-        dark,
-        height=90 + 62 * len(names),
-        xaxis={"title": "points", "zeroline": True},
-        yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
-        margin={"l": 130, "r": 24, "t": 16, "b": 44},
-    )
-    for kind, values in (published or {}).items():
+    means, printed = rows.groupby("metric")["value"].mean().reindex(names), published or {}
+    y = {"type": "category", "autorange": "reversed", "showgrid": False}
+    height = 90 + 62 * len(names)
+    chart = theme.Chart(dark, height, {"title": "points", "zeroline": True}, y, margin=(130, 24, 16, 44))
+    stroke = {"symbol": "line-ns", "size": 26, "line": {"color": chart.ink.soft, "width": 2}}
+    for kind, values in printed.items():
         if kind in names:
-            places, hover = [titles[kind]] * len(values), "published: %{x:.1f}"
-            figure.add_trace(theme.marks(list(values), places, "published", _tick(26, inks.soft, 2), hover))
+            chart.marks(list(values), [titles[kind]] * len(values), "published", stroke, "published: %{x:.1f}")
+    dot = {"color": theme.colour_of_epsilon(epsilon, dark), "size": 9, "opacity": 0.75}
     for name in names:
-        values = 100 * rows.loc[rows["metric"] == name, "value"]
-        marker, seeds = {"color": colour, "size": 9, "opacity": 0.75}, rows.loc[values.index, "seed"]
-        places, hover = [titles[name]] * len(values), "seed %{customdata}: %{x:.1f}"
-        figure.add_trace(theme.marks(values, places, name, marker, hover, customdata=seeds))
-    figure.add_trace(
-        theme.marks(
-            100 * means, [titles[name] for name in names], "mean", _tick(20, inks.text, 3), "mean: %{x:.1f}",
-            mode="markers+text", text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center",
-            textfont={"color": inks.text},
-        )
+        of = rows[rows["metric"] == name]
+        hover = "seed %{customdata}: %{x:.1f}"
+        chart.marks(100 * of["value"], [titles[name]] * len(of), name, dot, hover, customdata=of["seed"])
+    chart.marks(
+        100 * means, [titles[name] for name in names], "mean",
+        {"symbol": "line-ns", "size": 20, "line": {"color": chart.ink.text, "width": 3}}, "mean: %{x:.1f}",
+        mode="markers+text", text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center",
+        textfont={"color": chart.ink.text},
     )  # fmt: skip
-    seeds = counted(rows["seed"].nunique(), "seed")
     values_text = ", ".join(f"{titles[name]} {minus(f'{100 * value:.1f}')}" for name, value in means.items())
-    printed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
+    seeds = counted(rows["seed"].nunique(), "seed")
     finding = f"{capital(epsilon_phrase(epsilon, standing))}, mean of {seeds}: {values_text} points."
     if "BWT" in means:
-        learned = right_after_learning(100 * means["AA"], 100 * means["BWT"], n_tasks)
+        learned = metrics.right_after_learning(100 * means["AA"], 100 * means["BWT"], n_tasks)
         finding += f" Right after learning a task: {learned:.1f}, which is AA − BWT (T − 1) / T."
-    finding += f" Published: {'; '.join(printed)}." if printed else ""
-    return Picture(figure, finding)
+    listed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in printed.items()]
+    return chart.picture(finding + (f" Published: {'; '.join(listed)}." if listed else ""))

@@ -1,4 +1,4 @@
-"""The accuracy matrix and the forgetting of each old task, as grids with numbers."""
+"""Grids with numbers: the accuracy matrix and the forgetting of each old task; anchors and released statistics."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from numpy.typing import NDArray
-from plotly.subplots import make_subplots
 
 from dpcl_core import metrics
 from dpcl_core.figures import theme
@@ -34,28 +32,28 @@ def accuracy_matrix(
     Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). `score`: the name of the score; `standing`:
     the kind of the budget.
     """
-    values = _mean_matrix(accuracy, epsilon, n_tasks)
+    values = np.full((n_tasks, n_tasks), np.nan)
+    for (k, i), of_pair in accuracy[accuracy["epsilon"] == epsilon].groupby(["after_task", "on_task"]):
+        values[int(k), int(i)] = 100 * float(of_pair["accuracy"].mean())
     evaluated = np.flatnonzero(~np.isnan(values).all(axis=1))
     if not len(evaluated):
         return theme.nothing("The first row appears when a model has been tested.", dark, _height(n_tasks))
     rows, columns = [f"after {k + 1}" for k in range(n_tasks)], [f"{i + 1}" for i in range(n_tasks)]
     hover, scale = "after task %{y}, on task %{x}: %{z:.1f} %", _BLUES_DARK if dark else _BLUES
-    figure = _grid(100 * values, rows, columns, scale, 0.0, 100.0, hover, f"{score} on task (%)", dark)
+    chart = _grid(values, rows, columns, scale, (0.0, 100.0), hover, f"{score} on task (%)", dark)
     last = int(evaluated[-1])
     where = f"{capital(epsilon_phrase(epsilon, standing))}, after {counted(last + 1, 'task')}"
-    row = 100 * values[last, : last + 1]
+    row = values[last, : last + 1]
     tested = np.flatnonzero(~np.isnan(row))
     oldest, newest, weakest = int(tested[0]), int(tested[-1]), int(np.nanargmin(row))
     if last == 0:
-        finding = f"{where}, it stands at {row[0]:.1f} %."
-    elif oldest == newest:
-        finding = f"{where}, task {oldest + 1} alone was tested: {row[oldest]:.1f} %."
-    else:
-        name = "the newest" if newest == last else f"task {newest + 1}"
-        finding = f"{where}, task {oldest + 1} stands at {row[oldest]:.1f} % and {name} at {row[newest]:.1f} %"
-        finding += f"; task {weakest + 1} is weakest"
-        finding += f" ({row[weakest]:.1f} %)." if weakest not in (oldest, newest) else "."
-    return Picture(figure, finding)
+        return chart.picture(f"{where}, it stands at {row[0]:.1f} %.")
+    if oldest == newest:
+        return chart.picture(f"{where}, task {oldest + 1} alone was tested: {row[oldest]:.1f} %.")
+    name = "the newest" if newest == last else f"task {newest + 1}"
+    finding = f"{where}, task {oldest + 1} stands at {row[oldest]:.1f} % and {name} at {row[newest]:.1f} %"
+    finding += f"; task {weakest + 1} is weakest" + (f" ({row[weakest]:.1f} %)" if weakest not in (oldest, newest) else "")
+    return chart.picture(f"{finding}.")
 
 
 def forgetting_grid(
@@ -73,27 +71,16 @@ def forgetting_grid(
     bound = max(10.0, float(np.nanmax(np.abs(lost))))
     rows, columns = [f"task {i + 1}" for i in range(n_tasks - 1)], [f"{k + 1}" for k in range(1, n_tasks)]
     hover, scale = "%{y} after task %{x}: %{z:.1f} points lost", _LOSS_DARK if dark else _LOSS
-    figure = _grid(lost, rows, columns, scale, -bound, bound, hover, "after task", dark)
+    chart = _grid(lost, rows, columns, scale, (-bound, bound), hover, "after task", dark)
     last = int(defined[-1])
     row = 100 * values[last, :last]
     worst = int(np.nanargmax(row))
-    where = f"{capital(epsilon_phrase(epsilon, standing))}, after {last + 1} tasks"
+    most = f"task {worst + 1} lost most: {row[worst]:.1f} points since its best; mean {np.nanmean(row):.1f}"
     if row[worst] < 0.5:
-        finding = f"{where}, no old task is more than 0.5 points below its best."
+        most = "no old task is more than 0.5 points below its best"
     elif last == 1:
-        finding = f"{where}, task 1 is {row[worst]:.1f} points below its best."
-    else:
-        finding = f"{where}, task {worst + 1} lost most: {row[worst]:.1f} points since its best; mean {np.nanmean(row):.1f}."
-    return Picture(figure, finding)
-
-
-def _mean_matrix(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> NDArray[np.float64]:
-    """Mean [n_tasks, n_tasks] over the seeds that evaluated, NaN where none did."""
-    rows = accuracy[accuracy["epsilon"] == epsilon]
-    values = np.full((n_tasks, n_tasks), np.nan)
-    for (k, i), values_of_pair in rows.groupby(["after_task", "on_task"]):
-        values[int(k), int(i)] = float(values_of_pair["accuracy"].mean())
-    return values
+        most = f"task 1 is {row[worst]:.1f} points below its best"
+    return chart.picture(f"{capital(epsilon_phrase(epsilon, standing))}, after {last + 1} tasks, {most}.")
 
 
 def _mean_forgetting(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> NDArray[np.float64]:
@@ -108,23 +95,17 @@ def _mean_forgetting(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> ND
 
 
 def _grid(
-    values: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], scale: theme.Scale, low: float, high: float,
+    values: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], scale: theme.Scale, ends: tuple[float, float],
     hover: str, x_title: str, dark: bool,
-) -> go.Figure:  # fmt: skip
-    return go.Figure(
-        theme.heatmap(  # numbers are rounded as in the sentence below: a browser rounds 48.25 up, Python down
-            np.round(values, 1), columns, rows, scale, hover, dark=dark, zmin=low, zmax=high, hoverongaps=False,
-            text="%{z:.0f}" if len(rows) <= _MAX_NUMBERS else None,
-        ),
-        layout=theme.layout(
-            dark,
-            height=_height(len(rows)),
-            xaxis={"type": "category", "title": x_title, "showgrid": False, "nticks": 12},
-            yaxis={"type": "category", "autorange": "reversed", "showgrid": False, "nticks": 14},
-            margin={"l": 60, "r": 8, "t": 8, "b": 40},
-            plot_bgcolor=theme.ink(dark).empty,
-        ),
-    )
+) -> theme.Chart:  # fmt: skip
+    across = {"type": "category", "title": x_title, "showgrid": False, "nticks": 12}
+    down = {"type": "category", "autorange": "reversed", "showgrid": False, "nticks": 14}
+    chart = theme.Chart(dark, _height(len(rows)), across, down, margin=(60, 8, 8, 40), plot_bgcolor=theme.ink(dark).empty)
+    chart.cells(  # numbers are rounded as in the sentence below: a browser rounds 48.25 up, Python down
+        np.round(values, 1), columns, rows, scale, hover, zmin=ends[0], zmax=ends[1], hoverongaps=False,
+        texttemplate="%{z:.0f}" if len(rows) <= _MAX_NUMBERS else None,
+    )  # fmt: skip
+    return chart
 
 
 def _height(n_rows: int) -> int:
@@ -144,34 +125,32 @@ def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool 
         return theme.nothing("There are no two modes to tell apart, so anchors have nothing to be measured by.", dark, 420)
     means = anchors.groupby("m")[["gap", "mean_rate", "least_rate", "least_gap", "needed", "agreement"]].mean()
     inks, names = theme.ink(dark), [f"{m}" for m in means.index]
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.08)
+    x = {"type": "category", "showgrid": False, "color": inks.soft, "title": "anchors m"}
+    shares = {"range": [-0.05, 1.05], "tickvals": [0, 0.5, 1], "gridcolor": inks.grid}
+    gaps = {"title": "gap", "rangemode": "tozero", "gridcolor": inks.grid}
+    axes = theme.panels([0.62, 0.38], 0.08, x, [shares, gaps])
+    chart = theme.Chart(dark, 440, legend_room=76, margin=(56, 16, 76, 48), **axes)
     lines = (
-        ("agreement", "agreement with the truth", "solid", "circle", 1),
-        ("mean_rate", "anchors that see a pair, mean p̂", "dash", "square", 1),
-        ("least_rate", "the same, worst pair", "dot", "diamond", 1),
-        ("least_gap", "least gap", "solid", "triangle-up", 2),
+        ("agreement", "agreement with the truth", "solid", "circle", ""),
+        ("mean_rate", "anchors that see a pair, mean p̂", "dash", "square", ""),
+        ("least_rate", "the same, worst pair", "dot", "diamond", ""),
+        ("least_gap", "least gap", "solid", "triangle-up", "2"),
     )
-    for index, (column, name, dash, symbol, row) in enumerate(lines):
-        colour = theme.colour_of_series(index, dark)
-        hover = f"{name}, m = %{{x}}: %{{y:.2f}}"
-        figure.add_trace(theme.line(names, means[column], name, colour, hover, dash=dash, symbol=symbol), row=row, col=1)
-    figure.data[-1].showlegend = False
-    figure.update_layout(theme.layout(dark, height=440, legend_room=76, margin={"l": 56, "r": 16, "t": 76, "b": 48}))
-    figure.update_xaxes(type="category", showgrid=False, color=inks.soft)
-    figure.update_xaxes(title_text="anchors m", row=2, col=1)
+    for index, (column, name, dash, symbol, plot) in enumerate(lines):
+        chart.line(
+            names, means[column], name, chart.colour(index), f"{name}, m = %{{x}}: %{{y:.2f}}", dash=dash, symbol=symbol,
+            xaxis=f"x{plot}", yaxis=f"y{plot}", showlegend=False if plot else None,
+        )  # fmt: skip
     if chosen in means.index:
-        theme.add_marker(figure, names.index(f"{chosen}"), dark)
-    figure.update_yaxes(range=[-0.05, 1.05], tickvals=[0, 0.5, 1], gridcolor=inks.grid, row=1, col=1)
-    figure.update_yaxes(title_text="gap", rangemode="tozero", gridcolor=inks.grid, row=2, col=1)
+        chart.stripe(names.index(f"{chosen}"))
     first, last = means.iloc[0], means.iloc[-1]
-    low, high = means.index[0], means.index[-1]
     needed = f"{last['needed']:.0f} anchors" if math.isfinite(last["needed"]) else "more anchors than there can be"
-    finding = (
-        f"From {low} to {high} anchors p̂ stays near {last['mean_rate']:.2f} (it was {first['mean_rate']:.2f}); the worst "
-        f"pair's largest gap grows from {first['least_gap']:.2g} to {last['least_gap']:.2g}. For gaps of "
-        f"{last['gap']:.2g} at p = {last['least_rate']:.2f} Theorem 2 requires {needed}."
+    return chart.picture(
+        f"From {means.index[0]} to {means.index[-1]} anchors p̂ stays near {last['mean_rate']:.2f} (it was "
+        f"{first['mean_rate']:.2f}); the worst pair's largest gap grows from {first['least_gap']:.2g} to "
+        f"{last['least_gap']:.2g}. For gaps of {last['gap']:.2g} at p = {last['least_rate']:.2f} Theorem 2 requires "
+        f"{needed}."
     )
-    return Picture(figure, finding)
 
 
 def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture:
@@ -183,34 +162,28 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
         return theme.nothing("Nothing has been released yet.", dark, 260)
     means = statistics.groupby("statistic", sort=False)[["signal", "noise"]].mean()
     drowned = means.index[(means["noise"] > means["signal"])].tolist()
-    names = means.index.tolist()
-    shown = [f"{name}{BREAK}{bold('noise only')}" if name in drowned else name for name in names]
+    shown = [f"{name}{BREAK}{bold('noise only')}" if name in drowned else name for name in means.index]
     positive = [value for value in means.to_numpy().ravel().tolist() if 0 < value < math.inf] or [1.0]
-    floor, ceiling = min(positive) / 3, max(positive) * 6
-    figure = theme.figure(
-        dark,
-        height=110 + 62 * len(names),
-        legend_room=44,
-        xaxis={"type": "log", "title": "length", "range": [math.log10(floor), math.log10(ceiling)], "dtick": 1},
-        yaxis={"type": "category", "range": [len(names) - 0.4, -0.6], "showgrid": False},
-        margin={"l": 96, "r": 16, "t": 44, "b": 44},
-    )
-    for index, (column, symbol) in enumerate((("signal", "circle"), ("noise", "x"))):
+    ends = [math.log10(min(positive) / 3), math.log10(max(positive) * 6)]
+    x = {"type": "log", "title": "length", "range": ends, "dtick": 1}
+    y = {"type": "category", "range": [len(means) - 0.4, -0.6], "showgrid": False}
+    chart = theme.Chart(dark, 110 + 62 * len(means), x, y, legend_room=44, margin=(96, 16, 44, 44))
+    looks = (("signal", "circle", "top center"), ("noise", "x", "bottom center"))
+    for index, (column, symbol, side) in enumerate(looks):
         values = means[column].where(means[column] > 0)
-        marker = {"color": theme.colour_of_series(index, dark), "size": 13, "symbol": symbol}
         texts = ["" if not np.isfinite(value) else f"{value:.2g}" for value in values]
-        numbers = {"mode": "markers+text", "text": texts, "textfont": {"color": theme.ink(dark).text}}
-        side = "top center" if index == 0 else "bottom center"
-        hover = f"%{{y}}: {column} %{{x:.3g}}"
-        figure.add_trace(theme.marks(values, shown, column, marker, hover, textposition=side, **numbers))
+        chart.marks(
+            values, shown, column, {"color": chart.colour(index), "size": 13, "symbol": symbol},
+            f"%{{y}}: {column} %{{x:.3g}}", mode="markers+text", text=texts, textposition=side,
+            textfont={"color": chart.ink.text},
+        )  # fmt: skip
     ratios = means["noise"] / means["signal"].where(means["signal"] > 0)
+    finding = "Nothing carries noise here."
     if drowned:
         worst = ratios[drowned].idxmax()
-        which = "; ".join(drowned)
-        finding = f"Noise only: {which}. The noise on {worst} is {ratios[worst]:.3g} times as long as the statistic itself."
+        finding = f"Noise only: {'; '.join(drowned)}. "
+        finding += f"The noise on {worst} is {ratios[worst]:.3g} times as long as the statistic itself."
     elif (means["noise"] > 0).any():
         worst = ratios.idxmax()
         finding = f"Every released statistic stands above its noise; the closest is {worst}, at {ratios[worst]:.2g}."
-    else:
-        finding = "Nothing carries noise here."
-    return Picture(figure, finding)
+    return chart.picture(finding)

@@ -8,12 +8,11 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core.explorers import matching
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Parts, Picture, bold, capital
+from dpcl_core.figures.picture import Picture, bold, capital
 
 # Entries of clients' lists on a map of public axes, and the margins of their matching. Simulation only.
 
@@ -54,14 +53,9 @@ def extent(entries: pd.DataFrame, prototypes: pd.DataFrame, space: Space) -> Ext
 
 
 def on_map(
-    entries: pd.DataFrame,
-    prototypes: pd.DataFrame,
-    *,
-    space: Space,
-    by: Literal["group", "mode"] = "group",
-    within: Extent | None = None,
-    dark: bool = False,
-) -> Picture:
+    entries: pd.DataFrame, prototypes: pd.DataFrame, *, space: Space, by: Literal["group", "mode"] = "group",
+    within: Extent | None = None, dark: bool = False,
+) -> Picture:  # fmt: skip
     """One mark per entry of one round: colour by group (or true mode), shape by client, size by weight.
 
     Faint and hollow: ambiguous; a ring: not in the group of its mode. Crosses are prototypes, each in an ellipse of two
@@ -71,51 +65,37 @@ def on_map(
     if entries.empty:
         return theme.nothing(_NOT_MATCHED, dark, _HEIGHT)
     left, right, bottom, top = within if within is not None else extent(entries, prototypes, space)
-    inks = theme.ink(dark)
     # No ticks, so that the browser does not recompute their margin with every change.
-    quiet = {"showticklabels": False, "zeroline": False, "title": {"text": ""}, "automargin": False}
-    traces: list[dict[str, object]] = []
+    quiet = {"showticklabels": False, "zeroline": False, "title": "", "automargin": False}
+    down = {**quiet, "range": [bottom, top], "scaleanchor": "x"}
+    chart = theme.Chart(dark, _HEIGHT, {**quiet, "range": [left, right]}, down, margin=(8, 8, 8, 8))
     for row in prototypes.itertuples():
         spread = [getattr(row, f"{space}_{part}") for part in ("xx", "xy", "yy")]
         if any(spread):
+            colour = chart.colour(int(row.group))
+            line, fill = {"color": colour, "width": 1.2, "dash": "dot"}, theme.translucent(colour, 0.08)
             x, y = ellipse(getattr(row, f"{space}_x"), getattr(row, f"{space}_y"), *spread)
-            colour = theme.colour_of_series(int(row.group), dark)
-            line = {"color": colour, "width": 1.2, "dash": "dot"}
-            inside = {"fill": "toself", "fillcolor": theme.translucent(colour, 0.08)}
-            outline = {"type": "scatter", "x": x.tolist(), "y": y.tolist(), "mode": "lines", "line": line}
-            traces.append({**outline, **inside, "hoverinfo": "skip"})
-    traces += [_marks(rows, space, int(kind), dark) for kind, rows in entries.groupby(by)]
+            chart.add("scatter", x=x, y=y, mode="lines", line=line, fill="toself", fillcolor=fill)
+    for kind, rows in entries.groupby(by):
+        _marks(chart, rows, space, int(kind))
     wrong = entries[~entries["is_right"] & (entries["mode"] >= 0)]
     rings = {
-        "symbol": "circle-open", "size": (13 + 10 * np.sqrt(wrong["weight"].clip(0, 1))).tolist(),
-        "color": inks.text, "opacity": 0.8, "line": {"width": 1},
+        "symbol": "circle-open", "size": 13 + 10 * np.sqrt(wrong["weight"].clip(0, 1)), "color": chart.ink.text,
+        "opacity": 0.8, "line": {"width": 1},
     }  # fmt: skip
-    traces.append({"type": "scatter", **_places(wrong, space), "mode": "markers", "hoverinfo": "skip", "marker": rings})
+    chart.marks(wrong[f"{space}_x"], wrong[f"{space}_y"], None, rings)
     crosses, names = prototypes[[f"{space}_x", f"{space}_y"]].to_numpy(dtype=float), prototypes["name"].tolist()
     is_named = len(names) <= _NAMED
     sides = label_sides(crosses, names, (left, right, bottom, top)) if is_named else [None] * len(names)
     size, width = (20, 3.5) if is_named else (7, 1.0)
-    traces.append(
-        {
-            "type": "scatter", "x": crosses[:, 0].tolist(), "y": crosses[:, 1].tolist(), "mode": "markers+text",
-            "marker": {"symbol": "cross-thin", "size": size, "line": {"color": inks.text, "width": width}},
-            "text": ["" if side is None else bold(name) for name, side in zip(names, sides, strict=True)],
-            "textposition": [side or "top center" for side in sides], "textfont": {"color": inks.text},
-            "hovertext": names, "hovertemplate": "prototype of %{hovertext}<extra></extra>",
-        }
+    chart.marks(
+        crosses[:, 0], crosses[:, 1], None,
+        {"symbol": "cross-thin", "size": size, "line": {"color": chart.ink.text, "width": width}},
+        "prototype of %{hovertext}", mode="markers+text", hovertext=names, textfont={"color": chart.ink.text},
+        text=["" if side is None else bold(name) for name, side in zip(names, sides, strict=True)],
+        textposition=[side or "top center" for side in sides],
     )  # fmt: skip
-    layout = theme.layout(
-        dark,
-        height=_HEIGHT,
-        xaxis={**quiet, "range": [left, right]},
-        yaxis={**quiet, "range": [bottom, top], "scaleanchor": "x"},
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-    )
-    return Picture(Parts(traces, layout), _finding(entries))
-
-
-def _places(rows: pd.DataFrame, space: Space) -> dict[str, object]:
-    return {"x": rows[f"{space}_x"].tolist(), "y": rows[f"{space}_y"].tolist()}
+    return chart.picture(_finding(entries))
 
 
 def label_sides(points: NDArray[np.float64], names: Sequence[str], within: Extent) -> list[Side | None]:
@@ -172,39 +152,27 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
         return theme.nothing("Regret is shown only where matching is one to one." if regret else _NOT_MATCHED, dark, 300)
     order = rows.groupby("client")[value].mean().sort_values(kind="stable").index.tolist()
     place = {client: at for at, client in enumerate(order)}
-    inks = theme.ink(dark)
-    traces: list[dict[str, object]] = []
+    x = {
+        "title": "clients, least certain first", "showgrid": False, "zeroline": False, "tickvals": list(place.values()),
+        "ticktext": [f"{client + 1}" for client in order],
+    }  # fmt: skip
+    y = {"title": title, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})}
+    chart = theme.Chart(dark, 300, x, y)
     for group, of in rows.groupby("group"):
-        colour = theme.colour_of_series(int(group), dark) if group >= 0 else inks.soft
-        hollow = of["margin"] < _AMBIGUOUS
-        marker = {"color": colour, "size": 9, "symbol": np.where(hollow, "circle-open", "circle").tolist()}
-        points = {"x": [place[client] for client in of["client"]], "y": of[value].tolist()}
-        traces.append(
-            {
-                "type": "scatter", **points, "mode": "markers", "marker": marker, "name": str(of["name"].iloc[0]),
-                "customdata": (of["client"] + 1).tolist(),
-                "hovertemplate": "client %{customdata}, %{fullData.name}: %{y:.3f}<extra></extra>",
-            }
-        )  # fmt: skip
-    level = {"type": "line", "xref": "x domain", "x0": 0, "x1": 1, "yref": "y", "y0": _AMBIGUOUS, "y1": _AMBIGUOUS}
-    layout = theme.layout(
-        dark,
-        height=300,
-        xaxis={
-            "title": {"text": "clients, least certain first"}, "showgrid": False, "zeroline": False,
-            "tickvals": list(place.values()), "ticktext": [f"{client + 1}" for client in order],
-        },
-        yaxis={"title": {"text": title}, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})},
-        shapes=[] if regret else [{**level, "line": {"color": inks.soft, "width": 1.5, "dash": "dot"}}],
-    )  # fmt: skip
+        marker = {"color": chart.colour(int(group)) if group >= 0 else chart.ink.soft, "size": 9}
+        marker["symbol"] = np.where(of["margin"] < _AMBIGUOUS, "circle-open", "circle")
+        hover = "client %{customdata}, %{fullData.name}: %{y:.3f}"
+        places = [place[client] for client in of["client"]]
+        chart.marks(places, of[value], str(of["name"].iloc[0]), marker, hover, customdata=of["client"] + 1)
     if regret:
         least, free = rows.loc[rows[value].idxmin()], int((rows["regret"] <= 0).sum())
         finding = f"Barring the least certain entry, of client {int(least['client']) + 1}, makes its list cost "
         finding += f"{100 * least['regret']:.2g} % more" + (f"; barring {free} would cost nothing." if free else ".")
     else:
+        chart.across("y", _AMBIGUOUS, width=1.5)
         below, median = int((rows["margin"] < _AMBIGUOUS).sum()), rows["margin"].median()
         finding = f"{below} of {len(rows)} entries have a margin below {_AMBIGUOUS:g}; the median is {median:.2f}."
-    return Picture(Parts(traces, layout), finding)
+    return chart.picture(finding)
 
 
 def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -216,22 +184,20 @@ def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArra
     return x + drawn[0], y + drawn[1]
 
 
-def _marks(rows: pd.DataFrame, space: Space, colour: int, dark: bool) -> dict[str, object]:
-    """The entries of one colour as a trace; a negative id is "none" or "not known"."""
-    ink = theme.colour_of_series(colour, dark) if colour >= 0 else theme.ink(dark).soft
+def _marks(chart: theme.Chart, rows: pd.DataFrame, space: Space, group: int) -> None:
+    """Adds the entries of one colour; a negative id is "none" or "not known"."""
     clients, weights, margins = (rows[name].to_numpy() for name in ("client", "weight", "margin"))
     shapes = zip(clients, margins < _AMBIGUOUS, strict=True)
     marker = {
-        "color": ink, "symbol": [f"{_SYMBOLS[client % len(_SYMBOLS)]}{'-open' if open else ''}" for client, open in shapes],
-        "size": (6 + 10 * np.sqrt(weights.clip(0, 1))).tolist(), "opacity": (0.5 + 0.5 * margins.clip(0, 1)).tolist(),
-        "line": {"width": 1.2},
+        "color": chart.colour(group) if group >= 0 else chart.ink.soft, "line": {"width": 1.2},
+        "symbol": [f"{_SYMBOLS[client % len(_SYMBOLS)]}{'-open' if open else ''}" for client, open in shapes],
+        "size": 6 + 10 * np.sqrt(weights.clip(0, 1)), "opacity": 0.5 + 0.5 * margins.clip(0, 1),
     }  # fmt: skip
-    hover = "client %{customdata[0]:.0f}: %{text}<br>weight %{customdata[1]:.2f}, margin %{customdata[2]:.2f}<extra></extra>"
-    return {
-        "type": "scatter", **_places(rows, space), "mode": "markers", "marker": marker,
-        "customdata": np.stack([clients + 1, weights, margins], axis=1).tolist(), "hovertemplate": hover,
-        "text": rows["name"].where(rows["group"] >= 0, "no group").tolist(),
-    }  # fmt: skip
+    hover = "client %{customdata[0]:.0f}: %{text}<br>weight %{customdata[1]:.2f}, margin %{customdata[2]:.2f}"
+    chart.marks(
+        rows[f"{space}_x"], rows[f"{space}_y"], None, marker, hover, text=rows["name"].where(rows["group"] >= 0, "no group"),
+        customdata=np.stack([clients + 1, weights, margins], axis=1),
+    )  # fmt: skip
 
 
 _NEAR = 0.3  # of the axis: on a phone two names closer than this overlap
@@ -253,22 +219,16 @@ def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str]
     if rows.empty:
         return theme.nothing(_UNKNOWN, dark, 260)
     ids, truth = rows["group"].to_numpy(), rows["mode"].to_numpy()
+    x = {"type": "category", "title": "matched to", "showgrid": False}
+    y = {"type": "category", "title": "really of", "autorange": "reversed", "showgrid": False}
+    chart = theme.Chart(dark, min(460, 110 + 32 * max(3, len(modes))), x, y)
     counts = matching.confusion(ids, truth, len(groups), len(modes))
-    scale, hover = _BLUES_DARK if dark else _BLUES, "of %{y}, matched to %{x}: %{z}"
-    figure = go.Figure(
-        theme.heatmap(counts, [f"{name} " for name in groups], list(modes), scale, hover, dark=dark, text="%{z}"),
-        layout=theme.layout(
-            dark,
-            height=min(460, 110 + 32 * max(3, len(modes))),
-            xaxis={"type": "category", "title": "matched to", "showgrid": False},
-            yaxis={"type": "category", "title": "really of", "autorange": "reversed", "showgrid": False},
-        ),
-    )
-    finding = (
+    names, scale, hover = [f"{name} " for name in groups], _BLUES_DARK if dark else _BLUES, "of %{y}, matched to %{x}: %{z}"
+    chart.cells(counts, names, list(modes), scale, hover, texttemplate="%{z}")
+    return chart.picture(
         f"{100 * rows['is_right'].mean():.0f} % of entries lie in the group of their mode (chance "
         f"{100 / max(len(groups), 1):.0f} %); adjusted Rand index {matching.adjusted_rand(ids, truth):.2f}."
     )
-    return Picture(figure, finding)
 
 
 def matcher_bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
@@ -279,41 +239,29 @@ def matcher_bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     if agreement.empty:
         return theme.nothing(_NOT_COMPARED, dark, 260)
     means = agreement.groupby("matcher", sort=False)[["agreement", "is_own"]].mean()
-    inks = theme.ink(dark)
-    names = means.index.tolist()
-    is_own = means["is_own"] > 0
-    bars = {
-        "type": "bar", "x": means["agreement"].tolist(), "y": names, "orientation": "h",
-        "marker": {"color": [theme.colour_of_series(0, dark) if mine else inks.soft for mine in is_own]},
-        "hovertemplate": "%{y}: %{x:.3f}<extra></extra>",
+    names, values, is_own = means.index.tolist(), means["agreement"], means["is_own"] > 0
+    x = {
+        "range": [min(-0.05, float(values.min()) - 0.02), 1.12], "title": "adjusted Rand index", "zeroline": True,
+        "tickvals": [0, 0.5, 1],
     }  # fmt: skip
-    numbers = {  # right of zero even where a bar goes left
-        "type": "scatter", "x": means["agreement"].clip(lower=0).tolist(), "y": names, "mode": "text",
-        "textposition": "middle right", "hoverinfo": "skip",
-        "text": [bold(f" {_number(value)}") if mine else f" {_number(value)}"
-                 for value, mine in zip(means["agreement"], is_own, strict=True)],
-        "textfont": {"color": inks.text}, "cliponaxis": False,
-    }  # fmt: skip
-    layout = theme.layout(
-        dark,
-        height=70 + 30 * len(names),
-        xaxis={"range": [min(-0.05, float(means["agreement"].min()) - 0.02), 1.12], "title": {"text": "adjusted Rand index"},
-               "zeroline": True, "tickvals": [0, 0.5, 1]},
-        yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
-        bargap=0.35,
+    y = {"type": "category", "autorange": "reversed", "showgrid": False}
+    chart = theme.Chart(dark, 70 + 30 * len(names), x, y, bargap=0.35)
+    colours = {"color": [chart.colour(0) if mine else chart.ink.soft for mine in is_own]}
+    chart.add("bar", "%{y}: %{x:.3f}", x=values, y=names, orientation="h", marker=colours)
+    texts = [f" {_number(value)}" for value in values]
+    chart.add(  # numbers: right of zero even where a bar goes left
+        "scatter", x=values.clip(lower=0), y=names, mode="text", textposition="middle right", cliponaxis=False,
+        text=[bold(text) if mine else text for text, mine in zip(texts, is_own, strict=True)],
+        textfont={"color": chart.ink.text},
     )  # fmt: skip
-    drawn = Parts([bars, numbers], layout)
-    best = float(means["agreement"].max())
+    best = float(values.max())
     if best < _CHANCE:
-        finding = f"No matcher agrees with the truth much better than chance does (the most: {_number(best)})."
-        return Picture(drawn, finding)
-    winners = [name for name in names if means.loc[name, "agreement"] >= best - 0.005]
-    first = f"{winners[0]} agrees best with the truth ({best:.2f})"
-    if len(winners) > 1:
-        first = f"{'; '.join(winners[:-1])} and {winners[-1]} agree best with the truth ({best:.2f})"
-    mine = [name for name in names if is_own[name] and name not in winners]
-    finding = f"{first}; {mine[0]}, which is used here, has {means.loc[mine[0], 'agreement']:.2f}." if mine else f"{first}."
-    return Picture(drawn, capital(finding))
+        return chart.picture(f"No matcher agrees with the truth much better than chance does (the most: {_number(best)}).")
+    *more, last = [name for name in names if values[name] >= best - 0.005]
+    first = f"{'; '.join(more)} and {last} agree best" if more else f"{last} agrees best"
+    mine = [f"; {name}, which is used here, has {values[name]:.2f}" for name in names if is_own[name]]
+    mine = [] if any(is_own[name] for name in (*more, last)) else mine[:1]
+    return chart.picture(capital(f"{first} with the truth ({best:.2f}){''.join(mine)}."))
 
 
 def agreement_by_noise(
@@ -328,47 +276,36 @@ def agreement_by_noise(
     if rows.empty:
         return theme.nothing(_UNKNOWN, dark, 340)
     levels = sorted(float(level) for level in rows["noise"].unique())
-    positive = [level for level in levels if level > 0]
     finite = {name: level for name, level in required.items() if math.isfinite(level) and level > 0}
-    lowest = min([*positive, *finite.values()])
-    places = {level: math.log10(level) if level > 0 else math.log10(lowest) - 0.4 for level in levels}
-    inks = theme.ink(dark)
-    ends = [*places.values(), *(math.log10(level) for level in finite.values())]
-    figure = theme.figure(
-        dark,
-        height=360,
-        legend_room=96,
-        xaxis={
-            "title": "noise on a coordinate of a mean", "showgrid": False, "zeroline": False,
-            "tickvals": list(places.values()), "ticktext": [f"{level:g}" for level in levels],
-            "range": [min(ends) - 0.12, max(ends) + 0.15],
-        },
-        yaxis={"title": "adjusted Rand index", "range": [-0.12, 1.08], "tickvals": [0, 0.5, 1]},
-        margin={"l": 52, "r": 16, "t": 96, "b": 48},
-    )  # fmt: skip
-    figure.update_layout(legend_y=1.1 if finite else 1.02)  # above the names of the dashed lines
+    lowest = math.log10(min([*filter(None, levels), *finite.values()]))
+    places = {level: math.log10(level) if level > 0 else lowest - 0.4 for level in levels}
+    ends = [*places.values(), *map(math.log10, finite.values())]
+    across = {
+        "title": "noise on a coordinate of a mean", "showgrid": False, "zeroline": False, "tickvals": list(places.values()),
+        "ticktext": [f"{level:g}" for level in levels], "range": [min(ends) - 0.12, max(ends) + 0.15],
+    }  # fmt: skip
+    y = {"title": "adjusted Rand index", "range": [-0.12, 1.08], "tickvals": [0, 0.5, 1]}
+    chart = theme.Chart(dark, 360, across, y, legend_room=96, margin=(52, 16, 96, 48))
+    chart.layout["legend"]["y"] = 1.1 if finite else 1.02  # above the names of the dashed lines
     if chosen is not None and chosen in places:
-        theme.add_marker(figure, places[chosen], dark)
+        chart.stripe(places[chosen])
     above: list[float] = []  # lines whose names are above the plot; of two close ones the second name is within it
     for name, level in finite.items():
-        x = math.log10(level)
-        is_near = any(abs(x - other) < _NEAR * (max(ends) - min(ends)) for other in above)
-        above += [] if is_near else [x]
-        figure.add_vline(x=x, line={"color": inks.text, "width": 1.5, "dash": "dash"})
-        figure.add_annotation(
-            x=x, y=1.0, yref="paper", yanchor="top" if is_near else "bottom", text=f"{name} {level:.2g}", showarrow=False,
-            xanchor="right" if x > np.mean(ends) else "left", font={"color": inks.text, "size": 12},
+        at = math.log10(level)
+        is_near = any(abs(at - other) < _NEAR * (max(ends) - min(ends)) for other in above)
+        above += [] if is_near else [at]
+        chart.across("x", at, colour=chart.ink.text, width=1.5, dash="dash")
+        chart.text(
+            f"{name} {level:.2g}", at, 1.0, colour=chart.ink.text, size=12, yref="paper",
+            yanchor="top" if is_near else "bottom", xanchor="right" if at > np.mean(ends) else "left",
         )  # fmt: skip
-    at_noise: dict[str, dict[float, float]] = {}
-    for index, (matcher, of) in enumerate(rows.groupby("matcher", sort=False)):
-        by = of.groupby("noise")["agreement"].mean()
-        at_noise[str(matcher)] = by.to_dict()
-        hover = f"{matcher}, noise %{{customdata}}: %{{y:.2f}}"
-        line = theme.series_line(
-            [places[float(level)] for level in by.index], by, str(matcher), index, hover, dark=dark, size=7
-        )
-        figure.add_trace(line.update(customdata=[f"{level:g}" for level in by.index]))
-    return Picture(figure, _best_at_noise(at_noise, levels, finite, chosen))
+    by_matcher = rows.groupby("matcher", sort=False)
+    at_noise = {str(name): of.groupby("noise")["agreement"].mean().to_dict() for name, of in by_matcher}
+    for index, (matcher, by) in enumerate(at_noise.items()):
+        x, levels_text = [places[level] for level in by], [f"{level:g}" for level in by]
+        hover = ", noise %{customdata}: %{y:.2f}"
+        chart.series(index, x, list(by.values()), matcher, hover, size=7, customdata=levels_text)
+    return chart.picture(_best_at_noise(at_noise, levels, finite, chosen))
 
 
 def _best_at_noise(

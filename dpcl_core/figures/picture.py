@@ -13,8 +13,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcl_core.spec import LABELS
 
@@ -36,58 +37,30 @@ def bold(words: str) -> str:
     return f"{_KEY}b{_KEY}{words}{_KEY}/b{_KEY}"
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The traces and the layout of a figure as plain properties by Plotly's names, none shortened."""
-
-    traces: Sequence[Mapping[str, Any]]
-    layout: Mapping[str, Any]
-
-
 class Picture:
     """A figure and its finding: a sentence or two, which screen readers read in place of the drawing.
 
-    The finding is computed from the drawn numbers and claims nothing beyond them.
+    The finding is computed from the drawn numbers and claims nothing beyond them. `traces`, `layout`: plain properties by
+    Plotly's names, none shortened. Plotly checks every property, which takes longer than to draw it: so its own object,
+    `figure`, is made where somebody asks for it.
     """
 
-    __slots__ = ("_figure", "_parts", "finding")
-
-    def __init__(self, figure: go.Figure | Parts, finding: str) -> None:
-        """`figure`: as `Parts` where a slider moves it. Plotly checks every property, which takes longer than to draw it."""
+    def __init__(self, traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], finding: str) -> None:
+        self.traces: list[Mapping[str, Any]] = [_literal(trace) for trace in traces]
+        self.layout: Mapping[str, Any] = _literal(layout)
         self.finding = finding
-        self._parts: Parts | None = None
-        self._figure: go.Figure | None = None
-        if isinstance(figure, Parts):
-            self._parts = Parts([_literal(trace) for trace in figure.traces], _literal(figure.layout))
-            return
-        for part in (*figure.data, figure.layout):
-            said = part.to_plotly_json()
-            if (literal := _literal(said)) is not said:
-                part.update(literal, overwrite=True)
-        self._figure = figure
 
-    @property
+    @cached_property
     def figure(self) -> go.Figure:
         """The figure as Plotly's object."""
-        if self._figure is None:
-            import plotly.graph_objects as go
+        import plotly.graph_objects as go
 
-            parts = self.parts
-            self._figure = go.Figure(list(parts.traces), parts.layout)
-        return self._figure
-
-    @property
-    def parts(self) -> Parts:
-        """The figure as plain properties."""
-        if self._parts is not None:
-            return self._parts
-        assert self._figure is not None
-        return Parts([trace.to_plotly_json() for trace in self._figure.data], self._figure.layout.to_plotly_json())
+        return go.Figure(self.traces, self.layout)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to draw yet but a sentence."""
-        return not (self._parts.traces if self._parts is not None else self.figure.data)
+        return not self.traces
 
     def saying(self, finding: str) -> Picture:
         """The same figure, whose texts are literal already, with another finding."""
@@ -135,6 +108,7 @@ class Provenance:
 
     def line(self) -> str:
         """One line, without unknown parts."""
+        *most, last = map(str, self.n_seeds or ("",))
         parts = [
             "example" if self.is_example else "",
             self.dataset,
@@ -144,31 +118,38 @@ class Provenance:
             self._budgets() if self.epsilons else "",
             self.spent,
             f"δ = {self.delta:g}" if self.delta is not None else "",
-            self._seeds(),
+            f"{', '.join(most)} and {last} seeds" if most else "".join(counted(n, "seed") for n in self.n_seeds),
             "seeded noise: a recorded seed voids the guarantee" if self.is_seeded else "",
             f"run{'s' if len(self.runs) > 1 else ''} {', '.join(run[:4] for run in self.runs)}" if self.runs else "",
         ]
         return " · ".join(part for part in parts if part)
 
-    def _seeds(self) -> str:
-        if len(self.n_seeds) < 2:
-            return "".join(counted(n, "seed") for n in self.n_seeds)
-        return f"{', '.join(map(str, self.n_seeds[:-1]))} and {self.n_seeds[-1]} seeds"
-
     def _budgets(self) -> str:
-        label = f"ε = {epsilons_text(self.epsilons)}"
-        if all(math.isinf(epsilon) for epsilon in self.epsilons):
+        label, kinds = f"ε = {epsilons_text(self.epsilons)}", set(self.standings)
+        if all(map(math.isinf, self.epsilons)):
             return label
-        kinds = set(self.standings)
-        if kinds == {"claimed"}:
-            return f"claimed {label}, not verified"
-        if kinds == {"replay"}:
-            return f"replay {label}, head not private"
-        if kinds == {"none"}:
-            return f"asked {label}, no bound"
-        label += ", for some runs a claim, not verified" if "claimed" in kinds else ""
-        label += ", for some runs only asked for, no bound" if "none" in kinds else ""
-        return label + (", for some runs the replay's alone, head not private" if "replay" in kinds else "")
+        if len(kinds) == 1 and self.standings[0] in _UNBOUNDED:
+            words = _UNBOUNDED[self.standings[0]]
+            return f"{words.before} {label}, {words.alone}"
+        among = (f", for some runs {words.among}" for kind, words in _UNBOUNDED.items() if kind in kinds)
+        return label + "".join(among)
+
+
+class _Words(NamedTuple):
+    """Words for budgets that do not bound all releases: around one, after a run's name, of all runs, and of some runs."""
+
+    before: str
+    after: str
+    run: str
+    alone: str
+    among: str
+
+
+_UNBOUNDED = {
+    "claimed": _Words("claimed", "", "claimed", "not verified", "a claim, not verified"),
+    "none": _Words("asked", ", total ∞", "no bound", "no bound", "only asked for, no bound"),
+    "replay": _Words("replay", ", total ∞", "replay alone", "head not private", "the replay's alone, head not private"),
+}
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -185,15 +166,13 @@ def epsilon_label(epsilon: float, standing: Standing = "bound") -> str:
     """
     if math.isinf(epsilon):
         return "no noise"
-    label = f"ε = {epsilon_text(epsilon)}"
-    names = {"claimed": f"claimed {label}", "replay": f"replay {label}, total ∞", "none": f"asked {label}, total ∞"}
-    return names.get(standing, label)
+    label, words = f"ε = {epsilon_text(epsilon)}", _UNBOUNDED.get(standing)
+    return label if words is None else f"{words.before} {label}{words.after}"
 
 
 def run_label(name: str, standing: Standing) -> str:
     """The name of a run among others, marked where its budget does not bound all releases."""
-    marks = {"bound": "", "claimed": " (claimed)", "replay": " (replay alone)", "none": " (no bound)"}
-    return f"{name}{marks[standing]}"
+    return f"{name} ({_UNBOUNDED[standing].run})" if standing in _UNBOUNDED else name
 
 
 def epsilon_phrase(epsilon: float, standing: Standing = "bound") -> str:

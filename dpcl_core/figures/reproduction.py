@@ -1,4 +1,4 @@
-"""Published and reproduced values, a pair of marks for every method and budget."""
+"""Published and reproduced values, by method and budget; trials of a tuning; runs through their settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import suppress
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from dpcl_core.events import References
 from dpcl_core.figures import answer, svg_parts, theme
@@ -37,47 +36,40 @@ def published_and_ours(
         return theme.nothing("Nothing was published in numbers, and nothing has run yet.", dark, 160)
     heights, headings = _places(rows)
     last, low = max(heights), min(0.0, float(rows[["published", "ours"]].min(axis=None)) - 1)  # forgetting may be negative
-    inks = theme.ink(dark)
     budgets = zip(rows["epsilon"], rows["is_nominal"], strict=True)
     labels = [epsilon_label(epsilon, "claimed" if is_nominal else "bound") for epsilon, is_nominal in budgets]
-    lines = _levels(references)
+    lines = {f"{name} {100 * level:.0f} %": 100 * level for name, level in theme.levels(references, is_merged=True).items()}
     top = _above(rows["name"].iloc[0]) + _LEVEL * len(lines)
-    axis = {
-        "range": [last + 0.6, -top], "tickvals": heights, "ticktext": labels, "showgrid": False, "zeroline": False,
-    }  # fmt: skip
-    written = [
-        {
-            "x": 0, "y": height, "xref": "paper", "text": BREAK.join(map(bold, _lines(name))), "showarrow": False,
-            "xanchor": "left", "align": "left", "xshift": -_LEFT + 6, "font": {"color": inks.text},
-        }
-        for name, height in headings.items()
-    ]  # fmt: skip
-    written.append(_legend(rows, inks))
+    x = theme.percent_axis(title=f"{what} after the last task", range=[low, 101])
+    y = {"range": [last + 0.6, -top], "tickvals": heights, "ticktext": labels, "showgrid": False, "zeroline": False}
+    chart = theme.Chart(dark, round(70 + _ROW * (last + 0.05 + top)), x, y, margin=(_LEFT, 16, 30, 40))
+    start: theme.Properties = {"xref": "paper", "xanchor": "left", "align": "left"}
+    for name, height in headings.items():
+        chart.text(BREAK.join(map(bold, _lines(name))), 0, height, colour=chart.ink.text, xshift=-_LEFT + 6, **start)
+    marks = [text for column, text in (("published", "◇ published"), ("ours", "● ours")) if rows[column].notna().any()]
+    corner: theme.Properties = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "top"}
+    chart.text(" · ".join([*marks, "bars: standard deviation"]), 1, 1, yshift=24, **corner)
     for place, (text, level) in enumerate(lines.items()):
-        written.append(theme.level_name(text, level, -top + _LEVEL * (place + 0.5), dark))
-    figure = theme.figure(
-        dark,
-        height=round(70 + _ROW * (last + 0.05 + top)),
-        margin={"l": _LEFT, "r": 16, "t": 30, "b": 40},
-        xaxis=theme.percent_axis(title=f"{what} after the last task", range=[low, 101]),
-        yaxis=axis,
-        annotations=written,
-    )
+        chart.level_name(text, level, -top + _LEVEL * (place + 0.5))
     edges = [-top + _LEVEL * len(lines)]  # where pieces of a line begin and end: names of lines and of methods stay free
     for name, height in headings.items():
         room = _above(name) - _ABOVE + 0.9
         edges += [height - room / 2, height + room / 2]
     pieces = [(start, max(start, end)) for start, end in zip(edges[::2], [*edges[1::2], last + 0.6], strict=True)]
     for text, level in lines.items():
-        figure.add_trace(theme.level_in_pieces(level, pieces, dark, name=text))
+        chart.upright_level(level, pieces, name=text)
     for row, height in zip(rows.itertuples(), heights, strict=True):
         if row.is_comparable and pd.notna(row.published + row.ours):
-            ends, style = [row.published, row.ours], {"color": inks.grid, "width": 3}
-            figure.add_trace(go.Scatter(x=ends, y=[height, height], mode="lines", line=style, hoverinfo="skip"))
-    _marks(figure, rows, heights, "published", inks.soft, "diamond-open")
-    _marks(figure, rows, heights, "ours", theme.colour_of_series(0, dark), "circle")
+            style = {"color": chart.ink.grid, "width": 3}
+            chart.add("scatter", x=[row.published, row.ours], y=[height, height], mode="lines", line=style)
+    for column, colour, symbol in (("published", chart.ink.soft, "diamond-open"), ("ours", chart.colour(0), "circle")):
+        shown = rows.assign(height=heights)[rows[column].notna()]
+        marker = {"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}}
+        bars = theme.error_bars(shown[f"{column}_std"].fillna(0.0), colour, 1.2, width=0)
+        hover = f"%{{customdata}}, {column}: %{{x:.1f}} %"
+        chart.marks(shown[column], shown["height"], column, marker, hover, error_x=bars, customdata=shown["name"])
     levels = "" if references is None else f" {capital(answer.levels(references))}."
-    return Picture(figure, f"{_finding(rows, what)}{levels}")
+    return chart.picture(f"{_finding(rows, what)}{levels}")
 
 
 def _places(rows: pd.DataFrame) -> tuple[list[float], dict[str, float]]:
@@ -97,32 +89,6 @@ def _above(name: str) -> float:
 
 def _lines(name: str) -> list[str]:
     return textwrap.wrap(name, _LETTERS) or [name]
-
-
-def _levels(references: References | None) -> dict[str, float]:
-    """The references that are known, in percent, by what is written beside their line."""
-    known = dict(theme.known_levels(references))
-    if "untrained" in known and 100 * abs(known["untrained"] - known["chance"]) < theme.ALIKE:
-        known = {"chance = untrained": known.pop("chance"), **known}
-        del known["untrained"]
-    return {f"{name} {100 * level:.0f} %": 100 * level for name, level in known.items()}
-
-
-def _legend(rows: pd.DataFrame, inks: theme.Ink) -> dict[str, object]:
-    """An annotation: what the marks are."""
-    parts = [text for column, text in (("published", "◇ published"), ("ours", "● ours")) if rows[column].notna().any()]
-    place = {"x": 1, "y": 1, "xref": "paper", "yref": "paper", "yshift": 24, "xanchor": "right", "yanchor": "top"}
-    text = " · ".join([*parts, "bars: standard deviation"])
-    return {"text": text, "showarrow": False, "font": {"color": inks.soft}, **place}
-
-
-def _marks(figure: go.Figure, rows: pd.DataFrame, heights: list[float], column: str, colour: str, symbol: str) -> None:
-    has = rows[column].notna()
-    shown, y = rows[has], [height for height, wanted in zip(heights, has, strict=True) if wanted]
-    bars = {"type": "data", "array": shown[f"{column}_std"].fillna(0.0), "color": colour, "thickness": 1.2, "width": 0}
-    marker = {"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}}
-    hover = f"%{{customdata}}, {column}: %{{x:.1f}} %"
-    figure.add_trace(theme.marks(shown[column], y, column, marker, hover, error_x=bars, customdata=shown["name"]))
 
 
 def _finding(rows: pd.DataFrame, what: str) -> str:
@@ -161,31 +127,28 @@ def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool 
 
     Columns: trial (from 1), accuracy (in [0, 1]; NaN: failed), learning_rate, batch_size, clip_norm.
     """
-    done = table[table["accuracy"].notna()]
     if table.empty:
         return theme.nothing("The first dot appears when a trial is over.", dark, _HEIGHT)
-    figure = theme.figure(dark, height=_HEIGHT, margin={"l": 52, "r": 16, "t": 12, "b": 44})
+    is_done = table["accuracy"].notna()
+    done, failed = table.assign(y=100 * table["accuracy"])[is_done], table[~is_done].assign(y=0.0)
     step = max(1, math.ceil(n_trials / 10))
-    figure.update_xaxes(title="trial", range=[0.4, n_trials + 0.6], tick0=step, dtick=step, showgrid=False, zeroline=False)
-    figure.update_yaxes(theme.percent_axis(title="held-out accuracy", range=[-3, 103]))
-    colour, failed = theme.colour_of_series(0, dark), table[table["accuracy"].isna()]
+    quiet = {"showgrid": False, "zeroline": False, "tick0": step, "dtick": step}
+    x = {"title": "trial", "range": [0.4, n_trials + 0.6], **quiet}
+    y = theme.percent_axis(title="held-out accuracy", range=[-3, 103])
+    chart = theme.Chart(dark, _HEIGHT, x, y, margin=(52, 16, 12, 44))
     if not done.empty:
-        figure.add_trace(
-            go.Scatter(
-                x=done["trial"], y=100 * done["accuracy"].cummax(), mode="lines", name="best so far", hoverinfo="skip",
-                line={"color": colour, "width": 2, "shape": "hv"},
-            )
-        )  # fmt: skip
-        figure.add_trace(_dots(done, 100 * done["accuracy"], "trial", colour, "circle", "%{y:.1f} %"))
-    if not failed.empty:
-        figure.add_trace(_dots(failed, pd.Series(0.0, index=failed.index), "failed", theme.ink(dark).soft, "x", "failed"))
-    return Picture(figure, _tuning_finding(table, done, n_validation))
-
-
-def _dots(rows: pd.DataFrame, y: pd.Series, name: str, colour: str, symbol: str, outcome: str) -> go.Scatter:
+        line = {"color": chart.colour(0), "width": 2, "shape": "hv"}
+        chart.add("scatter", x=done["trial"], y=done["y"].cummax(), mode="lines", name="best so far", line=line)
     settings = "learning rate %{customdata[0]:.2g}, batch %{customdata[1]}, clipping norm %{customdata[2]:.2g}"
-    marker, data = {"color": colour, "symbol": symbol, "size": 8}, rows[["learning_rate", "batch_size", "clip_norm"]]
-    return theme.marks(rows["trial"], y, name, marker, f"trial %{{x}}: {outcome}<br>{settings}", customdata=data)
+    kinds = (
+        (done, "trial", chart.colour(0), "circle", "%{y:.1f} %"), (failed, "failed", chart.ink.soft, "x", "failed"),
+    )  # fmt: skip
+    for rows, name, colour, symbol, outcome in kinds:
+        if not rows.empty:
+            marker, hover = {"color": colour, "symbol": symbol, "size": 8}, f"trial %{{x}}: {outcome}<br>{settings}"
+            data = rows[["learning_rate", "batch_size", "clip_norm"]].to_numpy()
+            chart.marks(rows["trial"], rows["y"], name, marker, hover, customdata=data)
+    return chart.picture(_tuning_finding(table, done, n_validation))
 
 
 def _tuning_finding(table: pd.DataFrame, done: pd.DataFrame, n_validation: int) -> str:
@@ -241,32 +204,26 @@ def coordinates(
     labels = {run: f"{run} {100 * final:.1f} %" for run, final in finals.items()}
     lines = _parallel_lines(list(labels.values()), [100 * value for value in finals.values()])
     below = _PARALLEL_LINE * (max(lines) + 1) + 8
-    margin = {"l": 12, "r": 12, "t": 8, "b": 28}
-    high = round(_PARALLEL_ROW * levels[0]) + _TOP + below
-    drawn = theme.figure(dark, height=high + margin["t"] + margin["b"], margin=margin)
-    drawn.update_xaxes(tickvals=[0, 50, 100], ticktext=["0", "50", "100 %"], range=[-4, 104], showgrid=False, zeroline=False)
-    drawn.update_yaxes(
-        tickvals=levels, range=[-below / _PARALLEL_ROW, levels[0] + _TOP / _PARALLEL_ROW], showticklabels=False
-    )
+    ends = [-below / _PARALLEL_ROW, levels[0] + _TOP / _PARALLEL_ROW]
+    percent = {"tickvals": [0, 50, 100], "ticktext": ["0", "50", "100 %"], "range": [-4, 104]}
+    chart = theme.Chart(
+        dark, round(_PARALLEL_ROW * levels[0]) + _TOP + below + 36, {**percent, "showgrid": False, "zeroline": False},
+        {"tickvals": levels, "range": ends, "showticklabels": False}, margin=(12, 12, 8, 28),
+    )  # fmt: skip
     for (run, final), colour, line in zip(finals.items(), colours, lines, strict=True):
         way = [*(place[row[run]] for place, row in zip(places, shown, strict=True)), 100 * final]
-        trace = theme.line(way, levels, run, colour, f"{run}: %{{text}}")
-        drawn.add_trace(trace.update(text=[*(row[run] for row in shown), f"{100 * final:.1f} %"]))
-        drawn.add_annotation(
-            text=labels[run], x=100 * final, y=0, yshift=-_PARALLEL_LINE * (line + 1), showarrow=False,
-            xanchor=_side(100 * final),
-            font={"color": theme.readable(colour, dark), "size": _SIZE},
-        )  # fmt: skip
-    soft = {"color": theme.ink(dark).soft, "size": _SIZE}
-    hides = {"showarrow": False, "bgcolor": theme.translucent(theme.ink(dark).ground, 0.8)}  # lines behind a text fade
+        texts = [*(row[run] for row in shown), f"{100 * final:.1f} %"]
+        chart.line(way, levels, run, colour, f"{run}: %{{text}}", text=texts)
+        under = {"yshift": -_PARALLEL_LINE * (line + 1), "xanchor": _side(100 * final)}
+        chart.text(labels[run], 100 * final, 0, colour=theme.readable(colour, dark), size=_SIZE, **under)
+    hides = {"bgcolor": theme.translucent(chart.ink.ground, 0.8)}  # lines behind a text fade
     for name, level in zip((*(row["setting"] for row in shown), capital(score)), levels, strict=True):
-        heading = {**soft, "size": _SIZE + 1}
-        drawn.add_annotation(text=bold(name), x=_FIRST, y=level, yshift=30, font=heading, **hides, **_beside(_FIRST))
+        chart.text(bold(name), _FIRST, level, size=_SIZE + 1, yshift=30, **hides, **_beside(_FIRST))
     for level, place, lines in zip(levels, places, lines_of, strict=False):
         for (value, across), line in zip(place.items(), lines, strict=True):
             shift = -_VALUE * line if line else _VALUE  # the first line is above
-            drawn.add_annotation(text=value, x=across, y=level, yshift=shift, font=soft, **hides, **_beside(across))
-    return Picture(drawn, _parallel_finding(rows, finals, score))
+            chart.text(value, across, level, size=_SIZE, yshift=shift, **hides, **_beside(across))
+    return chart.picture(_parallel_finding(rows, finals, score))
 
 
 def _side(place: float) -> str:
@@ -274,7 +231,7 @@ def _side(place: float) -> str:
     return "left" if place < _EDGE else "right" if place > 100 - _EDGE else "center"
 
 
-def _beside(place: float) -> dict[str, object]:
+def _beside(place: float) -> theme.Properties:
     """The same for a text that a line may pass."""
     side = _side(place)
     return {"xanchor": side, "xshift": {"left": 4, "center": 0, "right": -4}[side]}

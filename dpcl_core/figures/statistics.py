@@ -34,22 +34,17 @@ def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
     """
     if rows.empty:
         return theme.nothing("No run here has recorded the accuracy of its members alone.", dark, 160)
-    budgets = sorted(rows["epsilon"].unique())
-    labels = [epsilon_label(epsilon) for epsilon in budgets]
-    figure = theme.figure(
-        dark,
-        height=280,
-        xaxis={"type": "category", "categoryarray": labels, "showgrid": False},
-        yaxis=theme.percent_axis(title="accuracy after the last task"),
-    )
+    labels = [epsilon_label(epsilon) for epsilon in sorted(rows["epsilon"].unique())]
+    x = {"type": "category", "categoryarray": labels, "showgrid": False}
+    chart = theme.Chart(dark, 280, x, theme.percent_axis(title="accuracy after the last task"))
     groups = rows.groupby("epsilon")
     for place, (column, name) in enumerate(_NAMES.items()):
         low, mean, high = (getattr(groups[column], what)().to_numpy() for what in ("min", "mean", "max"))
-        marker = {"size": 11, "color": theme.colour_of_series(place, dark), "symbol": ("diamond", "circle")[place]}
+        marker = {"size": 11, "color": chart.colour(place), "symbol": ("diamond", "circle")[place]}
         bars = {"type": "data", "symmetric": False, "array": high - mean, "arrayminus": mean - low}
         hover = f"{name}: %{{y:.1f}} %<extra>%{{x}}</extra>"
-        figure.add_trace(theme.marks(labels, mean, name, marker, error_y=bars, hoverinfo=None, hovertemplate=hover))
-    return Picture(figure, _finding(groups[list(_NAMES)].mean()))
+        chart.marks(labels, mean, name, marker, error_y=bars, hoverinfo=None, hovertemplate=hover)
+    return chart.picture(_finding(groups[list(_NAMES)].mean()))
 
 
 def _finding(means: pd.DataFrame) -> str:
@@ -156,30 +151,21 @@ def p_value_curve(results: Sequence[PValue], *, names: tuple[str, str], dark: bo
     drawn = [None if one.p is None else max(one.p, _SMALLEST) for one in results]
     low = min(min(value for value in drawn if value is not None) / 2, _LEVELS[-1] / 4)
     powers = [10.0**-digits for digits in range(math.ceil(-math.log10(low)))]
-    inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
-    figure = theme.figure(
-        dark,
-        height=360,
-        xaxis=theme.task_axis(2, results[-1].n_tasks),
-        yaxis={
-            "title": "p (two-tailed t-test)", "type": "log", "range": [math.log10(low), 0.08],
-            "tickvals": powers, "ticktext": [f"{power:g}" for power in powers],
-        },
-        margin={"l": 56, "r": 52, "t": 12, "b": 40},
-    )  # fmt: skip
+    y = {
+        "title": "p (two-tailed t-test)", "type": "log", "range": [math.log10(low), 0.08], "tickvals": powers,
+        "ticktext": [f"{power:g}" for power in powers],
+    }  # fmt: skip
+    chart = theme.Chart(dark, 360, theme.task_axis(2, results[-1].n_tasks), y, margin=(56, 52, 12, 40))
     for level in _LEVELS:
-        figure.add_hline(y=level, line={"color": inks.soft, "width": 1, "dash": "dash"})
-        figure.add_annotation(
-            text=f"{level:g}", x=1, xref="paper", y=math.log10(level), xanchor="left", showarrow=False, xshift=4,
-            font={"color": inks.soft, "size": 12},
-        )  # fmt: skip
-    line = theme.line(
-        [one.n_tasks for one in results], drawn, "", colour, "%{x} tasks: p = %{y:.2g}, %{text}", size=6,
-        mode="lines+markers" if len(results) <= 30 else "lines",
+        chart.across("y", level, dash="dash")
+        chart.text(f"{level:g}", 1, math.log10(level), size=12, xref="paper", xanchor="left", xshift=4)
+    chart.line(
+        [one.n_tasks for one in results], drawn, "", chart.colour(0), "%{x} tasks: p = %{y:.2g}, %{text}", size=6,
+        mode="lines+markers" if len(results) <= 30 else "lines", connectgaps=False,
+        text=[minus(f"{100 * one.difference:+.1f} points") for one in results],
     )  # fmt: skip
-    figure.add_trace(line.update(text=[minus(f"{100 * one.difference:+.1f} points") for one in results], connectgaps=False))
     finding = _pvalues_finding(tests, len(results), names)
-    return Picture(figure, f"{finding} {missing}" if reasons else finding)
+    return chart.picture(f"{finding} {missing}" if reasons else finding)
 
 
 def _pvalues_finding(tests: Sequence[PValue], n_curve: int, names: tuple[str, str]) -> str:
@@ -323,31 +309,28 @@ def paired_difference(
     if not verdicts:
         return theme.nothing(f"{names[0]} and {names[1]} share no budget and seed, so no pair can be formed.", dark, 160)
     differences = _differences(first, second)
-    budgets = sorted(verdicts)
-    rows = {epsilon: epsilon_label(epsilon) for epsilon in budgets}
-    inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
-    intervals = [verdicts[epsilon].interval for epsilon in budgets]
-    figure = theme.figure(
-        dark,
-        height=90 + 38 * len(budgets),
-        xaxis={"title": f"points: left {names[1]} is better, right {names[0]}", "zeroline": False},
-        yaxis={"type": "category", "categoryarray": [rows[e] for e in reversed(budgets)], "showgrid": False},
-    )
+    rows = {epsilon: epsilon_label(epsilon) for epsilon in sorted(verdicts)}
+    intervals = [verdicts[epsilon].interval for epsilon in rows]
+    x = {"title": f"points: left {names[1]} is better, right {names[0]}", "zeroline": False}
     points = differences["points"].tolist()
     low = min(*points, *(one.mean - one.half_width for one in intervals))
     high = max(*points, *(one.mean + one.half_width for one in intervals))
     if high - low < (least := step(n_tested)):
         middle, half = (low + high) / 2, max(least, _AROUND)
-        figure.update_xaxes(range=[middle - half, middle + half])
-    figure.add_vline(x=0, line={"color": inks.soft, "width": 1.5})
-    marker, y = {"color": inks.soft, "size": 5, "symbol": "line-ns-open"}, differences["epsilon"].map(rows)
-    hover, seeds = "seed %{customdata}: %{x:.1f} points", differences["seed"]
-    figure.add_trace(theme.marks(differences["points"], y, "single seeds", marker, hover, customdata=seeds))
-    bars = {"type": "data", "array": [one.half_width for one in intervals], "color": colour, "thickness": 2}
+        x["range"] = [middle - half, middle + half]
+    y = {"type": "category", "categoryarray": list(rows.values())[::-1], "showgrid": False}
+    chart = theme.Chart(dark, 90 + 38 * len(rows), x, y)
+    chart.across("x", 0, width=1.5, dash=None)
+    tick = {"color": chart.ink.soft, "size": 5, "symbol": "line-ns-open"}
+    chart.marks(
+        points, differences["epsilon"].map(rows), "single seeds", tick, "seed %{customdata}: %{x:.1f} points",
+        customdata=differences["seed"],
+    )  # fmt: skip
+    bars = theme.error_bars([one.half_width for one in intervals], chart.colour(0), 2)
     name = "mean and 95 % interval" if any(one.low is not None for one in intervals) else "mean"
-    means, marker = [one.mean for one in intervals], {"color": colour, "size": 10}
-    figure.add_trace(theme.marks(means, list(rows.values()), name, marker, "mean %{x:.1f} points", error_x=bars))
-    return Picture(figure, _summary(verdicts, names))
+    means, marker = [one.mean for one in intervals], {"color": chart.colour(0), "size": 10}
+    chart.marks(means, list(rows.values()), name, marker, "mean %{x:.1f} points", error_x=bars)
+    return chart.picture(_summary(verdicts, names))
 
 
 def _differences(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

@@ -9,11 +9,10 @@ from itertools import chain
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Parts, Picture, bold, counted, minus
+from dpcl_core.figures.picture import Picture, bold, counted, minus
 
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only
 _MAX_TASK_NAMES = 6
@@ -24,13 +23,9 @@ _BLUES_DARK = ((0.0, "#1c3f58"), (1.0, "#6db3e8"))
 
 
 def stream(
-    counts: NDArray[np.int64] | None,
-    *,
-    homes: Sequence[Sequence[int]],
-    classes: Sequence[str],
-    tasks: Sequence[str] = (),
+    counts: NDArray[np.int64] | None, *, homes: Sequence[Sequence[int]], classes: Sequence[str], tasks: Sequence[str] = (),
     dark: bool = False,
-) -> Picture:
+) -> Picture:  # fmt: skip
     """A grid of classes by tasks, darker for more training examples, with frames around home classes; task sizes above.
 
     Args: counts: training examples int64 [tasks, classes], or None where they may not be shown: then only the homes are
@@ -43,21 +38,24 @@ def stream(
     is_home = np.array([[label in home for home in map(set, homes)] for label in rows])
     grid = is_home.astype(np.int32) if counts is None else counts.T[rows].astype(np.int32)
     examples = "" if counts is None else ": %{customdata} examples"
-    traces: list[object] = [
-        go.Heatmap(
-            z=np.where(grid > 0, np.sqrt(grid), np.nan).astype(np.float32), x=np.arange(1, len(homes) + 1), y=names,
-            customdata=grid, text=[called] * len(rows), zmin=0, zmax=float(np.sqrt(grid.max(initial=1))),
-            colorscale=_BLUES_DARK if dark else _BLUES, showscale=False, xgap=2, ygap=1 if len(rows) <= _MAX_NAMES else 0,
-            hovertemplate=f"%{{y}} in %{{text}}{examples}<extra></extra>", hoverongaps=False,
-        )
-    ]  # fmt: skip
+    chart = _empty(names, called, is_home, counts, dark)
+    chart.add(
+        "heatmap", f"%{{y}} in %{{text}}{examples}", z=np.where(grid > 0, np.sqrt(grid), np.nan).astype(np.float32),
+        x=np.arange(1, len(homes) + 1), y=names, customdata=grid, text=[called] * len(rows), zmin=0,
+        zmax=float(np.sqrt(grid.max(initial=1))), colorscale=_BLUES_DARK if dark else _BLUES, showscale=False, xgap=2,
+        ygap=1 if len(rows) <= _MAX_NAMES else 0, hoverongaps=False,
+    )  # fmt: skip
     if counts is not None:
-        traces.append(_sizes(counts.sum(axis=1), called, dark))
-    figure = go.Figure(traces, _layout(names, called, is_home, counts, dark))
+        sizes, soft = counts.sum(axis=1), chart.ink.soft
+        chart.add(
+            "bar", "%{hovertext}: %{y} training examples", x=np.arange(1, len(sizes) + 1), y=sizes, yaxis="y2", width=0.8,
+            marker={"color": soft, "opacity": 0.55}, textposition="outside", textfont={"color": soft, "size": 11},
+            text=[f"{size:,}" for size in sizes] if len(sizes) <= _MAX_SIZES else None, cliponaxis=False, hovertext=called,
+        )  # fmt: skip
     finding = _plan_finding(homes) if counts is None else _finding(counts, homes)
     if len(rows) < len(classes):
         finding += f" {len(classes) - len(rows)} of {len(classes)} classes are in no task."
-    return Picture(figure, finding)
+    return chart.picture(finding)
 
 
 def _ordered(homes: Sequence[Sequence[int]], counts: NDArray[np.int64] | None) -> list[int]:
@@ -69,60 +67,40 @@ def _ordered(homes: Sequence[Sequence[int]], counts: NDArray[np.int64] | None) -
     return sorted(order, key=lambda label: (first[label], int((counts[:, label] > 0).sum() > 1), order.index(label)))
 
 
-def _sizes(sizes: NDArray[np.int64], called: Sequence[str], dark: bool) -> go.Bar:
-    soft = theme.ink(dark).soft
-    return go.Bar(
-        x=np.arange(1, len(sizes) + 1), y=sizes, yaxis="y2", marker={"color": soft, "opacity": 0.55}, width=0.8,
-        text=[f"{size:,}" for size in sizes] if len(sizes) <= _MAX_SIZES else None, textposition="outside",
-        textfont={"color": soft, "size": 11}, cliponaxis=False, hovertext=list(called),
-        hovertemplate="%{hovertext}: %{y} training examples<extra></extra>",
-    )  # fmt: skip
-
-
-def _layout(
+def _empty(
     names: Sequence[str], called: Sequence[str], is_home: NDArray[np.bool_], counts: NDArray[np.int64] | None, dark: bool
-) -> dict[str, object]:
+) -> theme.Chart:
+    """The figure before its cells and bars: axes, ground, and thin frames around home classes that are a block of rows."""
     n_rows, n_tasks = is_home.shape
-    has_names = n_rows <= _MAX_NAMES
+    has_names, is_named = n_rows <= _MAX_NAMES, len(called) <= _MAX_TASK_NAMES
     rows = 15 * n_rows if has_names else 190
-    height = rows if counts is None else rows + _GAP + _BARS
-    step = -(-n_tasks // _MAX_SIZES)
+    height, below, step = rows if counts is None else rows + _GAP + _BARS, 24 if is_named else 40, -(-n_tasks // _MAX_SIZES)
     numbers = list(range(step, n_tasks + 1, step))
-    is_named = len(called) <= _MAX_TASK_NAMES
-    below = 24 if is_named else 40
     quiet = {"showgrid": False, "zeroline": False, "ticks": ""}
-    layout = theme.layout(
-        dark,
-        height=height + 28 + below,
-        margin={"l": 48, "r": 8, "t": 28, "b": below},
-        xaxis=quiet
-        | {"range": [0.5, n_tasks + 0.5], "title": None if is_named else "task", "tickvals": numbers}
-        | {"ticktext": [_tick(called[number - 1], number, is_named) for number in numbers]},
-        yaxis=quiet
-        | {"type": "category", "range": [n_rows - 0.5, -0.5], "domain": [0, rows / height], "showticklabels": has_names}
-        | {"title": None if has_names else f"{n_rows} classes, by home task"}
-        | ({"tickvals": list(names), "ticktext": [_short(name) for name in names]} if has_names else {}),
-        shapes=[
-            {"type": "rect", "xref": "x", "yref": "y domain", "x0": 0.5, "x1": n_tasks + 0.5, "y0": 0, "y1": 1,
-             "layer": "below", "line": {"width": 0}, "fillcolor": theme.ink(dark).empty},  # the colour of empty cells
-            *_frames(is_home, dark),
-        ],
-    )  # fmt: skip
+    axes: theme.Properties = {
+        "xaxis": quiet | {
+            "range": [0.5, n_tasks + 0.5], "title": None if is_named else "task", "tickvals": numbers,
+            "ticktext": [_tick(called[number - 1], number, is_named) for number in numbers],
+        },
+        "yaxis": quiet | {
+            "type": "category", "range": [n_rows - 0.5, -0.5], "domain": [0, rows / height], "showticklabels": has_names,
+            "title": None if has_names else f"{n_rows} classes, by home task",
+        },
+    }  # fmt: skip
+    if has_names:
+        axes["yaxis"] |= {"tickvals": list(names), "ticktext": [n if len(n) <= 16 else f"{n[:15]}…" for n in names]}
     if counts is not None:
         top = max(1.0, float(counts.sum(axis=1).max()))
-        layout["yaxis2"] = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
-    return layout
-
-
-def _frames(is_home: NDArray[np.bool_], dark: bool) -> list[dict[str, object]]:
-    """Thin frames around the home classes of each task, where they are a block of rows."""
-    frames: list[dict[str, object]] = []
+        axes["yaxis2"] = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
+    chart = theme.Chart(dark, height + 28 + below, margin=(48, 8, 28, below), **axes)
+    ground = {"x0": 0.5, "x1": n_tasks + 0.5, "y0": 0, "y1": 1, "yref": "y domain", "fillcolor": chart.ink.empty}
+    chart.shapes.append({"type": "rect", "xref": "x", **ground, "layer": "below", "line": {"width": 0}})  # of empty cells
     for task, column in enumerate(is_home.T, start=1):
         places = np.flatnonzero(column)
         if len(places) and places[-1] - places[0] + 1 == len(places):
             block = {"x0": task - 0.5, "x1": task + 0.5, "y0": float(places[0]) - 0.5, "y1": float(places[-1]) + 0.5}
-            frames.append({"type": "rect", **block, "line": {"color": theme.ink(dark).text, "width": 1}})
-    return frames
+            chart.shapes.append({"type": "rect", **block, "line": {"color": chart.ink.text, "width": 1}})
+    return chart
 
 
 def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:
@@ -163,10 +141,6 @@ def _tick(name: str, place: int, is_named: bool) -> str:
     return name if is_named else number if number.isdecimal() else str(place)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 16 else f"{name[:15]}…"
-
-
 # Accuracy by scale of the noise: one shared noise for all pictures against independent noise for each.
 
 
@@ -179,27 +153,19 @@ def accuracy_by_scale(
     accuracy of guessing.
     """
     scales = sorted(next(iter(accuracies.values())))
-    names = [scale_text(scale) for scale in scales]
-    figure = theme.figure(
-        dark,
-        height=380,
-        legend_room=60,
-        xaxis={"title": "scale of the noise on a pixel, b", "type": "category", "showgrid": False},
-        yaxis=theme.percent_axis(title="accuracy on new pictures"),
-    )
-    theme.add_level(figure, 100 * chance, "guessing", x=0, above=False, dark=dark)
+    x = {"title": "scale of the noise on a pixel, b", "type": "category", "showgrid": False}
+    chart = theme.Chart(dark, 380, x, theme.percent_axis(title="accuracy on new pictures"), legend_room=60)
+    chart.level(100 * chance, "guessing", x=0, above=False)
     place = scales.index(chosen)
-    figure.add_shape(
-        type="rect", x0=place - 0.32, x1=place + 0.32, y0=0, y1=1, yref="paper", layer="below",
-        fillcolor=theme.ink(dark).grid, line={"width": 0},
-    )  # fmt: skip
-    values = {name: [100 * by_scale[scale] for scale in scales] for name, by_scale in accuracies.items()}
-    theme.add_series(figure, names, values, ", b = %{x}: %{y:.1f} %", dark=dark)
+    sides = {"x0": place - 0.32, "x1": place + 0.32, "y0": 0, "y1": 1, "yref": "paper", "layer": "below"}
+    chart.shapes.append({"type": "rect", **sides, "fillcolor": chart.ink.grid, "line": {"width": 0}})
+    for index, (name, by_scale) in enumerate(accuracies.items()):
+        values = [100 * by_scale[scale] for scale in scales]
+        chart.series(index, [scale_text(scale) for scale in scales], values, name, ", b = %{x}: %{y:.1f} %")
     accuracies_text = "; ".join(f"{name}: {100 * by_scale[chosen]:.1f} %" for name, by_scale in accuracies.items())
     clean = sorted(100 * by_scale[0.0] for by_scale in accuracies.values())
     before = f"Without noise {clean[0]:.1f} to {clean[-1]:.1f} %. " if chosen else ""
-    finding = f"{before}{f'With b = {scale_text(chosen)}' if chosen else 'Without noise'}: {accuracies_text}."
-    return Picture(figure, finding)
+    return chart.picture(f"{before}{f'With b = {scale_text(chosen)}' if chosen else 'Without noise'}: {accuracies_text}.")
 
 
 def scale_text(scale: float) -> str:
@@ -216,11 +182,7 @@ _ROOM = 5  # pictures per strip; fewer are not drawn larger
 
 
 def strips(
-    rows: Mapping[str, Sequence[NDArray[np.float64]]],
-    columns: Sequence[str],
-    *,
-    finding: str,
-    dark: bool = False,
+    rows: Mapping[str, Sequence[NDArray[np.float64]]], columns: Sequence[str], *, finding: str, dark: bool = False
 ) -> Picture:
     """One strip of small square pictures per row, from pixels [side * side] each.
 
@@ -229,40 +191,27 @@ def strips(
     side = next(round(len(one) ** 0.5) for row in rows.values() for one in row)
     width = len(columns) * (side + _CLASS_SUMS_GAP) - _CLASS_SUMS_GAP
     room = max(width, _ROOM * (side + _CLASS_SUMS_GAP) - _CLASS_SUMS_GAP)
-    inks = theme.ink(dark)
     middles = [column * (side + _CLASS_SUMS_GAP) + (side - 1) / 2 for column in range(len(columns))]
-    ticks = {"tickvals": middles, "ticktext": list(columns), "ticks": "", "showgrid": False, "zeroline": False}
-    across = {"range": [-0.5, room - 0.5], "constrain": "domain", "constraintoward": "left", "showline": False, **ticks}
+    across = {
+        "range": [-0.5, room - 0.5], "constrain": "domain", "constraintoward": "left", "showline": False, "ticks": "",
+        "tickvals": middles, "ticktext": list(columns), "showgrid": False, "zeroline": False,
+    }  # fmt: skip
     down = {"visible": False, "range": [side - 0.5, -0.5], "constrain": "domain", "constraintoward": "top"}
-    between = _BETWEEN / len(rows)
-    high = (1 - between * (len(rows) - 1)) / len(rows)
-    traces: list[dict[str, object]] = []
-    axes: dict[str, object] = {}
-    titles: list[dict[str, object]] = []
-    for place, (name, pictures) in enumerate(rows.items()):
+    numbers = ["", *map(str, range(2, len(rows) + 1))]
+    ys = [{**down, "scaleanchor": f"x{number}"} for number in numbers]  # pixels stay square on any screen
+    axes = theme.panels([1.0] * len(rows), _BETWEEN / len(rows), across, ys)
+    chart = theme.Chart(dark, 46 + 96 * len(rows), margin=(4, 4, 28, 28), dragmode=False, **axes)
+    scale = [[0, chart.ink.empty], [1, chart.ink.text]]
+    for (name, pictures), number in zip(rows.items(), numbers, strict=True):
         drawn = np.full((side, width), np.nan)
-        number, is_last = str(place + 1) if place else "", place == len(rows) - 1
-        bottom = (len(rows) - 1 - place) * (high + between)
-        top = min(bottom + high, 1.0)
         for column, one in enumerate(pictures):
             start = column * (side + _CLASS_SUMS_GAP)
             drawn[:, start : start + side] = one.reshape(side, side)
-        title = {"text": name, "x": 0, "xref": "paper", "xanchor": "left", "y": top, "yref": "paper", "yanchor": "bottom"}
-        titles.append({**title, "showarrow": False, "font": {"color": inks.soft, "size": 12}})
-        traces.append(
-            {
-                "type": "heatmap", "name": name, "xaxis": f"x{number}", "yaxis": f"y{number}", "z": drawn,
-                "colorscale": [[0, inks.empty], [1, inks.text]], "showscale": False,
-                "hovertemplate": "%{fullData.name}: %{z:.2f}<extra></extra>",
-            }
-        )  # fmt: skip
-        same = {} if is_last else {"matches": f"x{len(rows)}"}
-        axes[f"xaxis{number}"] = {**across, **same, "anchor": f"y{number}", "showticklabels": is_last}
-        # Pixels stay square on any screen.
-        axes[f"yaxis{number}"] = {**down, "anchor": f"x{number}", "scaleanchor": f"x{number}", "domain": [bottom, top]}
-    margin = {"l": 4, "r": 4, "t": 28, "b": 28}
-    layout = theme.layout(dark, height=46 + 96 * len(rows), margin=margin, dragmode=False, annotations=titles)
-    return Picture(Parts(traces, layout | axes), finding)
+        where = {"name": name, "xaxis": f"x{number}", "yaxis": f"y{number}"}
+        chart.add("heatmap", "%{fullData.name}: %{z:.2f}", z=drawn, colorscale=scale, showscale=False, **where)
+        top = {"xref": "paper", "xanchor": "left", "yref": "paper", "yanchor": "bottom"}
+        chart.text(name, 0, axes[f"yaxis{number}"]["domain"][1], size=12, **top)
+    return chart.picture(finding)
 
 
 # Charts of lessons: curves and bars of computed numbers. The finding comes from the lesson, which computes the numbers.
@@ -297,43 +246,34 @@ def curves(
     `chosen`: a place on the x axis to mark.
     """
     scale = 100.0 if y.is_share else 1.0
-    axes = {"xaxis": _across(x, table["x"]), "yaxis": _axis(y, table["y"])}
-    figure = theme.figure(dark, height=_HEIGHT, legend_room=_LEGEND, **axes)
+    chart = theme.Chart(dark, _HEIGHT, _across(x, table["x"]), _axis(y, table["y"]), legend_room=_LEGEND)
     for index, (name, rows) in enumerate(table.groupby("series", sort=False)):
         mode = "lines+markers" if len(rows) <= 24 else "lines"
-        hover = f"{name}: %{{y:.4g}}"
-        line = theme.series_line(rows["x"], scale * rows["y"], str(name), index, hover, dark=dark, mode=mode)
-        if "half" in rows:
-            line.error_y = {"type": "data", "array": scale * rows["half"], "thickness": 1.2}
-        line.cliponaxis = False  # marks at 0 and at 100 % are drawn whole
-        figure.add_trace(line)
+        half = {"type": "data", "array": scale * rows["half"], "thickness": 1.2} if "half" in rows else None
+        more = {"mode": mode, "error_y": half, "cliponaxis": False}  # marks at 0 and at 100 % are drawn whole
+        chart.series(index, rows["x"], scale * rows["y"], str(name), ": %{y:.4g}", **more)
     if chosen is not None:
-        figure.add_vline(x=chosen, line={"color": theme.ink(dark).soft, "width": 1.2, "dash": "dot"})
-    return Picture(figure, finding)
+        chart.across("x", chosen, width=1.2)
+    return chart.picture(finding)
 
 
 def bars(table: pd.DataFrame, x: Axis, finding: str, *, dark: bool = False) -> Picture:
     """A bar for each row, from top to bottom, its name above it. Columns: name, value, and `half` if there are any."""
     scale = 100.0 if x.is_share else 1.0
     places = [-2.0 * row for row in range(len(table))]
-    figure = theme.figure(
-        dark, height=60 + 2 * _BAR * len(table), margin={"l": 12, "r": 24, "t": 12, "b": 44}, xaxis=_axis(x, table["value"]),
-        yaxis={"showticklabels": False, "showgrid": False, "zeroline": False, "range": [places[-1] - 0.8, 1.4]},
-    )  # fmt: skip
+    y = {"showticklabels": False, "showgrid": False, "zeroline": False, "range": [places[-1] - 0.8, 1.4]}
+    chart = theme.Chart(dark, 60 + 2 * _BAR * len(table), _axis(x, table["value"]), y, margin=(12, 24, 12, 44))
     half = {"type": "data", "array": scale * table["half"], "thickness": 1.5} if "half" in table else None
-    figure.add_trace(
-        go.Bar(x=scale * table["value"], y=places, orientation="h", width=0.9, error_x=half, hoverinfo="skip",
-               marker={"color": theme.colour_of_series(0, dark)})
-    )  # fmt: skip
+    look = {"color": chart.colour(0)}
+    chart.add("bar", x=scale * table["value"], y=places, orientation="h", width=0.9, error_x=half, marker=look)
+    start = {"xref": "paper", "xanchor": "left", "yanchor": "bottom", "align": "left"}
     for place, name, value in zip(places, table["name"], table["value"], strict=True):
-        figure.add_annotation(
-            text=f"{name}: {bold(x.shown(value))}", xref="paper", x=0, xanchor="left", y=place + _ABOVE, yanchor="bottom",
-            align="left", showarrow=False, font={"color": theme.ink(dark).text, "size": 13},
-        )  # fmt: skip
-    return Picture(figure, finding)
+        text = f"{name}: {bold(x.shown(value))}"
+        chart.text(text, 0, place + _ABOVE, colour=chart.ink.text, size=13, **start)
+    return chart.picture(finding)
 
 
-def _across(axis: Axis, values: pd.Series) -> dict[str, object]:
+def _across(axis: Axis, values: pd.Series) -> theme.Properties:
     """The x axis of curves: a linear one begins where they do, with a tick at each place if there are few."""
     if axis.is_log or axis.is_share:
         return _axis(axis, values)
@@ -343,7 +283,7 @@ def _across(axis: Axis, values: pd.Series) -> dict[str, object]:
     return {"title": axis.title, "range": [places[0] - room, places[-1] + room], **few}
 
 
-def _axis(axis: Axis, values: pd.Series) -> dict[str, object]:
+def _axis(axis: Axis, values: pd.Series) -> theme.Properties:
     """The axis with its title; logarithmic ones have a tick for each power of ten within their values."""
     if axis.is_log:
         positive = values[(values > 0) & values.map(math.isfinite)]
@@ -369,15 +309,15 @@ def token_weights(
     `scores` [n] ascending; `weights`: by the term's name, [n]; the chosen Score is marked, and interpolated linearly.
     """
     at_chosen = {name: float(np.interp(chosen, scores, line)) for name, line in weights.items()}
-    figure = _figure(dark, x="Score of the token", y="weight of its cross-entropy", height=380)
-    soft = theme.ink(dark).soft
-    figure.add_hline(y=0, line={"color": soft, "width": 1})
-    figure.add_vline(x=chosen, line={"color": soft, "width": 1, "dash": "dot"})
-    theme.add_note(figure, 0.0, "learned", x=0, above=True, dark=dark)
-    theme.add_note(figure, 0.0, "unlearned", x=0, above=False, dark=dark)
-    theme.add_series(figure, scores, weights, ", Score %{x:.2f}: %{y:.2f}", dark=dark, mode="lines")
+    chart = _chart(dark, 380, {"title": "Score of the token"}, {"title": "weight of its cross-entropy"})
+    chart.across("y", 0, dash=None)
+    chart.across("x", chosen)
+    chart.note(0.0, "learned", x=0, above=True)
+    chart.note(0.0, "unlearned", x=0, above=False)
+    for index, (name, line) in enumerate(weights.items()):
+        chart.series(index, scores, line, name, ", Score %{x:.2f}: %{y:.2f}", mode="lines")
     said = "; ".join(f"{name} {minus(f'{at:.2f}') if abs(at) >= 0.005 else '0'}" for name, at in at_chosen.items())
-    return Picture(figure, f"At a Score of {chosen:g} the token counts: {said}.")
+    return chart.picture(f"At a Score of {chosen:g} the token counts: {said}.")
 
 
 def secret_nats(nats: Mapping[str, NDArray[np.float64]], *, most: float, public: float, dark: bool = False) -> Picture:
@@ -385,13 +325,13 @@ def secret_nats(nats: Mapping[str, NDArray[np.float64]], *, most: float, public:
 
     `nats`: by the term's name, [steps + 1] from the untrained model on.
     """
-    figure = _figure(dark, x="training steps", y="nats per digit of the secret", height=380)
-    figure.update_yaxes(range=[0, most])
-    theme.add_level(figure, public, "as unknown as to the public model", x=1, above=False, dark=dark)
+    chart = _chart(dark, 380, {"title": "training steps"}, {"title": "nats per digit of the secret", "range": [0, most]})
+    chart.level(public, "as unknown as to the public model", x=1, above=False)
     steps = len(next(iter(nats.values()))) - 1
-    theme.add_series(figure, list(range(steps + 1)), nats, ", step %{x}: %{y:.2f} nats", dark=dark, mode="lines")
+    for index, (name, line) in enumerate(nats.items()):
+        chart.series(index, list(range(steps + 1)), line, name, ", step %{x}: %{y:.2f} nats", mode="lines")
     ends = "; ".join(f"{name} {line[-1]:.1f}" for name, line in nats.items())
-    return Picture(figure, f"Nats per digit of the secret after {steps} steps, from {public:.1f}: {ends}.")
+    return chart.picture(f"Nats per digit of the secret after {steps} steps, from {public:.1f}: {ends}.")
 
 
 def code_exposure(
@@ -403,24 +343,19 @@ def code_exposure(
     mean exposure of codes never planted; most: of the single most likely code.
     """
     names = [f"{level} times" if level > 1 else "once" for level in levels]
-    figure = _figure(dark, x="how often a code was planted", y="exposure, bits", height=400)
-    figure.update_xaxes(type="category", showgrid=False)
-    figure.update_yaxes(range=[0, most + 0.8])
-    theme.add_level(figure, controls, "never planted", x=0.5, above=False, dark=dark)
-    theme.add_level(figure, most, "the single most likely code", x=0.5, above=True, dark=dark)
+    x = {"title": "how often a code was planted", "type": "category", "showgrid": False}
+    chart = _chart(dark, 400, x, {"title": "exposure, bits", "range": [0, most + 0.8]})
+    chart.level(controls, "never planted", x=0.5, above=False)
+    chart.level(most, "the single most likely code", x=0.5, above=True)
     for index, (name, by_level) in enumerate(bits.items()):
         means = [float(np.mean(seeds)) for seeds in by_level]
-        hover = f"{name}, %{{x}}: %{{y:.1f}} bits on average"
-        line = theme.series_line(names, means, name, index, hover, dark=dark, size=9)
-        figure.add_trace(line)
-        x = [place for place, seeds in zip(names, by_level, strict=True) for _ in seeds]
-        marker = {"color": line.line.color, "symbol": line.marker.symbol, "size": 6, "opacity": 0.45}
-        hover = f"{name}, one seed: %{{y:.1f}} bits"
-        figure.add_trace(theme.marks(x, [*chain(*by_level)], name, marker, hover, showlegend=False))
+        line = chart.series(index, names, means, name, ", %{x}: %{y:.1f} bits on average", size=9)
+        at = [place for place, seeds in zip(names, by_level, strict=True) for _ in seeds]
+        marker = {**line["marker"], "size": 6, "opacity": 0.45}
+        chart.marks(at, [*chain(*by_level)], name, marker, f"{name}, one seed: %{{y:.1f}} bits", showlegend=False)
     ends = "; ".join(f"{name} {np.mean(by_level[-1]):.1f}" for name, by_level in bits.items())
-    finding = f"Exposure of codes planted {levels[-1]} times, in bits: {ends}; never planted {controls:.1f}."
-    return Picture(figure, finding)
+    return chart.picture(f"Exposure of codes planted {levels[-1]} times, in bits: {ends}; never planted {controls:.1f}.")
 
 
-def _figure(dark: bool, *, x: str, y: str, height: int) -> go.Figure:
-    return theme.figure(dark, height=height, legend_room=60, xaxis={"title": x}, yaxis={"title": y, "zeroline": False})
+def _chart(dark: bool, height: int, x: theme.Properties, y: theme.Properties) -> theme.Chart:
+    return theme.Chart(dark, height, x, {"zeroline": False, **y}, legend_room=60)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcl_core.figures import svg_parts
+from dpcl_core.figures import svg_parts, theme
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.svg_parts import EDGE, PAD, SIZE, Attributes, Axis, Point, element, outline, paint, path, text
 
@@ -55,16 +55,13 @@ class _Drawing:
     """The figure with its axes and margins settled. `said`: what points say near a pointer, and where, once it is drawn."""
 
     def __init__(self, picture: Picture, width: int, dark: bool) -> None:
-        from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
-
-        parts, self.finding, self.inks, self.width = picture.parts, picture.finding, theme.ink(dark), width
-        given = parts.layout["template"]
-        template = (given if isinstance(given, Mapping) else given.to_plotly_json())["layout"]
-        self.layout = {**template, **_plain(parts.layout)}
+        self.finding, self.inks, self.width = picture.finding, theme.ink(dark), width
+        template = picture.layout["template"]["layout"]
+        self.layout = {**template, **_plain(picture.layout)}
         self.height, self.definitions = float(self.layout["height"]), dict[str, int]()
         self.said: list[tuple[float, float, str]] = []
         usual = {"name": "", "marker": {}, "line": {}, "mode": "", "orientation": "v"}
-        traces = (usual | _plain(trace) for trace in parts.traces)
+        traces = (usual | _plain(trace) for trace in picture.traces)
         self.traces = sorted(traces, key=lambda trace: ("heatmap", "bar", "scatter").index(trace["type"]))
         bars = [trace for trace in self.traces if trace["type"] == "bar" and "width" not in trace]
         for place, trace in enumerate(bars):  # side by side; those with a width stand where they are

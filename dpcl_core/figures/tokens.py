@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.figures import theme
@@ -28,37 +26,39 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     Columns group (in their order), detector ("score" or "pattern"), auroc (in [0, 1]; NaN: undefined).
     """
     groups = list(dict.fromkeys(table["group"]))
-    figure = _grouped(dark, 300, 48, {"showgrid": False}, _auroc_axis(1.08))
+    chart = _grouped(dark, 300, 48, {}, _auroc_axis(1.08))
+    values = table.pivot(index="group", columns="detector", values="auroc").reindex(groups)
+    names = [group.replace(" ", BREAK, 1) for group in groups]
     for index, (detector, name) in enumerate((("score", "the score"), ("pattern", "capital letter, @ or two digits"))):
-        rows = table[table["detector"] == detector].set_index("group")["auroc"].reindex(groups)
-        colour, texts = theme.colour_of_series(index, dark), [f"{value:.2f}" for value in rows]
-        names = [group.replace(" ", BREAK, 1) for group in groups]
-        figure.add_trace(_bars(names, rows, name, colour, f"%{{x}}, {name}: %{{y:.3f}}", texts, index == 1, dark))
-    figure.add_hline(y=_CHANCE, line={"color": theme.ink(dark).soft, "width": 1.5, "dash": "dot"})
-    by = {(row.group, row.detector): row.auroc for row in table.itertuples()}
-    values = [f"{group} {by[group, 'score']:.2f} (pattern {by[group, 'pattern']:.2f})" for group in groups]
-    defined = [text for text, group in zip(values, groups, strict=True) if not pd.isna(by[group, "score"])]
-    finding = f"AUROC of the score for personal tokens: {', '.join(defined)}."
-    return Picture(figure, finding if defined else "No personal token is marked here.")
+        of = values[detector]
+        texts = [f"{value:.2f}" for value in of]
+        _bars(chart, names, of, name, chart.colour(index), f"%{{x}}, {name}: %{{y:.3f}}", texts, is_hatched=index == 1)
+    chart.across("y", _CHANCE, width=1.5)
+    said = [
+        f"{row.Index} {row.score:.2f} (pattern {row.pattern:.2f})" for row in values.itertuples() if not pd.isna(row.score)
+    ]
+    finding = f"AUROC of the score for personal tokens: {', '.join(said)}."
+    return chart.picture(finding if said else "No personal token is marked here.")
 
 
-def _grouped(dark: bool, height: int, legend_room: int, x: Mapping[str, object], y: Mapping[str, object]) -> go.Figure:
+def _grouped(dark: bool, height: int, legend_room: int, x: theme.Properties, y: theme.Properties) -> theme.Chart:
     """A figure for bars side by side."""
-    return theme.figure(dark, height=height, legend_room=legend_room, xaxis=x, yaxis=y, barmode="group", bargap=0.35)
+    x = {"showgrid": False, **x}
+    return theme.Chart(dark, height, x, y, legend_room=legend_room, barmode="group", bargap=0.35)
 
 
 def _bars(
-    x: Sequence[str], y: pd.Series, name: str, colour: str, hover: str, texts: Iterable[str], hatched: bool, dark: bool
-) -> go.Bar:
-    """One series of bars with texts above them; NaN: no bar and no text."""
+    chart: theme.Chart, x: Sequence[str], y: pd.Series, name: str, colour: str, hover: str, texts: Sequence[str], *,
+    is_hatched: bool,
+) -> None:  # fmt: skip
+    """Adds one series of bars with texts above them; NaN: no bar and no text."""
     shown = ["" if pd.isna(value) else text for value, text in zip(y, texts, strict=True)]
-    return go.Bar(
-        x=x, y=y.tolist(), name=name, marker={"color": colour, "pattern": {"shape": "/" if hatched else ""}}, text=shown,
-        textposition="outside", textfont={"color": theme.ink(dark).text}, hovertemplate=f"{hover}<extra></extra>",
-    )  # fmt: skip
+    marker = {"color": colour, "pattern": {"shape": "/" if is_hatched else ""}}
+    above = {"text": shown, "textposition": "outside", "textfont": {"color": chart.ink.text}}
+    chart.add("bar", hover, x=x, y=y.tolist(), name=name, marker=marker, **above)
 
 
-def _auroc_axis(top: float) -> dict[str, object]:
+def _auroc_axis(top: float) -> theme.Properties:
     """An axis of AUROCs, always 0 to 1, with a mark at chance."""
     ticks = {0: "0", 0.25: "0.25", _CHANCE: "coin 0.5", 0.75: "0.75", 1: "1"}
     return {
@@ -71,21 +71,15 @@ def by_alpha(aurocs: Mapping[str, Mapping[float, float]], *, chosen: float, dark
 
     `aurocs`: by the comparison's name and alpha (the same ones for all), in [0, 1].
     """
-    alphas = sorted(next(iter(aurocs.values())))
-    figure = theme.figure(
-        dark,
-        height=320,
-        legend_room=48,
-        xaxis={"title": "α: 0 is commonness alone, 1 is surprise alone", "showgrid": False, "range": [-0.05, 1.05]},
-        yaxis=_auroc_axis(1.02),
-    )
-    figure.add_hline(y=_CHANCE, line={"color": theme.ink(dark).soft, "width": 1.5, "dash": "dot"})
-    theme.add_marker(figure, chosen, dark)
-    lines = {name: [by[alpha] for alpha in alphas] for name, by in aurocs.items()}
-    theme.add_series(figure, alphas, lines, ", α = %{x}: %{y:.3f}", dark=dark)
+    x = {"title": "α: 0 is commonness alone, 1 is surprise alone", "showgrid": False, "range": [-0.05, 1.05]}
+    chart = theme.Chart(dark, 320, x, _auroc_axis(1.02), legend_room=48)
+    chart.across("y", _CHANCE, width=1.5)
+    chart.stripe(chosen)
+    for index, (name, by) in enumerate(aurocs.items()):
+        alphas = sorted(by)
+        chart.series(index, alphas, [by[alpha] for alpha in alphas], name, ", α = %{x}: %{y:.3f}")
     values = ", ".join(f"{name} {by[chosen]:.2f}" for name, by in aurocs.items())
-    finding = f"With α = {chosen:g} the AUROC is: {values}. A coin has 0.5."
-    return Picture(figure, finding)
+    return chart.picture(f"With α = {chosen:g} the AUROC is: {values}. A coin has 0.5.")
 
 
 def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
@@ -95,19 +89,18 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     """
     if table.empty:
         return theme.nothing("Nothing to show yet.", dark, 300)
-    last = table[table["after_task"] == table["after_task"].max()]
-    means = last.groupby("of_task", as_index=False)[["ordinary", "private"]].mean()
+    after = int(table["after_task"].max())
+    means = table[table["after_task"] == after].groupby("of_task", as_index=False)[["ordinary", "private"]].mean()
     y = {"title": "nats a token above the public model", "zeroline": True}
-    figure = _grouped(dark, 300, 48, {"showgrid": False, "type": "category"}, y)
+    chart = _grouped(dark, 300, 48, {"type": "category"}, y)
     names = [f"task {task + 1}" for task in means["of_task"]]
     for index, (column, name) in enumerate((("ordinary", "ordinary words: memory kept"), ("private", "personal words"))):
-        colour, hover = theme.colour_of_series(2 - index, dark), f"%{{x}}, {name}: %{{y:.3f}} nats"
-        figure.add_trace(_bars(names, means[column], name, colour, hover, map(_nats, means[column]), index == 1, dark))
-    after = int(table["after_task"].max()) + 1
+        of, hover = means[column], f"%{{x}}, {name}: %{{y:.3f}} nats"
+        _bars(chart, names, of, name, chart.colour(2 - index), hover, [*map(_nats, of)], is_hatched=index == 1)
     ordinary, private = means["ordinary"].mean(), means["private"].mean()
-    finding = f"After task {after} the model holds {_nats(ordinary)} nats an ordinary token on average"
+    finding = f"After task {after + 1} the model holds {_nats(ordinary)} nats an ordinary token on average"
     finding += f" and {_nats(private)} a personal one." if not pd.isna(private) else "; no personal token is marked."
-    return Picture(figure, finding)
+    return chart.picture(finding)
 
 
 def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
@@ -126,21 +119,20 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     of = {"before training": early["exposure"]}
     if last >= 0:
         of |= {when: late["exposure"], _UNLIKELY_END: late["below"]}
-    x = {"showgrid": False, "type": "category", "title": "texts that a code was planted in"}
-    figure = _grouped(dark, 320, 64, x, {"title": "exposure, bits", "rangemode": "tozero", "zeroline": False})
-    soft, names = theme.ink(dark).soft, ["never" if level == 0 else f"{level}" for level in planted]
-    colours = (soft, theme.colour_of_series(1, dark), theme.colour_of_series(0, dark))
+    x, y = {"type": "category", "title": "texts that a code was planted in"}, {"rangemode": "tozero", "zeroline": False}
+    chart = _grouped(dark, 320, 64, x, {"title": "exposure, bits", **y})
+    names = ["never" if level == 0 else f"{level}" for level in planted]
+    colours = (chart.ink.soft, chart.colour(1), chart.colour(0))
     for (name, values), colour in zip(of.items(), colours, strict=False):
         if not values.empty:
             bits, hover = values.reindex(planted), f"planted %{{x}}, {name}: %{{y:.2f}} bits"
             texts = [f"{value:.1f}" if name == when else "" for value in bits]
-            figure.add_trace(_bars(names, bits, name, colour, hover, texts, name == _UNLIKELY_END, dark))
-    figure.add_hline(y=NEVER, line={"color": soft, "width": 1.5, "dash": "dot"})
+            _bars(chart, names, bits, name, colour, hover, texts, is_hatched=name == _UNLIKELY_END)
+    chart.across("y", NEVER, width=1.5)
     most, now = planted[-1], of[when]
     controls = f", codes never planted {now.get(0):.1f}" if 0 in now.index else ""
     began = f" ({early['exposure'][most]:.1f} before training)" if last >= 0 and most in early.index else ""
-    finding = f"Codes planted in {most} texts have {now.get(most):.1f} bits of exposure {when}{began}{controls}."
-    return Picture(figure, finding)
+    return chart.picture(f"Codes planted in {most} texts have {now.get(most):.1f} bits of exposure {when}{began}{controls}.")
 
 
 def exposure_history(table: pd.DataFrame) -> str:
@@ -267,23 +259,17 @@ def true_costs(
     `true`: by name, one finite number for each entry of `nominal` (ascending, including `chosen`). A faint line marks
     equality, which the paper claims for one token.
     """
-    inks = theme.ink(dark)
     top = max(max(values) for values in true.values())
-    figure = theme.figure(
-        dark,
-        height=400,
-        legend_room=76,
-        xaxis=_axis("nominal ε of a token, no guarantee", nominal[0], nominal[-1], steps=(1, 2, 5)),
-        yaxis=_axis("what it really costs, ε", nominal[0], top, steps=(1,)),
-    )
-    ends, dots = [nominal[0], nominal[-1]], {"color": inks.soft, "width": 1, "dash": "dot"}
-    figure.add_scatter(x=ends, y=ends, mode="lines", line=dots, name="were the nominal ε true", hoverinfo="skip")
-    theme.add_series(figure, nominal, true, ": nominal ε = %{x:.3g}, really %{y:.4g}", dark=dark, size=6)
-    figure.add_vline(x=chosen, line={"color": inks.soft, "width": 1})
+    x = _axis("nominal ε of a token, no guarantee", nominal[0], nominal[-1], steps=(1, 2, 5))
+    chart = theme.Chart(dark, 400, x, _axis("what it really costs, ε", nominal[0], top, steps=(1,)), legend_room=76)
+    ends, dots = [nominal[0], nominal[-1]], {"color": chart.ink.soft, "width": 1, "dash": "dot"}
+    chart.add("scatter", x=ends, y=ends, mode="lines", line=dots, name="were the nominal ε true")
+    for index, (name, values) in enumerate(true.items()):
+        chart.series(index, nominal, values, name, ": nominal ε = %{x:.3g}, really %{y:.4g}", size=6)
+    chart.across("x", chosen, dash=None)
     place = list(nominal).index(chosen)
     costs = "; ".join(f"{name} {budget_number(values[place])}" for name, values in true.items())
-    finding = f"What a nominal ε of {budget_number(chosen)} (no guarantee) really costs: {costs}."
-    return Picture(figure, finding)
+    return chart.picture(f"What a nominal ε of {budget_number(chosen)} (no guarantee) really costs: {costs}.")
 
 
 def budget_number(value: float) -> str:
@@ -291,7 +277,7 @@ def budget_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _axis(title: str, low: float, high: float, steps: Sequence[int]) -> dict[str, object]:
+def _axis(title: str, low: float, high: float, steps: Sequence[int]) -> theme.Properties:
     bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high))
     ticks = [step * 10.0**power for power in range(bottom, top + 1) for step in steps]
     shown, ends = [f"{tick:,.10g}" for tick in ticks], [math.log10(low) - 0.05, math.log10(high) + 0.05]
@@ -310,37 +296,33 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
     kinds = list(dict.fromkeys(spent["people"]))
     if not kinds:
         return theme.nothing("The ledger is empty: nothing has touched private data yet.", dark, 200)
-    inks = theme.ink(dark)
-    figure = make_subplots(
-        rows=len(kinds), cols=1, shared_xaxes=True, vertical_spacing=0.16 / len(kinds), subplot_titles=kinds
-    )
-    sentences = []
     finite = spent[np.isfinite(spent["epsilon"])]
     naive_top = max((float(rows["step"].sum()) for _, rows in finite.groupby("people")), default=1.0)
-    for row, kind in enumerate(kinds, start=1):
+    steps = max(1, int(spent["after_task"].max()) // 10)
+    x, y = {"showgrid": False, "tick0": 1, "dtick": steps, "title": "tasks learned"}, {"title": "ε"}
+    axes = theme.panels([1.0] * len(kinds), 0.16 / len(kinds), x, [{**y, "range": [0, 1.08 * naive_top]}] * len(kinds))
+    chart = theme.Chart(dark, 70 + 120 * len(kinds), margin=(48, 16, 28, 40), **axes)
+    sentences = []
+    for index, kind in enumerate(kinds):
         rows = spent[spent["people"] == kind].sort_values("after_task")
         tasks, epsilon = rows["after_task"].to_numpy() + 1, rows["epsilon"].to_numpy(dtype=np.float64)
-        colour = theme.colour_of_series(row - 1, dark)
-        drawn = np.isfinite(epsilon)
-        figure.add_scatter(
-            x=tasks[drawn], y=epsilon[drawn], mode="lines+markers", marker={"size": 5},  # a single task has no line
-            line={"color": colour, "width": 2.2, "shape": "hvh"}, fill="tozeroy", fillcolor=theme.translucent(colour, 0.15),
-            name=f"{kind}: accounted", hovertemplate="after task %{x}: ε = %{y:.3g}<extra></extra>", row=row, col=1,
+        number, colour, drawn = str(index + 1) if index else "", chart.colour(index), np.isfinite(epsilon)
+        plot = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+        top = axes[f"yaxis{number}"]["domain"][1]
+        chart.text(kind, 0, top, size=12, xref="paper", yref="paper", xanchor="left", yanchor="bottom")
+        chart.add(
+            "scatter", "after task %{x}: ε = %{y:.3g}", x=tasks[drawn], y=epsilon[drawn], fill="tozeroy",
+            mode="lines+markers", marker={"size": 5}, fillcolor=theme.translucent(colour, 0.15),  # a single task has no line
+            line={"color": colour, "width": 2.2, "shape": "hvh"}, name=f"{kind}: accounted", **plot,
         )  # fmt: skip
-        figure.add_scatter(
-            x=tasks[drawn], y=np.cumsum(rows["step"].to_numpy(dtype=np.float64)[drawn]), mode="lines",
-            line={"color": inks.soft, "width": 1.2, "dash": "dot", "shape": "hvh"}, name=f"{kind}: plain sum",
-            hovertemplate="plain sum after task %{x}: %{y:.3g}<extra></extra>", row=row, col=1,
-        )  # fmt: skip
+        line = {"color": chart.ink.soft, "width": 1.2, "dash": "dot", "shape": "hvh"}
+        total = np.cumsum(rows["step"].to_numpy(dtype=np.float64)[drawn])
+        hover, name = "plain sum after task %{x}: %{y:.3g}", f"{kind}: plain sum"
+        chart.add("scatter", hover, x=tasks[drawn], y=total, mode="lines", line=line, name=name, **plot)
         last = float(epsilon[-1])
         spent_text = "no bound" if math.isinf(last) else f"ε = {shown(last)} after {counted(int(tasks[-1]), 'task')}"
         sentences.append(f"{kind}: {spent_text}")
-    figure.update_layout(theme.layout(dark, height=70 + 120 * len(kinds), margin={"l": 48, "r": 16, "t": 28, "b": 40}))
-    figure.update_annotations(font={"size": 12, "color": inks.soft}, x=0, xanchor="left")
-    figure.update_yaxes(title="ε", range=[0, 1.08 * naive_top])
-    figure.update_xaxes(showgrid=False, tick0=1, dtick=max(1, int(spent["after_task"].max()) // 10))
-    figure.update_xaxes(title="tasks learned", row=len(kinds), col=1)
-    return Picture(figure, capital("; ".join(sentences)) + ".")
+    return chart.picture(capital("; ".join(sentences)) + ".")
 
 
 def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = False) -> Picture:
@@ -348,32 +330,25 @@ def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = 
     n_tasks = max((len(values) for values in noise.values()), default=0)
     if not n_tasks:
         return theme.nothing("Noise appears with the first task.", dark, 280)
-    figure = theme.figure(
-        dark,
-        height=280,
-        xaxis=theme.task_axis(1, n_tasks),
-        yaxis={"title": "noise in one class sum (std)", "rangemode": "tozero"},
-        margin={"l": 52, "r": 150, "t": 12, "b": 40},
-    )
-    top = max(max(values) for values in noise.values())
+    y = {"title": "noise in one class sum (std)", "rangemode": "tozero"}
+    chart = theme.Chart(dark, 280, theme.task_axis(1, n_tasks), y, margin=(52, 150, 12, 40))
     sentences, ends = [], []
     for index, (setting, values) in enumerate(noise.items()):
-        colour, name = theme.colour_of_series(index, dark), LABELS[setting]
-        x, y = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
-        line = theme.line(
-            x, y, name, colour, f"{name}, after task %{{x}}: %{{y:.3g}}", dash=theme.DASHES[setting],
+        colour, name = chart.colour(index), LABELS[setting]
+        at, drawn = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
+        chart.line(
+            at, drawn, name, colour, f"{name}, after task %{{x}}: %{{y:.3g}}", dash=theme.DASHES[setting],
             symbol=theme.MARKERS[setting], size=6, mode="lines+markers" if len(values) <= 30 else "lines",
         )  # fmt: skip
-        figure.add_trace(line)
         ends.append((name, len(values), values[-1], colour))
         sentences.append(_growth(name, values))
-    theme.add_end_names(figure, ends, 0.085 * top, 0, top * 1.02, dark=dark, font={"size": 12})
-    return Picture(figure, capital("; ".join(sentences)) + ".")
+    top = max(max(values) for values in noise.values())
+    chart.end_names(ends, 0.085 * top, 0, top * 1.02, size=12)
+    return chart.picture(capital("; ".join(sentences)) + ".")
 
 
 def _growth(name: str, values: Sequence[float]) -> str:
     factor = values[-1] / values[0] if values[0] > 0 else 1.0
     after = f"after {len(values)} tasks" if len(values) > 1 else "after the first task"
-    if abs(factor - 1) < 0.005:
-        return f"{name}: the noise stays the same {after}"
-    return f"{name}: the noise is {factor:.2g} times the first task's {after}"
+    change = "stays the same" if abs(factor - 1) < 0.005 else f"is {factor:.2g} times the first task's"
+    return f"{name}: the noise {change} {after}"

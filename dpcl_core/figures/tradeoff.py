@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
-from numpy.typing import NDArray
-from plotly.subplots import make_subplots
+from scipy.optimize import isotonic_regression
 
 from dpcl_core.events import References
 from dpcl_core.figures import theme
-from dpcl_core.figures.curves import forgetting_so_far, mean_so_far
+from dpcl_core.figures.curves import Series, forgetting_so_far, mean_so_far
 from dpcl_core.figures.picture import (
     BREAK,
     Picture,
@@ -25,15 +23,15 @@ from dpcl_core.figures.picture import (
     epsilon_phrase,
     epsilon_text,
     run_label,
-)
+)  # fmt: skip
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.privacy.statement import Standing, shown
-from dpcl_core.spec import LabelSetting
 
 # Which ε a wanted accuracy needs: the smallest measured budget that reached it, and where a monotone curve crosses it.
 
 
 _NEEDED_EPSILON_HEIGHT = 380
+_BUDGET = "privacy budget ε (smaller: stronger privacy)"
 _FEW_POINTS = 32  # measured budgets get a mark and a tick up to this number, as many as a run has
 _TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _HIGH, _NAME_GAP = 0.9, 7.0  # above this the level's name goes below it; percentage points between names
@@ -83,16 +81,16 @@ def needed(by_budget: Mapping[float, Sequence[float]], wanted: float) -> Needed 
     if not budgets:
         return None
     found = [interval(by_budget[epsilon]) for epsilon in budgets]
-    means = isotonic([one.mean for one in found])
-    lows = [one.low for one in found if one.low is not None]
-    highs = [one.high for one in found if one.high is not None]
-    ends = (isotonic(lows), isotonic(highs)) if len(lows) == len(budgets) else None
+    measured = tuple(one.mean for one in found)
+    means, ends = _rising(measured), None
+    if all(one.n >= MIN_SEEDS for one in found):
+        ends = _rising([one.low or 0.0 for one in found]), _rising([one.high or 0.0 for one in found])
     return Needed(
         wanted=wanted,
         budgets=budgets,
-        measured=tuple(one.mean for one in found),
-        means=tuple(means),
-        ends=None if ends is None else (tuple(ends[0]), tuple(ends[1])),
+        measured=measured,
+        means=means,
+        ends=ends,
         n_seeds=min(one.n for one in found),
         reached=next((epsilon for epsilon, mean in zip(budgets, means, strict=True) if mean >= wanted - _SAME), None),
         crossing=_crossing(budgets, means, wanted),
@@ -101,16 +99,9 @@ def needed(by_budget: Mapping[float, Sequence[float]], wanted: float) -> Needed 
     )
 
 
-def isotonic(values: Sequence[float]) -> NDArray[np.float64]:
+def _rising(values: Sequence[float]) -> tuple[float, ...]:
     """The nearest non-decreasing values in least squares: values in the wrong order share their mean (Ayer et al. 1955)."""
-    blocks: list[tuple[float, int]] = []
-    for value in values:
-        mean, count = float(value), 1
-        while blocks and blocks[-1][0] >= mean:
-            before, n = blocks.pop()
-            mean, count = (before * n + mean * count) / (n + count), n + count
-        blocks.append((mean, count))
-    return np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+    return tuple(map(float, isotonic_regression(values).x))
 
 
 def sentence(
@@ -161,54 +152,45 @@ def figure(
     """
     budgets = sorted({epsilon for answer in answers.values() for epsilon in answer.budgets})
     ticks = budgets if len(budgets) <= _FEW_POINTS else [tick for tick in _TICKS if budgets[0] <= tick <= budgets[-1]]
-    axis = {
-        "title": "privacy budget ε (smaller: stronger privacy)",
-        "range": [math.log10(budgets[0]) - _PADDING, math.log10(budgets[-1]) + _PADDING],
-        "tickvals": [math.log10(epsilon) for epsilon in ticks],
-        "ticktext": [epsilon_text(epsilon) for epsilon in ticks],
-        "showgrid": False,
-        "zeroline": False,
-    }
-    margin = {"l": 52, "r": 16 if len(answers) == 1 else 40, "t": 12, "b": 44}
-    drawn = theme.figure(
-        dark, height=_NEEDED_EPSILON_HEIGHT, xaxis=axis, yaxis=theme.percent_axis(title=f"final {score}"), margin=margin
-    )
+    x = {
+        "title": _BUDGET, "range": [math.log10(budgets[0]) - _PADDING, math.log10(budgets[-1]) + _PADDING],
+        "tickvals": [math.log10(epsilon) for epsilon in ticks], "ticktext": [epsilon_text(epsilon) for epsilon in ticks],
+        "showgrid": False, "zeroline": False,
+    }  # fmt: skip
+    margin = (52, 16 if len(answers) == 1 else 40, 12, 44)
+    chart = theme.Chart(dark, _NEEDED_EPSILON_HEIGHT, x, theme.percent_axis(title=f"final {score}"), margin=margin)
     for (name, answer), colour in zip(answers.items(), colours, strict=True):
-        _curve(drawn, name, answer, colour)
-        if 0 < answer.crossing < math.inf:
-            drawn.add_trace(_mark(name, answer, colour))
+        _draw(chart, name, answer, colour)
     wanted = next(iter(answers.values())).wanted
-    theme.add_level(drawn, 100 * wanted, f"wanted {100 * wanted:g} %", x=0.0, above=wanted < _HIGH, dark=dark)
+    chart.level(100 * wanted, f"wanted {100 * wanted:g} %", x=0.0, above=wanted < _HIGH)
     if len(answers) > 1:
-        ends = [(name, math.log10(answer.budgets[-1]), 100 * answer.means[-1]) for name, answer in answers.items()]
-        named = [(*end, colour) for end, colour in zip(ends, colours, strict=True)]
-        theme.add_end_names(drawn, named, _NAME_GAP, _NAME_GAP / 2, 100, dark=dark)
+        ends = [
+            (name, math.log10(answer.budgets[-1]), 100 * answer.means[-1], colour)
+            for (name, answer), colour in zip(answers.items(), colours, strict=True)
+        ]
+        chart.end_names(ends, _NAME_GAP, _NAME_GAP / 2, 100)
         sentences = [f"{name}: {said}" for name, said in zip(answers, sentences, strict=True)]
-    return Picture(drawn, " ".join(sentences))
+    return chart.picture(" ".join(sentences))
 
 
-def _curve(drawn: go.Figure, name: str, answer: Needed, colour: str) -> None:
+def _draw(chart: theme.Chart, name: str, answer: Needed, colour: str) -> None:
+    """Adds a curve, and a mark where it crosses the wanted score, with the range of ε that the intervals allow."""
     x = np.log10(answer.budgets)
     if answer.ends is not None:
         low, high = (100 * np.array(end) for end in answer.ends)
-        drawn.add_trace(theme.band(x, low, high, colour))
-    mode = "lines+markers" if len(x) <= _FEW_POINTS else "lines"
-    line = theme.line(x, 100 * np.array(answer.means), name, colour, f"{name}, ε = %{{text}}: %{{y:.1f}} %", mode=mode)
-    line.text = [epsilon_text(epsilon) for epsilon in answer.budgets]
-    drawn.add_trace(line)
-
-
-def _mark(name: str, answer: Needed, colour: str) -> go.Scatter:
-    """A mark where the curve crosses the wanted score, with the range of ε that the intervals allow."""
-    centre = math.log10(answer.crossing)
-    low, high = (  # an open end is drawn to the end of the curve
-        centre if end is None else math.log10(min(max(end, answer.budgets[0]), answer.budgets[-1]))
-        for end in (answer.low, answer.high)
-    )
-    bar = {"type": "data", "symmetric": False, "array": [high - centre], "arrayminus": [centre - low]}
-    marker, hover = {"color": colour, "symbol": "diamond", "size": 12}, f"{name}: ε about {_rough(answer.crossing)}"
-    bar |= {"color": colour, "thickness": 1.6, "width": 6}
-    return theme.marks([centre], [100 * answer.wanted], name, marker, hover, error_x=bar)
+        chart.band(x, low, high, colour)
+    mode, hover = "lines+markers" if len(x) <= _FEW_POINTS else "lines", f"{name}, ε = %{{text}}: %{{y:.1f}} %"
+    texts = [epsilon_text(epsilon) for epsilon in answer.budgets]
+    chart.line(x, 100 * np.array(answer.means), name, colour, hover, mode=mode, text=texts)
+    if 0 < answer.crossing < math.inf:
+        centre = math.log10(answer.crossing)
+        left, right = (  # an open end is drawn to the end of the curve
+            centre if end is None else math.log10(min(max(end, answer.budgets[0]), answer.budgets[-1]))
+            for end in (answer.low, answer.high)
+        )
+        bar = theme.error_bars([right - centre], colour, 1.6, below=[centre - left], width=6)
+        marker, hover = {"color": colour, "symbol": "diamond", "size": 12}, f"{name}: ε about {_rough(answer.crossing)}"
+        chart.marks([centre], [100 * answer.wanted], name, marker, hover, error_x=bar)
 
 
 def _uncertainty(answer: Needed) -> str:
@@ -227,7 +209,7 @@ def _uncertainty(answer: Needed) -> str:
     return f"The 95 % intervals of {answer.n_seeds} seeds allow ε from {low} to {high}{not_bracketed}."
 
 
-def _crossing(budgets: Sequence[float], rising: Sequence[float] | NDArray[np.float64], wanted: float) -> float:
+def _crossing(budgets: Sequence[float], rising: Sequence[float], wanted: float) -> float:
     """Where a non-decreasing curve reaches `wanted`, linear in log ε; 0 at the first budget already, inf at none."""
     place = int(np.searchsorted(np.asarray(rising), wanted - _SAME, side="left"))
     if place == 0:
@@ -277,75 +259,48 @@ _GAP = 0.45  # decades between the largest budget and the column without noise
 
 
 def trade_off(
-    series: Mapping[str, pd.DataFrame],
-    *,
-    colours: Sequence[str],
-    labels: Sequence[LabelSetting],
-    score: str = "accuracy",
-    standings: Mapping[str, Standing] | None = None,
-    references: References | None = None,
-    dark: bool = False,
+    runs: Sequence[Series], *, score: str = "accuracy", references: References | None = None, dark: bool = False
 ) -> Picture:
     """Final accuracy and average forgetting against ε, one colour per run; dots are trained models, bars 95 % over seeds.
 
-    Columns of each frame: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). Lines join finite budgets only:
-    "no noise" is a separate column, not a point on the axis. `standings`: the kind of budget of runs that have no bound on
-    all releases: hatched bars at their value, which no line joins with one another or with budgets that are bounds.
-    `score`: the name of the score. `references`: levels to draw beside the accuracies.
+    Lines join finite budgets only: "no noise" is a separate column, not a point on the axis. Budgets that do not bound all
+    releases are hatched bars at their value, which no line joins with one another or with budgets that are bounds. `score`:
+    the name of the score. `references`: levels to draw beside the accuracies.
     """
-    standings = standings or {}
-    finals = {name: _at_the_end(mean_so_far(frame)) for name, frame in series.items() if not frame.empty}
-    colours = [colour for name, colour in zip(series, colours, strict=True) if name in finals]
-    labels = [setting for name, setting in zip(series, labels, strict=True) if name in finals]
-    if not finals:
+    runs = [run for run in runs if not run.rows.empty]
+    finals = {run.name: _at_the_end(mean_so_far(run.rows)) for run in runs}
+    if not runs:
         return theme.nothing("The trade-off appears when a model has learned its tasks.", dark, _HEIGHT)
     budgets = sorted({epsilon for final in finals.values() for epsilon in final})
     finite = [epsilon for epsilon in budgets if math.isfinite(epsilon)]
     column = (math.log10(finite[-1]) + _GAP) if finite else 0.0
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.07)
-    places = {name: place for place, name in enumerate(name for name in finals if standings.get(name, "bound") != "bound")}
-    for name, colour, setting in zip(finals, colours, labels, strict=True):
-        for row, by_epsilon in ((1, finals[name]), (2, _at_the_end(forgetting_so_far(series[name])))):
-            claimed = {e: value for e, value in by_epsilon.items() if name in places and math.isfinite(e)}
-            shift = (places.get(name, 0) - (len(places) - 1) / 2) * _BAR
-            _bars(figure, row, run_label(name, standings.get(name, "bound")), claimed, shift, colour)
-            rest = {e: value for e, value in by_epsilon.items() if e not in claimed}
-            _points(figure, row, name, rest, column, colour, setting)
-    right = 16 if len(finals) == 1 else 110
-    kinds = sorted({standings[name] for name in places})
-    below = _LINE * len(kinds)
-    margin = {"l": 52, "r": right, "t": 12, "b": 44 + below}
-    figure.update_layout(theme.layout(dark, height=_HEIGHT + below, margin=margin))
-    low = math.log10(finite[0]) - 0.25 if finite else -0.5
-    figure.update_xaxes(
-        range=[low, max(column, math.log10(finite[-1]) if finite else 0.0) + 0.25],
-        tickvals=[column if math.isinf(e) else math.log10(e) for e in budgets],
-        ticktext=["no noise" if math.isinf(e) else epsilon_text(e) for e in budgets],
-        showgrid=False,
-        zeroline=False,
-    )
-    titles = ["privacy budget ε (smaller: stronger privacy)"]  # a line each: together they are wider than a phone
+    unbounded = [run.name for run in runs if run.standing != "bound"]
+    kinds = sorted({run.standing for run in runs} - {"bound"})
+    titles = [_BUDGET]  # a line each: together they are wider than a phone
     titles += [f"{'or' if place else 'hatched:'} {_HATCHED[kind]}" for place, kind in enumerate(kinds)]
-    figure.update_xaxes(title=BREAK.join(titles), row=2, col=1)
-    figure.update_layout(barmode="overlay")
-    figure.update_yaxes(theme.percent_axis(title=f"final {score}"), row=1, col=1)
-    figure.update_yaxes(title="points forgotten", rangemode="tozero", row=2, col=1)
-    if references is not None:
-        theme.add_references(figure, references, dark=dark, is_rising=True)
-    if len(finals) > 1:
-        ends = [(name, max(final)) for name, final in finals.items()]
-        named = [
-            (name, column if math.isinf(end) else math.log10(end), 100 * finals[name][end].mean, colour)
-            for (name, end), colour in zip(ends, colours, strict=True)
-        ]
-        theme.add_end_names(figure, named, 9, 4, 100, dark=dark, shift=10, row=1, col=1)
+    x = {
+        "range": [math.log10(finite[0]) - 0.25 if finite else -0.5, column + 0.25], "showgrid": False,
+        "tickvals": [column if math.isinf(e) else math.log10(e) for e in budgets], "zeroline": False,
+        "ticktext": ["no noise" if math.isinf(e) else epsilon_text(e) for e in budgets], "title": BREAK.join(titles),
+    }  # fmt: skip
+    ys = [theme.percent_axis(title=f"final {score}"), {"title": "points forgotten", "rangemode": "tozero"}]
+    below, right = _LINE * len(kinds), 16 if len(runs) == 1 else 110
+    axes = theme.panels([0.62, 0.38], 0.07, x, ys)
+    chart = theme.Chart(dark, _HEIGHT + below, margin=(52, right, 12, 44 + below), barmode="overlay", **axes)
+    for run in runs:
+        shift = (unbounded.index(run.name) - (len(unbounded) - 1) / 2) * _BAR if run.name in unbounded else 0.0
+        for plot, by_epsilon in (("", finals[run.name]), ("2", _at_the_end(forgetting_so_far(run.rows)))):
+            _add(chart, run, by_epsilon, column, shift, {"xaxis": f"x{plot}", "yaxis": f"y{plot}"})
+    chart.references(references, is_rising=True)
+    if len(runs) > 1:
+        last = {run.name: max(finals[run.name]) for run in runs}
+        places = {name: column if math.isinf(end) else math.log10(end) for name, end in last.items()}
+        ends = [(run.name, places[run.name], 100 * finals[run.name][last[run.name]].mean, run.colour) for run in runs]
+        chart.end_names(ends, 9, 4, 100, xshift=10)
     if finite and math.inf in budgets:
-        figure.add_vline(x=column - _GAP / 2, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
-    finding = " ".join(
-        _finding(name if len(finals) > 1 else "", final, score, standings.get(name, "bound"))
-        for name, final in finals.items()
-    )
-    return Picture(figure, " ".join([finding, *(_NO_BOUND[kind] for kind in kinds)]))
+        chart.across("x", column - _GAP / 2)
+    said = [_finding(run.name if len(runs) > 1 else "", finals[run.name], score, run.standing) for run in runs]
+    return chart.picture(" ".join([*said, *(_NO_BOUND[kind] for kind in kinds)]))
 
 
 def _at_the_end(per_seed: pd.DataFrame) -> dict[float, Interval]:
@@ -354,38 +309,40 @@ def _at_the_end(per_seed: pd.DataFrame) -> dict[float, Interval]:
     return {float(epsilon): interval(values.tolist()) for epsilon, values in ended.groupby("epsilon")["value"]}
 
 
-def _points(
-    figure: go.Figure, row: int, name: str, by_epsilon: Mapping[float, Interval], column: float, colour: str,
-    setting: LabelSetting,
+def _add(
+    chart: theme.Chart, run: Series, by_epsilon: Mapping[float, Interval], column: float, shift: float,
+    plot: theme.Properties,
 ) -> None:  # fmt: skip
+    """Adds a run's means with their intervals to one plot: a line or hatched bars, and a dot without noise.
+
+    `column`: the place of what has no noise; `shift`: of the bars, so that those of several runs are beside one another.
+    """
     finite = sorted(epsilon for epsilon in by_epsilon if math.isfinite(epsilon))
-    groups = [([math.log10(e) for e in finite], [by_epsilon[e] for e in finite], "lines+markers")] if finite else []
-    if math.inf in by_epsilon:
-        groups.append(([column], [by_epsilon[math.inf]], "markers"))
+    x, colour, is_bound = [math.log10(epsilon) for epsilon in finite], run.colour, run.standing == "bound"
     look = {
-        "line": {"color": colour, "width": 2, "dash": theme.DASHES[setting]},
-        "marker": {"color": colour, "symbol": theme.MARKERS[setting], "size": 8},
+        "line": {"color": colour, "width": 2, "dash": theme.DASHES[run.labels]},
+        "marker": {"color": colour, "symbol": theme.MARKERS[run.labels], "size": 8},
     }
-    for x, stats, mode in groups:
-        figure.add_scatter(x=x, mode=mode, **_means(name, stats, colour), **look, row=row, col=1)
+    if finite and not is_bound:
+        name, x = run_label(run.name, run.standing), [place + shift for place in x]
+        pattern = {"shape": theme.CLAIMED_PATTERN, "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 6}
+        marker = {"color": "rgba(0,0,0,0)", "line": {"color": colour, "width": 1.2}, "pattern": pattern}
+        _means(chart, "bar", name, [by_epsilon[e] for e in finite], colour, x=x, width=0.9 * _BAR, marker=marker, **plot)
+    elif finite:
+        stats = [by_epsilon[e] for e in finite]
+        _means(chart, "scatter", run.name, stats, colour, x=x, mode="lines+markers", **look, **plot)
+    if math.inf in by_epsilon:
+        alone = [by_epsilon[math.inf]]
+        _means(chart, "scatter", run.name, alone, colour, x=[column], mode="markers", **look, **plot)
 
 
-def _bars(figure: go.Figure, row: int, name: str, by_epsilon: Mapping[float, Interval], shift: float, colour: str) -> None:
-    """Budgets that are no bound on all that gets out: hatched bars, beside one another where several runs have them."""
-    if not by_epsilon:
-        return
-    stats = [by_epsilon[epsilon] for epsilon in sorted(by_epsilon)]
-    pattern = {"shape": theme.CLAIMED_PATTERN, "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 6}
-    marker = {"color": "rgba(0,0,0,0)", "line": {"color": colour, "width": 1.2}, "pattern": pattern}
-    x = [math.log10(epsilon) + shift for epsilon in sorted(by_epsilon)]
-    figure.add_bar(x=x, width=0.9 * _BAR, marker=marker, **_means(name, stats, colour), row=row, col=1)
-
-
-def _means(name: str, stats: Sequence[Interval], colour: str) -> dict[str, Any]:
-    """Properties of a trace: means with their intervals, in percent."""
-    bars = {"type": "data", "array": [100 * s.half_width for s in stats], "color": colour, "thickness": 1.2, "width": 3}
+def _means(
+    chart: theme.Chart, kind: Literal["bar", "scatter"], name: str, stats: Sequence[Interval], colour: str, **more: Any
+) -> None:
+    """Adds means with their intervals, in percent."""
+    bars = theme.error_bars([100 * s.half_width for s in stats], colour, 1.2, width=3)
     y = [100 * s.mean for s in stats]
-    return {"name": name, "y": y, "error_y": bars, "hovertemplate": f"{name}: %{{y:.1f}}<extra></extra>"}
+    chart.add(kind, f"{name}: %{{y:.1f}}", name=name, y=y, error_y=bars, **more)
 
 
 def _finding(name: str, final: Mapping[float, Interval], score: str, standing: Standing) -> str:

@@ -82,7 +82,7 @@ def show(
                 _chart(picture=picture, key=key, is_large=layout.is_on())
             layout.await_paint()
         else:  # text that wraps, as high as the later figure
-            height = f"{picture.parts.layout.get('height', 200):g}px"
+            height = f"{picture.layout.get('height', 200):g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
         if caption:
             st.caption(caption)

@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 from numpy.typing import NDArray
+
+from dpcl_core.figures.picture import Picture
 
 Rule = Callable[[float, int, int, int], float]
 
@@ -34,6 +37,11 @@ def accuracy(
         for i in range(k + 1)
     ]
     return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+
+
+def picture_of(figure: go.Figure, finding: str) -> Picture:
+    """A figure of Plotly's as a picture."""
+    return Picture([trace.to_plotly_json() for trace in figure.data], figure.layout.to_plotly_json(), finding)
 
 
 def luminance(colour: str) -> float:

@@ -31,7 +31,6 @@ from tests.support.signatures import TOLD
 
 ENTRIES, GROUPS, AGREEMENT = tables.entries([TOLD]), tables.prototypes([TOLD]), tables.agreement([TOLD])
 REFERENCES = References(0.1, 0.4, n_tested=450.0, ceiling=0.9)
-LABELS, STANDINGS = ["prior-const", "data"], {"A": "claimed"}
 PUBLISHED = test_reproduction._frame(
     ("A", 1.0, 70.0, 1.0, 60.0, 2.0, True), ("A", math.inf, 80.0, math.nan, 84.0, math.nan, True),
     ("B", 1.0, 50.0, 3.0, math.nan, math.nan, True, True),
@@ -53,17 +52,15 @@ EXPOSURES = {"none": [[1.0, 2.0, 3.0], [8.0, 9.0, 13.0]], "hinge": [[1.0, 1.5, 2
 
 
 def _trade_off(dark: bool) -> Picture:
-    series = {"A": accuracy(), "B": accuracy(epsilons=(1.0, math.inf))}
-    return tradeoff.trade_off(
-        series, colours=["#0072b2", "#d55e00"], labels=LABELS, standings=STANDINGS, references=REFERENCES, dark=dark
-    )
+    runs = [curves.Series("A", accuracy(), "#0072b2", standing="claimed")]
+    runs.append(curves.Series("B", accuracy(epsilons=(1.0, math.inf)), "#d55e00", "data"))
+    return tradeoff.trade_off(runs, references=REFERENCES, dark=dark)
 
 
-def _compared(dark: bool) -> dict[str, object]:
-    return {"n_tasks": 4, "colours": ["#0072b2", "#d55e00"], "labels": LABELS, "standings": STANDINGS, "dark": dark}
-
-
-SERIES = {name: accuracy(epsilons=(epsilon,)) for name, epsilon in (("A", 1.0), ("B", 8.0))}
+RUNS = [
+    curves.Series("A", accuracy(epsilons=(1.0,)), "#0072b2", standing="claimed"),
+    curves.Series("B", accuracy(epsilons=(8.0,)), "#d55e00", "data"),
+]
 # By the name of the builder, and a word where it has several.
 PICTURES: dict[str, Callable[[bool], Picture]] = {
     "grids.diagnostics": lambda dark: grids.diagnostics(tables.anchors([TOLD]), chosen=10, dark=dark),
@@ -89,9 +86,11 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "curves.accuracy_over_tasks, two seeds": lambda dark: curves.accuracy_over_tasks(
         accuracy(seeds=(0, 1)), n_tasks=6, standing="replay", dark=dark
     ),
-    "curves.compared_over_tasks": lambda dark: curves.compared_over_tasks(SERIES, **_compared(dark)),
+    "curves.compared_over_tasks": lambda dark: curves.compared_over_tasks(RUNS, n_tasks=4, dark=dark),
+    "curves.compared_over_tasks, forgetting": lambda dark: curves.compared_over_tasks(
+        RUNS, n_tasks=4, of="forgetting", dark=dark
+    ),
     "curves.forgetting_over_tasks": lambda dark: curves.forgetting_over_tasks(accuracy(), n_tasks=4, dark=dark),
-    "curves.forgetting_compared": lambda dark: curves.forgetting_compared(SERIES, **_compared(dark)),
     "statistics.paired_difference": lambda dark: statistics.paired_difference(
         test_difference._finals(rule=lambda *at: 0.5 + 0.01 * at[1]), test_difference._finals(), names=("A", "B"), dark=dark
     ),

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcl_core.figures import curves
-from dpcl_core.figures.curves import class_bars
+from dpcl_core.figures.curves import Series, class_bars, compared_over_tasks
 
 VALUES = np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]])
 
@@ -38,12 +37,8 @@ def test_several_states_get_a_legend_and_none_gets_words() -> None:
 
 
 def test_compared_forgetting_says_the_points_lost_by_each() -> None:
-    picture = curves.forgetting_compared(
-        {"now": frame(0.9, 0.8, 0.7), "A": frame(0.4, 0.4, 0.4)},
-        n_tasks=2,
-        colours=["#0072b2", "#d55e00"],
-        labels=["prior", "data"],
-    )
+    runs = [Series("now", frame(0.9, 0.8, 0.7), "#0072b2"), Series("A", frame(0.4, 0.4, 0.4), "#d55e00", "data")]
+    picture = compared_over_tasks(runs, n_tasks=2, of="forgetting")
     assert picture.finding == "now: 20.0 points lost after 2 tasks; A: 60.0 points lost after 2 tasks."
     lines = {trace.name: trace for trace in picture.figure.data if trace.mode and "markers" in trace.mode}
     assert list(lines["A"].y) == pytest.approx([60.0])
@@ -52,5 +47,5 @@ def test_compared_forgetting_says_the_points_lost_by_each() -> None:
 
 def test_compared_forgetting_waits_for_a_second_task() -> None:
     first = frame(0.5)[lambda rows: rows["after_task"] == 0]
-    picture = curves.forgetting_compared({"now": first}, n_tasks=2, colours=["#0072b2"], labels=["prior"])
+    picture = compared_over_tasks([Series("now", first, "#0072b2")], n_tasks=2, of="forgetting")
     assert picture.finding == "Forgetting is defined from the second task on."

@@ -9,6 +9,7 @@ import pytest
 
 from dpcl_core import metrics
 from dpcl_core.figures import curves, svg
+from dpcl_core.figures.curves import Series
 from tests.figures.making import accuracy, by_rule
 
 
@@ -95,10 +96,7 @@ def test_empty_table_gives_a_figure_with_words() -> None:
 def test_compared_runs_are_named_at_their_ends_and_ranked() -> None:
     worse = accuracy(rule=lambda *at: by_rule(*at) - 0.1, epsilons=(8.0,))
     picture = curves.compared_over_tasks(
-        {"B": worse, "A": accuracy(epsilons=(8.0,))},
-        n_tasks=4,
-        colours=["#000000", "#111111"],
-        labels=["prior", "prior-const"],
+        [Series("B", worse, "#000000", "prior"), Series("A", accuracy(epsilons=(8.0,)), "#111111")], n_tasks=4
     )
     assert [note.text for note in picture.figure.layout.annotations] == ["B", "A"]
     assert picture.finding.index("A:") < picture.finding.index("B:")
@@ -140,11 +138,10 @@ def test_budgets_that_bound_nothing_are_named_so_and_keep_the_dots_of_their_list
 
 
 def test_a_compared_run_with_a_claimed_budget_is_set_apart() -> None:
-    runs = {"A": accuracy(epsilons=(0.5,)), "B": accuracy(epsilons=(0.5,))}
-    for make in (curves.compared_over_tasks, curves.forgetting_compared):
-        picture = make(
-            runs, n_tasks=4, colours=["#0072b2", "#d55e00"], labels=["prior", "prior"], standings={"B": "claimed"}
-        )
+    table = accuracy(epsilons=(0.5,))
+    runs = [Series("A", table, "#0072b2", "prior"), Series("B", table, "#d55e00", "prior", "claimed")]
+    for of in ("accuracy", "forgetting"):
+        picture = curves.compared_over_tasks(runs, n_tasks=4, of=of)
         lines = {trace.name: trace.line.dash for trace in picture.figure.data if "lines" in trace.mode and not trace.fill}
         assert lines == {"A": "dash", "B (claimed)": "longdashdot"}
         assert "B (claimed): " in picture.finding
@@ -157,8 +154,7 @@ def test_entity_f1_is_never_called_accuracy_and_a_replays_budget_never_that_of_t
     assert "accuracy" not in picture.finding
     assert {trace.line.dash for trace in picture.figure.data if "lines" in trace.mode and not trace.fill} == {"longdashdot"}
     assert [note.text for note in picture.figure.layout.annotations] == ["replay ε = 0.5,<br>total ∞"]
-    both = curves.compared_over_tasks(
-        {"A": accuracy(epsilons=(0.5,)), "B": accuracy(epsilons=(0.5,))}, n_tasks=4, colours=["#0072b2", "#d55e00"],
-        labels=["prior", "prior"], standings={"A": "bound", "B": "replay"},
-    )  # fmt: skip
+    table = accuracy(epsilons=(0.5,))
+    runs = [Series("A", table, "#0072b2"), Series("B", table, "#d55e00", "prior", "replay")]
+    both = curves.compared_over_tasks(runs, n_tasks=4)
     assert "B (replay alone): " in both.finding

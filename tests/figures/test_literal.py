@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 import pytest
 
 from dpcl_core.figures import curves, matching, reproduction, stream, svg, tradeoff
-from dpcl_core.figures.picture import BREAK, Picture, bold
+from dpcl_core.figures.picture import BREAK, bold
 from dpcl_core.runs import frames as tables
-from tests.figures.making import accuracy
+from tests.figures.making import accuracy, picture_of
 from tests.figures.pictures import ENTRIES, GROUPS, PICTURES
 from tests.figures.test_parallel import COLOURS, FINALS
 from tests.support.signatures import TOLD
@@ -62,8 +62,7 @@ def test_names_are_drawn_as_they_are_written(name: str) -> None:
     """In every builder that draws names of classes, tasks, sources, groups, runs or settings."""
     entries, groups = ENTRIES.assign(name=name), GROUPS.assign(name=name)
     two = np.array([[0.9, 0.2], [0.7, 0.4]])
-    series = {name: accuracy(), "B": accuracy(epsilons=(1.0,))}
-    shared = {"colours": ["#0072b2", "#d55e00"], "labels": ["prior", "prior"], "standings": {}}
+    runs = [curves.Series(name, accuracy(), "#0072b2"), curves.Series("B", accuracy(epsilons=(1.0,)), "#d55e00")]
     pictures = [
         stream.stream(np.eye(2, dtype=np.int64), homes=[(0,), (1,)], classes=(name, "other"), tasks=(name, "task 2")),
         stream.stream(None, homes=[(0,), (1,)], classes=(name, "other"), tasks=(name, "task 2")),
@@ -71,8 +70,8 @@ def test_names_are_drawn_as_they_are_written(name: str) -> None:
         matching.confusion(ENTRIES, (name, "other"), (name, "other")),
         matching.on_map(entries, groups, space="mean"),
         matching.margins(entries),
-        curves.compared_over_tasks(series, n_tasks=4, **shared),
-        tradeoff.trade_off(series, **shared),
+        curves.compared_over_tasks(runs, n_tasks=4),
+        tradeoff.trade_off(runs),
         matching.matcher_bars(tables.agreement([TOLD]).assign(matcher=name).dropna(subset=["agreement"])),
     ]
     for number, picture in enumerate(pictures):
@@ -95,7 +94,7 @@ def test_svg_draws_the_same_letters(name: str) -> None:
 
 def test_builders_markup_stays_and_another_finding_changes_no_text() -> None:
     figure = go.Figure(go.Scatter(x=[1], y=[1], text=[f"{bold('<b>')}{BREAK}&"], hovertemplate="%{x}<extra></extra>"))
-    picture = Picture(figure, "One.")
+    picture = picture_of(figure, "One.")
     assert picture.figure.data[0].text[0] == "<b>&lt;b&gt;</b><br>&amp;"
     assert picture.figure.data[0].hovertemplate == "%{x}<extra></extra>"
     again = picture.saying("Two.")

@@ -12,13 +12,13 @@ import resvg_py
 from PIL import Image
 
 from dpcl_core.figures import png, svg, theme
-from dpcl_core.figures.picture import Picture
+from tests.figures.making import picture_of
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_marker_has_its_colour_where_the_svg_has_it(dark: bool) -> None:
     dot = go.Scatter(x=[1.0, 2.0, 3.0], y=[1.0, 3.0, 2.0], mode="markers", marker={"size": 16, "color": "#d55e00"})
-    picture = Picture(go.Figure([dot], theme.layout(dark, height=300)), "Three dots.")
+    picture = picture_of(go.Figure([dot], theme.layout(dark, height=300)), "Three dots.")
     drawing = ElementTree.fromstring(svg.drawn(picture, dark=dark))
     image = Image.open(io.BytesIO(png.drawn(picture, dark=dark))).convert("RGB")
     assert image.size == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
@@ -37,9 +37,9 @@ def test_letters_are_drawn_whatever_typefaces_the_computer_has() -> None:
     """The same figure with a word more has more ink, also without any typeface of the system."""
     inks = []
     for word in ("", "ε accounted"):
-        figure = go.Figure([], theme.layout(False, height=200))
-        figure.add_annotation(text=word or " ", x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 30})
-        drawing = svg.drawn(Picture(figure, "A word."))
+        chart = theme.Chart(False, 200)
+        chart.text(word or " ", 0.5, 0.5, size=30, colour=chart.ink.text, xref="paper", yref="paper")
+        drawing = svg.drawn(chart.picture("A word."))
         own = resvg_py.svg_to_bytes(svg_string=drawing, zoom=1, font_files=png.fonts(), skip_system_fonts=True)
         inks.append(int((np.asarray(Image.open(io.BytesIO(bytes(own))).convert("L")) < 128).sum()))
     assert inks[1] > inks[0] + 200  # eleven letters, 30 px high, strokes of some 3 px

@@ -8,8 +8,8 @@ import math
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
+from copy import copy
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any, cast
 from xml.etree import ElementTree
 
@@ -19,12 +19,12 @@ from plotly.colors import sample_colorscale
 
 import dpcl_core.figures
 from dpcl_core.figures import svg, svg_parts, theme
-from dpcl_core.figures.picture import Parts, Picture
+from tests.figures.making import picture_of
 from tests.figures.pictures import PICTURES
 
 NS = "{http://www.w3.org/2000/svg}"
 TAGS = {"svg", "title", "desc", "defs", "clipPath", "pattern", "g", "rect", "path", "circle", "text", "tspan"}
-MARGIN = {"l": 100, "r": 20, "t": 10, "b": 90}  # wide enough for all labels, so that no margin grows
+MARGIN = (100, 20, 10, 90)  # wide enough for all labels, so that no margin grows
 LEFT, RIGHT, TOP, BOTTOM = 100, 700, 10, 310
 # Names of properties that the drawing reads, and of those that draw nothing in our figures.
 READ = """type x y z text customdata hovertemplate hoverinfo hovertext showlegend xaxis yaxis textposition fill fillcolor
@@ -39,7 +39,7 @@ QUIET = """uirevision hovermode dragmode automargin connectgaps cliponaxis showa
 def document(*traces: object, **layout: object) -> dict[str, Any]:
     """These traces in the common layout, with fixed margins, as a document of a page."""
     figure = go.Figure(list(traces), theme.layout(False, **{"height": 400, "margin": MARGIN, **layout}))
-    return svg.in_page(Picture(figure, "A finding."), place=720)
+    return svg.in_page(picture_of(figure, "A finding."), place=720)
 
 
 def drawn(*traces: object, **layout: object) -> ElementTree.Element:
@@ -84,8 +84,9 @@ def test_every_builder_is_among_the_pictures() -> None:
 
 def names(part: Mapping[str, Any]) -> Iterator[str]:
     for key, value in part.items():
-        inner = value if key in ("shapes", "annotations") else [value] if isinstance(value, Mapping) else []
-        yield from (name for one in inner for name in names(one)) if inner or value is None else [key]
+        is_list = key in ("shapes", "annotations")
+        inner = value if is_list else [value] if isinstance(value, Mapping) else []
+        yield from (name for one in inner for name in names(one)) if inner or is_list or value is None else [key]
 
 
 @pytest.mark.parametrize("builder", PICTURES)
@@ -99,9 +100,9 @@ def test_the_title_below_a_figure_fits_on_a_phone(builder: str) -> None:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_figure_has_no_property_that_the_drawing_does_not_know(name: str) -> None:
-    parts = PICTURES[name](False).parts
-    layout = {key: part for key, part in parts.layout.items() if key != "template"}
-    assert {each for part in (*parts.traces, layout) for each in names(part)} <= {*READ.split(), *QUIET.split()}
+    picture = PICTURES[name](False)
+    layout = {key: part for key, part in picture.layout.items() if key != "template"}
+    assert {each for part in (*picture.traces, layout) for each in names(part)} <= {*READ.split(), *QUIET.split()}
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -136,8 +137,10 @@ def test_a_picture_is_one_svg_of_its_size_with_no_text_outside_or_over_another(n
 @pytest.mark.parametrize("name", PICTURES)
 def test_plain_parts_are_drawn_as_the_figure_that_plotly_reads_from_them(name: str) -> None:
     picture = PICTURES[name](False)
-    parts = Parts([trace.to_plotly_json() for trace in picture.figure.data], picture.figure.layout.to_plotly_json())
-    assert svg.drawn(picture) == svg.drawn(cast(Picture, SimpleNamespace(parts=parts, finding=picture.finding)))
+    again = copy(picture)  # whose texts are literal already
+    again.traces = [trace.to_plotly_json() for trace in picture.figure.data]
+    again.layout = picture.figure.layout.to_plotly_json()
+    assert svg.drawn(picture) == svg.drawn(again)
 
 
 def test_places_on_linear_and_log_axes_and_what_has_none() -> None:
@@ -257,7 +260,7 @@ def test_markup_of_data_is_shown_and_never_taken() -> None:
     line = go.Scatter(x=[evil, "b"], y=[1, 2], name=evil, mode="lines+text", text=[evil, "t"])
     figure = go.Figure([line, line], theme.layout(False, height=300, legend_room=40, xaxis={"title": evil}))
     figure.add_annotation(x=0, y=1, text=evil, showarrow=False)
-    root = ElementTree.fromstring(svg.drawn(Picture(figure, evil), source=evil))
+    root = ElementTree.fromstring(svg.drawn(picture_of(figure, evil), source=evil))
     assert {one.tag.removeprefix(NS) for one in root.iter()} <= TAGS
     assert not [name for one in root.iter() for name in one.attrib if name.startswith("on")]
     assert root.findtext(f"{NS}desc") == evil

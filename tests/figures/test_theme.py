@@ -97,8 +97,9 @@ def test_decimation_keeps_ends_and_extremes_within_a_thousand_points() -> None:
 
 @pytest.mark.parametrize("is_rising", [False, True])
 def test_levels_differ_by_dash_and_name_and_not_by_colour(is_rising: bool) -> None:
-    drawn = theme.figure(False, height=300)
-    theme.add_references(drawn, References(0.1, 0.4, n_tested=450.0, ceiling=0.9), dark=False, is_rising=is_rising)
+    chart = theme.Chart(False, 300)
+    chart.references(References(0.1, 0.4, n_tested=450.0, ceiling=0.9), is_rising=is_rising)
+    drawn = chart.picture("").figure
     assert [(line.y0, line.y1) for line in drawn.layout.shapes] == [(10, 10), (40, 40), (90, 90)]
     assert len({line.line.dash for line in drawn.layout.shapes}) == 3
     assert len({line.line.color for line in drawn.layout.shapes}) == 1
@@ -108,13 +109,13 @@ def test_levels_differ_by_dash_and_name_and_not_by_colour(is_rising: bool) -> No
 
 
 def test_levels_that_print_alike_are_one_line_and_near_ones_have_their_names_apart() -> None:
-    same, near, none = (theme.figure(False, height=300) for _ in range(3))
-    theme.add_references(same, References(0.1, 0.1), dark=False)
-    assert [note.text for note in same.layout.annotations] == ["chance = untrained 10 %"]
-    theme.add_references(near, References(0.25, 0.28), dark=False)
-    assert [note.yanchor for note in near.layout.annotations] == ["top", "bottom"]
-    theme.add_references(none, References(0.0), dark=False)
-    assert [note.yanchor for note in none.layout.annotations] == ["bottom"], "below 0 there is no room"
+    same, near, none = (theme.Chart(False, 300) for _ in range(3))
+    same.references(References(0.1, 0.1))
+    assert [note["text"] for note in same.texts] == ["chance = untrained 10 %"]
+    near.references(References(0.25, 0.28))
+    assert [note["yanchor"] for note in near.texts] == ["top", "bottom"]
+    none.references(References(0.0))
+    assert [note["yanchor"] for note in none.texts] == ["bottom"], "below 0 there is no room"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_levels_that_print_alike_are_one_line_and_near_ones_have_their_names_apa
     ],
 )
 def test_a_level_s_name_covers_no_curve(points: list[float | None], side: float, anchor: str) -> None:
-    drawn = theme.figure(False, height=300)
-    drawn.add_trace(theme.line([1, 2, 3], points, "curve", "#000", "%{y}"))
-    theme.add_references(drawn, References(0.1, 0.4), dark=False)
-    assert [(note.x, note.yanchor) for note in drawn.layout.annotations] == [(0.0, "top"), (side, anchor)]
+    chart = theme.Chart(False, 300)
+    chart.line([1, 2, 3], points, "curve", "#000", "%{y}")
+    chart.references(References(0.1, 0.4))
+    assert [(note["x"], note["yanchor"]) for note in chart.texts] == [(0.0, "top"), (side, anchor)]

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+import pandas as pd
 import pytest
 
 from dpcl_core.figures import tradeoff
+from dpcl_core.figures.curves import Series
+from dpcl_core.figures.picture import Picture
 from tests.figures.making import accuracy, by_rule
 
 
-def _picture(**more: object) -> tradeoff.Picture:
-    return tradeoff.trade_off({"A": accuracy(**more)}, colours=["#0072b2"], labels=["prior-const"])  # type: ignore[arg-type]
+def _picture(**more: object) -> Picture:
+    return _pictures(A=accuracy(**more))  # type: ignore[arg-type]
+
+
+def _pictures(standings: Mapping[str, str] = {}, **tables: pd.DataFrame) -> Picture:
+    """Runs by letter, of these standings, each in a colour of its own."""
+    colours = {"A": "#0072b2", "B": "#d55e00", "C": "#008c68"}
+    return tradeoff.trade_off(
+        [Series(name, table, colours[name], standing=standings.get(name, "bound")) for name, table in tables.items()]
+    )
 
 
 def test_no_noise_is_a_column_that_no_line_reaches() -> None:
@@ -50,23 +62,18 @@ def test_only_no_noise_and_only_one_budget_work() -> None:
 
 
 def test_a_run_without_noise_alone_is_said_beside_another() -> None:
-    both = {"A": accuracy(), "B": accuracy(epsilons=(math.inf,))}
-    picture = tradeoff.trade_off(both, colours=["#111111", "#222222"], labels=["prior-const"] * 2, score="entity F1")
-    assert " B: without noise final entity F1 is " in picture.finding
+    picture = _pictures(A=accuracy(), B=accuracy(epsilons=(math.inf,)))
+    assert " B: without noise final accuracy is " in picture.finding
 
 
 def test_an_unfinished_run_is_left_out_by_name() -> None:
-    empty = accuracy().query("seed > 9")
-    both = {"A": empty, "B": accuracy()}
-    picture = tradeoff.trade_off(both, colours=["#111111", "#222222"], labels=["prior", "prior-const"])
+    picture = _pictures(A=accuracy().query("seed > 9"), B=accuracy())
     assert {trace.name for trace in picture.figure.data} == {"B"}
-    assert picture.figure.data[0].line.color == "#222222"
+    assert picture.figure.data[0].line.color == "#d55e00"
 
 
 def test_budgets_that_bound_nothing_are_on_no_line() -> None:
-    picture = tradeoff.trade_off(
-        {"A": accuracy(), "B": accuracy()}, colours=["#0072b2", "#d55e00"], labels=["prior", "data"], standings={"B": "none"}
-    )
+    picture = _pictures({"B": "none"}, A=accuracy(), B=accuracy())
     bars = [trace.name for trace in picture.figure.data if trace.type == "bar" and trace.yaxis == "y"]
     assert bars == ["B (no bound)"]
     joined = [trace.name for trace in picture.figure.data if trace.type == "scatter" and "lines" in trace.mode]
@@ -76,10 +83,7 @@ def test_budgets_that_bound_nothing_are_on_no_line() -> None:
 
 
 def test_claimed_budgets_are_hatched_bars_that_no_line_joins() -> None:
-    picture = tradeoff.trade_off(
-        {"A": accuracy(), "B": accuracy(), "C": accuracy()},
-        colours=["#0072b2", "#d55e00", "#008c68"], labels=["prior-const"] * 3, standings={"B": "claimed", "C": "claimed"},
-    )  # fmt: skip
+    picture = _pictures({"B": "claimed", "C": "claimed"}, A=accuracy(), B=accuracy(), C=accuracy())
     bars = [trace for trace in picture.figure.data if trace.type == "bar" and trace.yaxis == "y"]
     assert [bar.name for bar in bars] == ["B (claimed)", "C (claimed)"]
     assert all(bar.marker.pattern.shape == "/" and len(bar.x) == 2 for bar in bars)
