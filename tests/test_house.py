@@ -235,7 +235,7 @@ NOT_EVERYWHERE = {"pydantic", "pyarrow", "ssl", "threading", "multiprocessing", 
 STILL_NAMED = {
     "spec": {"pydantic"},
     "backbones": {"pydantic", "subprocess"},
-    "data": {"pydantic", "pyarrow", "threading"},
+    "data": {"pydantic"},  # the schema
     "methods.features": {"pydantic", "threading", "multiprocessing", "concurrent"},
     "methods.federated": {"pydantic"},
     "methods.language": {"pydantic"},
