@@ -19,7 +19,7 @@ from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.checks import ResolvedRun
-from dpcl_core.data import anchors, load, own
+from dpcl_core.data import load, own
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
@@ -333,7 +333,7 @@ def _anchors(run: ResolvedRun, dataset: Dataset, device: str) -> Generator[Event
     """Features of public sentences for methods that use anchors, else None."""
     if not run.method.needs_anchors:
         return None
-    sentences = anchors.public(is_tagged=isinstance(dataset.train.images, Sentences))
+    sentences = load.public_sentences(is_tagged=isinstance(dataset.train.images, Sentences))
     yield Note("info", f"Public sentences: {sentences.title}.")
     text = f"computing features of public sentences with {_short_title(run.backbone)}"
     steps, n = extractor.computed(run.backbone.name, sentences.content, device), len(sentences.content)

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.card import AXES, SAMPLES
 from dpcl_core.data.dataset import RATES
-from dpcl_core.data.parquet import RATE_COLUMN, WINDOW_COLUMN
+from dpcl_core.data.parquet import WINDOW_COLUMN
+from dpcl_core.data.rows import RATE_COLUMN
 from dpcl_core.errors import BadInput
 
 COLUMNS = ("time", "x", "y", "z", "activity", "subject")

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import checks, machine, presets
 from dpcl_core.backbones import extractor as features
-from dpcl_core.data import anchors, load
+from dpcl_core.data import load
 from dpcl_core.data.texts import Sentences
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import plain_number
@@ -166,7 +166,7 @@ def _table(data: DataSpec) -> Table:
 
 @cache
 def _anchors(data: DataSpec) -> NDArray[np.float32]:
-    sentences = anchors.public(is_tagged=_table(data).train.sentences is not None)
+    sentences = load.public_sentences(is_tagged=_table(data).train.sentences is not None)
     return features.features(data.backbone, sentences.content)[sentences.rows]
 
 

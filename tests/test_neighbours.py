@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core import checks, engine, export
-from dpcl_core.data import catalog, contents, files, load, outline, rows
+from dpcl_core.data import catalog, files, load, outline, rows
 from dpcl_core.data.card import Kind
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
@@ -333,5 +333,5 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
 
 def forget() -> None:
     """Bundled data never change, and are kept for good."""
-    for kept in (outline._outline, contents._keys, load._read_labels, scenarios_catalog._counted):
+    for kept in (outline._outline, outline._keys, load._read_labels, scenarios_catalog._counted):
         kept.cache_clear()

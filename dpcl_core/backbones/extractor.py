@@ -23,7 +23,7 @@ from dpcl_core.backbones import catalog
 from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data.dataset import Content
-from dpcl_core.data.held import replacing
+from dpcl_core.data.files import replacing
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core import paths
-from dpcl_core.data.held import replacing
+from dpcl_core.data.files import replacing
 
 MOST_BYTES = 2_000_000_000  # of all files together; the oldest go first
 STEP = 16  # lengths are rounded up to multiples of this, in tokens

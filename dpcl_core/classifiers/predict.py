@@ -19,7 +19,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers.folder import Loaded
-from dpcl_core.data import arrow, copying, dataset, sheets, table_features
+from dpcl_core.data import copying, dataset, sheets, table_features
 from dpcl_core.data.card import AXES, PICTURES, SAMPLES
 from dpcl_core.data.dataset import Content, Vectors
 from dpcl_core.data.files import ending
@@ -114,7 +114,7 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
         table = sheets.rows_of(path, path.name, has_names=encoding is None or encoding.has_names)
     except BadInput as error:
         raise BadInput(f"{FIELD} {error.field}", error.value, error.allowed) from error
-    names = table.column_names
+    names = list(table.columns)
     if not 1 <= len(table) <= _MOST:
         raise BadInput(FIELD, path.name, f"holds {len(table)} rows; 1 to {_MOST:,} are read")
     lacking = [] if encoding is None else encoding.lacking(names)
@@ -127,7 +127,7 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
         lost = table_features.unread_cells(table, features, "cells")
         return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)), lost=tuple(lost))
     if texts in names:
-        return _texts([word or "" for word in arrow.as_words(table[texts], texts)], path, tagged=tagged)
+        return _texts([word or "" for word in table[texts].words(texts)], path, tagged=tagged)
     numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)
     if np.isnan(numbers).any():
         raise BadInput(FIELD, path.name, f"must have the column {texts}, or numbers alone; it has {sheets.listed(names)}")

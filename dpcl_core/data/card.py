@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
-
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
 
 from dpcl_core import paths
 from dpcl_core.data.texts import tags_of
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.spec import DataSpec
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Shape = tuple[int, int, int]
 Kind = Literal["image", "sensor", "text", "tagged", "table", "embedding"]
@@ -45,7 +46,7 @@ class Feature:
 class Hub:
     """A dataset's repository on the Hugging Face hub, and the files of each split as shell patterns."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     repository: str
     train: str
@@ -75,7 +76,7 @@ class DatasetCard:
     are public or go to a task; 1 for data that were taken in before every cell of a row counted alike.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
     title: str
@@ -173,6 +174,8 @@ def tables(file: str) -> dict[str, Table]:
 
 def checked(form: TypeAdapter[_Card], file: str, name: str, table: Table) -> _Card:
     """A table as an instance of its type. Raises BadInput naming file, table, key and what is allowed."""
+    from pydantic import ValidationError
+
     try:
         return form.validate_python(table)
     except ValidationError as error:
@@ -221,50 +224,56 @@ LIMITS: Mapping[Kind, tuple[str, ...]] = {
 }
 
 
-class _Written(BaseModel):
+@dataclass(frozen=True, slots=True)
+class _Written:
     """The keys of a table from which fields are derived; all other keys are fields of the card.
 
     `tags`: types of names, which become BIO tags. `domains`: sources that can all hold every class. `sources`: the classes
     of each. `titled_classes`: the labels of a set with `members` carry their titles.
     """
 
-    model_config = ConfigDict(extra="allow", frozen=True)
-
     source: str
     kind: Kind = "image"
     classes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
-    sources: dict[str, tuple[str, ...]] = {}
+    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     titled_classes: bool = False
 
 
-_WRITTEN, _CARD = TypeAdapter(_Written), TypeAdapter(DatasetCard)
+def _catalogue() -> dict[str, DatasetCard]:
+    """The cards of the file, in its order; later ones may combine earlier ones.
 
+    Raises BadInput naming file, table, key and what is allowed.
+    """
+    from pydantic import TypeAdapter
 
-def _card(name: str, written: Table, above: Mapping[str, DatasetCard]) -> DatasetCard:
-    """The card of a table; `above`: earlier cards, which it may combine."""
-    table = checked(_WRITTEN, _FILE, name, written)
-    classes = table.classes or (tags_of(table.tags) if table.tags else ())
-    sources = dict.fromkeys(table.domains, classes) or table.sources
-    fields: dict[str, Any] = {
-        **(table.model_extra or {}),
-        "name": name,
-        "source": table.source,
-        "kind": table.kind,
-        "classes": classes or tuple(label for labels in sources.values() for label in labels),
-        "sources": tuple(sources.items()),
-        "limits": (*LIMITS[table.kind], *table.limits),
-    }
-    if table.members:
-        if unknown := set(table.members) - set(above):
-            raise BadInput(f"{_FILE}: {name}.members", ", ".join(sorted(unknown)), "must be names of tables above this one")
-        fields |= _of_members(table, [above[member] for member in table.members])
-    elif fields["classes"]:
-        fields["n_classes"] = len(fields["classes"])
-    return checked(_CARD, _FILE, name, fields)
+    of_table, of_card, cards = TypeAdapter(_Written), TypeAdapter(DatasetCard), dict[str, DatasetCard]()
+    derived = {one.name for one in fields(_Written)}
+    for name, written in tables(_FILE).items():
+        table = checked(of_table, _FILE, name, written)
+        classes = table.classes or (tags_of(table.tags) if table.tags else ())
+        sources = dict.fromkeys(table.domains, classes) or table.sources
+        classes = classes or tuple(label for labels in sources.values() for label in labels)
+        found: dict[str, object] = {
+            **{key: value for key, value in written.items() if key not in derived},
+            "name": name,
+            "source": table.source,
+            "kind": table.kind,
+            "classes": classes,
+            "sources": tuple(sources.items()),
+            "limits": (*LIMITS[table.kind], *table.limits),
+        }
+        if other := set(table.members) - set(cards):
+            raise BadInput(f"{_FILE}: {name}.members", ", ".join(sorted(other)), "must be names of tables above this one")
+        if table.members:
+            found |= _of_members(table, [cards[member] for member in table.members])
+        elif classes:
+            found["n_classes"] = len(classes)
+        cards[name] = checked(of_card, _FILE, name, found)
+    return cards
 
 
 def _of_members(table: _Written, members: list[DatasetCard]) -> dict[str, object]:
@@ -279,14 +288,6 @@ def _of_members(table: _Written, members: list[DatasetCard]) -> dict[str, object
         "classes": tuple(title + label for title, labels in titled for label in labels),
         "may_show": all(card.may_show for card in members),
     }
-
-
-def _catalogue() -> dict[str, DatasetCard]:
-    """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
-    cards: dict[str, DatasetCard] = {}
-    for name, table in tables(_FILE).items():
-        cards[name] = _card(name, table, cards)
-    return cards
 
 
 CARDS: Mapping[str, DatasetCard] = _catalogue()

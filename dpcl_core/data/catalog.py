@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,14 +87,12 @@ def _folder_card(name: str) -> DatasetCard:
     """The card of the user's own folder, from the headers of its files."""
     folder_name = name.removeprefix("own:")
     paths.inside(paths.home() / "data", folder_name, files.FIELD)
-    pass
-
     own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
     fields = schema.read(own)
     if fields is not None:
         own = schema.with_columns(own, fields)
     own = with_public_columns(own, (fields.held_out if fields else None) or HELD_OUT)
-    kind = (fields.kind if fields else None) or kind_of_files(own) or _kind_of_damaged(own)
+    kind = (fields.kind if fields else None) or kind_of_files(own) or ("table" if _is_damaged_table(own) else "image")
     limits = _OF_PERSON if own.has_people else LIMITS[kind]
     own = replace(
         own,
@@ -188,17 +187,15 @@ def source_sizes(data: DataSpec) -> dict[str, int]:
 
 def outlines(dataset: DatasetCard) -> list[Outline | None]:
     """The outline of each member's files; None where they would have to be downloaded. Raises as `facts` does."""
-    return [_outline(member) for member in members(dataset)]
-
-
-def _outline(member: DatasetCard) -> Outline | None:
-    try:
-        files_found = None if member.name == BUNDLED else files.find(member)
-    except DataMissing:
-        if member.hub is None:
-            raise
-        return None
-    return outline(member, files_found)
+    found: list[Outline | None] = []
+    for member in members(dataset):
+        try:
+            found.append(outline(member, None if member.name == BUNDLED else files.find(member)))
+        except DataMissing:
+            if member.hub is None:
+                raise
+            found.append(None)
+    return found
 
 
 _WHAT: Mapping[Kind, str] = {
@@ -244,35 +241,25 @@ def truthful_title(card: DatasetCard, members: Sequence[DatasetCard], subset: Se
     notes = ["own data"] if card.is_own else []
     if card.stands_in_for:
         notes.append(f"stands in for {card.stands_in_for}")
-    if any(_differs(*member) for member in zip(members, read, published, strict=True)):
-        notes.append(_difference(card, subset, _sum(read), _sum(published)))
+    each = zip(members, read, published, strict=True)
+    # Of a set that is divided here only the sum is published.
+    if any(now != then if one.held_out is None else sum(now) != sum(then) for one, now, then in each):
+        notes.append(_difference(card, subset, *np.sum(read, axis=0).tolist(), *np.sum(published, axis=0).tolist()))
     return f"{card.title} ({'; '.join(notes)})" if notes else card.title
 
 
-def _differs(card: DatasetCard, read: tuple[int, int], published: tuple[int, int]) -> bool:
-    """Whether the sizes read differ from the published ones; for a set divided here only the sum is published."""
-    return read != published if card.held_out is None else sum(read) != sum(published)
-
-
-def _difference(card: DatasetCard, subset: Sequence[Sizes], read: tuple[int, int], published: tuple[int, int]) -> str:
+def _difference(card: DatasetCard, subset: Sequence[Sizes], n_train: int, n_test: int, of_train: int, of_test: int) -> str:
     what = _WHAT[card.kind]
-    if sum(read) > sum(published) or (card.held_out is None and (read[0] > published[0] or read[1] > published[1])):
-        instead = f"{published[0]:,} and {published[1]:,}"
-        return f"not as published: {read[0]:,} training and {read[1]:,} test {what} instead of {instead}"
+    n_all, of_all = n_train + n_test, of_train + of_test
+    if n_all > of_all or (card.held_out is None and (n_train > of_train or n_test > of_test)):
+        return f"not as published: {n_train:,} training and {n_test:,} test {what} instead of {of_train:,} and {of_test:,}"
     if card.held_out is not None:
-        return f"subset: {read[0]:,} training and {read[1]:,} test {what} of {sum(published):,}"
-    unit = " a class" if card.is_balanced and all(np.ptp(sizes) == 0 for sizes in (subset[0].train, subset[0].test)) else ""
-    per = card.n_classes if unit else 1
-    train, test = (_share(n // per, of // per) for n, of in zip(read, published, strict=True))
-    return f"subset: {train} training and {test} test {what}{unit}"
-
-
-def _share(n: int, of: int) -> str:
-    return f"all {of:,}" if n == of else f"{n:,} of {of:,}"
-
-
-def _sum(totals: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return sum(train for train, _ in totals), sum(test for _, test in totals)
+        return f"subset: {n_train:,} training and {n_test:,} test {what} of {of_all:,}"
+    is_even = card.is_balanced and all(np.ptp(sizes) == 0 for sizes in (subset[0].train, subset[0].test))
+    per = card.n_classes if is_even else 1
+    pairs = [(n_train // per, of_train // per), (n_test // per, of_test // per)]
+    train, test = (f"all {of:,}" if n == of else f"{n:,} of {of:,}" for n, of in pairs)
+    return f"subset: {train} training and {test} test {what}{' a class' if is_even else ''}"
 
 
 def _evenly(n: int, n_classes: int) -> NDArray[np.int64]:
@@ -325,15 +312,14 @@ def public_by_form(card: DatasetCard) -> tuple[str, ...]:
     return (said[suffix],) if suffix in said else ()
 
 
-def _kind_of_damaged(card: DatasetCard) -> Kind:
-    """The kind of files that have none: the one whose reader says what is wrong with a single table."""
+def _is_damaged_table(card: DatasetCard) -> bool:
+    """Whether this is a single table whose header is damaged: its reader says what is wrong."""
     data_files = _found(card)
-    try:
+    with suppress(BadInput):
         if data_files and not data_files.test and data_files.train[0].suffix in sheets.TYPED:
             sheets.header(data_files.train[0], card)
-    except BadInput:
-        return "table"
-    return "image"
+        return False
+    return True
 
 
 def _kind_by_columns(data_files: DataFiles, card: DatasetCard) -> Kind | None:

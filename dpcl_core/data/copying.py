@@ -10,6 +10,7 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
@@ -17,8 +18,8 @@ import numpy as np
 
 from dpcl_core import machine
 from dpcl_core.data import files, images
-from dpcl_core.data.arrow import pa, pq
 from dpcl_core.data.card import PICTURES
+from dpcl_core.data.columns import pa, pq
 from dpcl_core.data.files import TABLES, ending
 from dpcl_core.data.tables import MAX_BYTES as MAX_PICTURE
 from dpcl_core.errors import BadInput
@@ -65,15 +66,15 @@ def copied(path: Path, folder: Path, most: int) -> int:
 
 
 def _copy_table(path: Path, folder: Path, stem: str, most: int) -> int:
-    """Copies a table in a usual form. Raises BadInput for one that is not read."""
-    pass# imported late, like pyarrow
-
+    """Copies a table in a usual form. Raises BadInput for one that is not read, with the call that converts it."""
     written = _last_written(path)
     if convert(path, folder, stem, most):
         return written
-    if ending(path) not in TABLES:
-        raise refused(path, FIELD, FORMS)
-    return _copy(path, folder / f"{stem}{ending(path)}")
+    if ending(path) in TABLES:
+        return _copy(path, folder / f"{stem}{ending(path)}")
+    call = _CALLS.get(path.suffix.lower())
+    how = FORMS if call is None else f"is not read as it is; convert it by {call.replace('FILE', repr(path.name))}"
+    raise BadInput(FIELD, path.name, how)
 
 
 def _copy(one: Path, to: Path) -> int:
@@ -91,10 +92,8 @@ def _last_written(one: Path) -> int:
 
 def _copy_folder(path: Path, folder: Path, most: int) -> int:
     """Copies tables, and pictures by class. Links are not followed: they may lead anywhere, or in a circle."""
-    pass
-
     written = _last_written(path)
-    if of_hub_folder(path, folder):
+    if _of_hub_folder(path, folder):
         return written
     found = sorted(one for one in path.iterdir() if one.is_file() and not one.is_symlink())
     tables = [one for one in found if ending(one) in TABLES]
@@ -212,10 +211,10 @@ def _by_class(place: PurePosixPath) -> tuple[str, ...]:
 
     Outer folders are left out of each member alone: a private picture moves no other one.
     """
-    parts, splits = [_part(one) for one in place.parts], (files.TRAIN, *files.TESTS)
+    parts, splits = [_part(one) for one in place.parts], {files.TRAIN, *files.TESTS}
     if len(parts) > 2 and parts[-3] in splits:
         return tuple(parts[-3:])
-    return tuple(parts[-2:]) if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
+    return tuple(parts[-2:]) if len(parts) > 1 and splits.isdisjoint(parts[:-1]) else ()
 
 
 def _refuse_more(path: Path, total: int, n_files: int, most: int) -> None:
@@ -268,54 +267,47 @@ def ending_of(path: Path) -> str:
     return next((one for one in _GZ if name.endswith(one)), path.suffix.lower())
 
 
-def refused(path: Path, field: str, allowed: str) -> BadInput:
-    """The refusal of a file whose form is not read, with the call that converts it where there is one."""
-    call = _CALLS.get(path.suffix.lower())
-    if call is not None:
-        allowed = f"is not read as it is; convert it by {call.replace('FILE', repr(path.name))}"
-    return BadInput(field, path.name, allowed)
-
-
 def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
     """Writes what a file holds into a folder in a usual form; False for a file that is none of these.
 
     `most`: bytes when unpacked. Raises BadInput for a file that cannot be read.
     """
     kind = ending_of(path)
-    reader = _READERS.get(kind.removesuffix(".gz"))
+    plain = kind.removesuffix(".gz")
     if kind not in (*_READERS, *_GZ):
         return False
     try:
-        content = _ungzipped(path, most) if kind in _GZ else path.read_bytes()
-        if reader is None:
-            (folder / f"{stem}{kind.removesuffix('.gz')}").write_bytes(content)
+        with gzip.open(path) if kind in _GZ else path.open("rb") as file:
+            content = file.read(most + 1 if kind in _GZ else -1)
+        if kind in _GZ and len(content) > most:
+            raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes when unpacked")
+        if plain in _READERS:
+            _READERS[plain](content, folder, stem)
         else:
-            reader(content, folder, stem)
+            (folder / f"{stem}{plain}").write_bytes(content)
     except (BadInput, MemoryError):
         raise
     except Exception as error:  # each library raises its own for a damaged file
         allowed = f"must be a whole {kind} file; this one is damaged or of another kind"
-        raise BadInput("--data", path.name, allowed) from error
+        raise BadInput(FIELD, path.name, allowed) from error
     return True
 
 
-def of_hub_folder(path: Path, folder: Path) -> bool:
+def _of_hub_folder(path: Path, folder: Path) -> bool:
     """Writes what `save_to_disk` of Hugging Face's datasets has left in a folder as parquet; False for another folder."""
     inner = _folders(path)
-    path = inner[0] if len(inner) == 1 and not any((path / name).is_file() for name in _HUB) else path
-    if not any((path / name).is_file() for name in _HUB):
+    place = next((one for one in (path, *inner[: len(inner) == 1]) if any((one / name).is_file() for name in _HUB)), None)
+    if place is None:
         return False
-
-    parts = {one.name: one for one in _folders(path)} or {path.name: path}
-    for name, part in parts.items():
+    for part in _folders(place) or [place]:
         pieces = sorted(part.glob("*.arrow"))
         try:
             if pieces:
                 tables = [pa.ipc.open_stream(io.BytesIO(piece.read_bytes())).read_all() for piece in pieces]
-                pq.write_table(pa.concat_tables(tables), folder / f"{name}.parquet")
+                pq.write_table(pa.concat_tables(tables), folder / f"{part.name}.parquet")
         except pa.ArrowException as error:
             allowed = "must be whole as save_to_disk has left it; else save it by load_from_disk(...).to_parquet(...)"
-            raise BadInput("--data", path.name, allowed) from error
+            raise BadInput(FIELD, place.name, allowed) from error
     return True
 
 
@@ -323,30 +315,19 @@ def _folders(path: Path) -> list[Path]:
     return sorted(one for one in path.iterdir() if one.is_dir() and not one.is_symlink())
 
 
-def _ungzipped(path: Path, most: int) -> bytes:
-    with gzip.open(path) as packed:
-        content = packed.read(most + 1)
-    if len(content) > most:
-        raise BadInput("--data", path.name, f"must have at most {most:,} bytes when unpacked")
-    return content
-
-
 def _json(content: bytes, folder: Path, stem: str) -> None:
     """A JSON array of objects, or an object of records: one line each, its text as it was."""
     text = content.decode("utf-8-sig")
-    if _is_one_object(text.strip()):
+    whole = text.strip()
+    is_one = False
+    with suppress(ValueError, RecursionError):
+        is_one = whole.startswith("{") and _DECODER.raw_decode(whole)[1] == len(whole)
+    if is_one:
         allowed = "is one JSON object: save its records as lines, by to_json(..., orient='records', lines=True)"
-        raise BadInput("--data", f"{stem}.json", allowed)
+        raise BadInput(FIELD, f"{stem}.json", allowed)
     is_array = text.lstrip().startswith("[")  # else JSON lines under the name of JSON
     lines = (" ".join(one.split("\n")) for one in _elements(text)) if is_array else [text]
     (folder / f"{stem}.jsonl").write_text("\n".join(lines), encoding="utf-8")
-
-
-def _is_one_object(text: str) -> bool:
-    try:
-        return text.startswith("{") and _DECODER.raw_decode(text)[1] == len(text)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _elements(text: str) -> Iterator[str]:
@@ -375,12 +356,12 @@ def _feather(content: bytes, folder: Path, stem: str) -> None:
 def _excel(content: bytes, folder: Path, stem: str) -> None:
     """The sheet of an Excel file, whose first row names the columns. Raises BadInput for several: one is a dataset."""
     if lacking := machine.lacking(["openpyxl"]):
-        raise BadInput("--data", f"{stem}.xlsx", lacking)
+        raise BadInput(FIELD, f"{stem}.xlsx", lacking)
     import pandas as pd
 
     found = pd.read_excel(io.BytesIO(content), dtype=object, sheet_name=None)
     if len(filled := [name for name, frame in found.items() if len(frame.columns)]) != 1:
-        raise BadInput("--data", f"{stem}.xlsx", f"must have one sheet that holds rows; it has {len(filled)}")
+        raise BadInput(FIELD, f"{stem}.xlsx", f"must have one sheet that holds rows; it has {len(filled)}")
     frame = found[filled[0]]
     columns = {
         str(name): pa.array([None if pd.isna(one) else str(one) for one in frame[name]], pa.large_string())
@@ -393,21 +374,15 @@ def _npz(content: bytes, folder: Path, stem: str) -> None:
     """Arrays called as by Keras (x_train, y_train) or MedMNIST (train_images, train_labels), by part; others as they are."""
     with np.load(io.BytesIO(content), allow_pickle=False) as found:
         names = {name.lower(): name for name in found.files}
-        parts = {part: _pair_of(names, part) for part in ("train", "test", "val")}
-        if parts["train"] is None:
-            (folder / f"{stem}.npz").write_bytes(content)
-            return
-        for part, pair in parts.items():
+        forms = [("x_{}", "y_{}"), ("{}_images", "{}_labels"), ("{}_x", "{}_y")]
+        for part in ("train", "test", "val"):
+            pairs = [(rows.format(part), labels.format(part)) for rows, labels in forms]
+            pair = next((one for one in pairs if names.keys() >= {*one}), None)
             if pair is not None:
-                _write_part(found[pair[0]], found[pair[1]].ravel(), folder, part)
-
-
-def _pair_of(names: Mapping[str, str], part: str) -> tuple[str, str] | None:
-    """The names of a part's rows and labels."""
-    for rows, labels in ((f"x_{part}", f"y_{part}"), (f"{part}_images", f"{part}_labels"), (f"{part}_x", f"{part}_y")):
-        if rows in names and labels in names:
-            return names[rows], names[labels]
-    return None
+                _write_part(found[names[pair[0]]], found[names[pair[1]]].ravel(), folder, part)
+            elif part == files.TRAIN:
+                (folder / f"{stem}.npz").write_bytes(content)
+                return
 
 
 def _write_part(rows: np.ndarray, labels: np.ndarray, folder: Path, part: str) -> None:
@@ -416,7 +391,7 @@ def _write_part(rows: np.ndarray, labels: np.ndarray, folder: Path, part: str) -
         return
     if rows.dtype != np.uint8 or rows.ndim not in (3, 4) or len(labels) != len(rows):
         allowed = "must be numbers [rows, width] or pictures uint8 [rows, height, width] or [rows, height, width, 3]"
-        raise BadInput("--data", f"array {part}", allowed)
+        raise BadInput(FIELD, f"array {part}", allowed)
     from PIL import Image
 
     for place, (pixels, label) in enumerate(zip(rows, labels.tolist(), strict=True)):

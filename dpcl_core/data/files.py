@@ -1,27 +1,35 @@
-"""Finds a dataset's files on this computer, without reading them."""
+"""Files of datasets: which ones there are on this computer or the hub, and how one process alone writes them."""
 
 from __future__ import annotations
 
 import errno
-import http.client
+import json
 import os
 import re
 import shutil
-import threading
+import sys
+import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
+from typing import BinaryIO
 
 from dpcl_core import paths
 from dpcl_core.data.card import PICTURES, DatasetCard
+from dpcl_core.data.columns import pa, pq
 from dpcl_core.errors import BadInput, DataMissing
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 FIELD = "data.dataset"
 TRAIN = "train"  # the folder of pictures for training
@@ -100,8 +108,13 @@ def find(card: DatasetCard) -> DataFiles:
     for root in roots(card):
         folder = paths.inside(root, card.folder, FIELD)
         try:
-            if folder.is_dir():
-                return _regular(card, _in_folder(card, folder))
+            if not folder.is_dir():
+                continue
+            found = _in_folder(card, folder)
+            for path in (*found.train, *found.test):
+                if not (path.is_file() or path.is_dir()):  # it would never end
+                    raise BadInput(FIELD, card.name, f"{path.name} must be a file or a folder, not a pipe or a device")
+            return found
         except PermissionError as error:
             raise BadInput(FIELD, card.name, f"its folder {folder} must be readable by you") from error
     raise DataMissing(FIELD, card.name, f"{wish(card)}; it is not on this computer")
@@ -113,35 +126,18 @@ def wish(card: DatasetCard) -> str:
     return f"put train.parquet and test.parquet ({_COLUMNS[card.kind]}{also} into {roots(card)[0] / card.folder}"
 
 
-def _regular(card: DatasetCard, found: DataFiles) -> DataFiles:
-    """The files. Raises BadInput for a pipe or a device, which would never end."""
-    for path in (*found.train, *found.test):
-        if not (path.is_file() or path.is_dir()):
-            raise BadInput(FIELD, card.name, f"{path.name} must be a file or a folder, not a pipe or a device")
-    return found
-
-
-def _made(card: DatasetCard) -> DataFiles:
-    from dpcl_core.data import synthetic  # loaded only where the corpus is used
-
-    try:
-        train, test = synthetic.ready(cache_dir() / card.folder, card.made_per_source)
-    except OSError as error:
-        allowed = f"{cache_dir() / card.folder} must be a folder that you can write: {error.strerror or error}"
-        raise BadInput(FIELD, card.name, allowed) from error
-    return DataFiles((train,), (test,))
-
-
 def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
     train, test = _split(folder, "train", card), _split(folder, "test", card)
     if card.is_own and train:
         test = next((found for name in TESTS if (found := _split(folder, name, card))), ())
     if card.is_own and not train and not test:
-        if len(only := _single_tables(folder)) == 1:
-            paths.inside(folder, only[0].name, FIELD)
-            train = (only[0],)
-        elif not only and _has_classes(folder):
-            train = (folder,)
+        tables = sorted(path for ending in TABLES for path in folder.glob(f"*{ending}"))
+        inner = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+        if len(tables) == 1:
+            paths.inside(folder, tables[0].name, FIELD)
+            train = (tables[0],)
+        elif not tables and any(path.name.lower().endswith(PICTURES) for one in inner for path in one.iterdir()):
+            train = (folder,)  # whose folders are classes
     if card.is_own and not test and train == (folder / TRAIN,):
         train = (folder,)  # a picture in train/ is one like those beside it: its place decides nothing about the others
     if not train:
@@ -156,17 +152,6 @@ def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
     return DataFiles(train, test)
 
 
-def _single_tables(folder: Path) -> list[Path]:
-    """Files that can be a whole dataset of the user's own."""
-    return sorted(path for ending in TABLES for path in folder.glob(f"*{ending}"))
-
-
-def _has_classes(folder: Path) -> bool:
-    """Whether it has a folder with a picture, so that its folders are classes."""
-    folders = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
-    return any(path.name.lower().endswith(PICTURES) for inner in folders for path in inner.iterdir())
-
-
 def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
     single, images = folder / f"{split}.parquet", folder / split
     shards = sorted(folder.glob(f"{split}-*.parquet"))
@@ -177,12 +162,6 @@ def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")
     for path in (*candidates, *shards):
         paths.inside(folder, path.name, FIELD)  # refuses links that lead out
-    _complete(shards, card)
-    return tuple(candidates or shards)
-
-
-def _complete(shards: Sequence[Path], card: DatasetCard) -> None:
-    """Raises DataMissing or BadInput where one of the numbered pieces of a split is missing or misnamed."""
     for shard in shards:
         match = _SHARD.fullmatch(shard.name)
         if match is None:
@@ -190,6 +169,7 @@ def _complete(shards: Sequence[Path], card: DatasetCard) -> None:
         if len(shards) != int(match[2]):
             allowed = f"put all {int(match[2])} pieces into {shard.parent}; {len(shards)} are there"
             raise DataMissing(FIELD, card.name, allowed)
+    return tuple(candidates or shards)
 
 
 # Decides whether the texts of a dataset may be shown word by word.
@@ -238,7 +218,8 @@ def fetch(card: DatasetCard) -> None:
     """
     assert card.hub is not None
     if not is_reachable():
-        raise DataMissing(FIELD, card.name, _wish_for_hub(card, "the Hugging Face hub cannot be reached"))
+        why = "it is not on this computer, and the Hugging Face hub cannot be reached"
+        raise DataMissing(FIELD, card.name, f"{wish(card)}; {why}")
     from huggingface_hub import snapshot_download  # takes a second to import, and only downloads need it
 
     target = paths.inside(cache_dir(), card.folder, FIELD)
@@ -249,52 +230,153 @@ def fetch(card: DatasetCard) -> None:
         snapshot_download(
             card.hub.repository, repo_type="dataset", allow_patterns=list(patterns.values()), local_dir=partial / "download"
         )
-        (partial / "ready").mkdir()
-        for split, pattern in patterns.items():
-            _gather(partial / "download", pattern, partial / "ready", split)
-        _put(partial / "ready", target)
+        for split, pattern in patterns.items():  # `split-00000-of-NNNNN.parquet`, in the order of their names on the hub
+            found = sorted((partial / "download").rglob("*.parquet"))
+            shards = [path for path in found if fnmatch(path.relative_to(partial / "download").as_posix(), pattern)]
+            if not shards:
+                raise FileNotFoundError(pattern)
+            (partial / "ready").mkdir(exist_ok=True)
+            for index, path in enumerate(shards):
+                path.rename(partial / "ready" / f"{split}-{index:05d}-of-{len(shards):05d}.parquet")
+        try:
+            (partial / "ready").rename(target)
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:  # another process has just put the same files there
+                raise
     except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
-        reason = f"the Hugging Face hub did not give it ({type(error).__name__})"
-        raise DataMissing(FIELD, card.name, _wish_for_hub(card, reason)) from error
+        why = f"the Hugging Face hub did not give it ({type(error).__name__})"
+        raise DataMissing(FIELD, card.name, f"{wish(card)}; it is not on this computer, and {why}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _gather(download: Path, pattern: str, ready: Path, split: str) -> None:
-    """Moves a split's files to `split-00000-of-NNNNN.parquet`, in the order of their names on the hub."""
-    shards = sorted(path for path in download.rglob("*.parquet") if fnmatch(path.relative_to(download).as_posix(), pattern))
-    if not shards:
-        raise FileNotFoundError(pattern)
-    for index, path in enumerate(shards):
-        path.rename(ready / f"{split}-{index:05d}-of-{len(shards):05d}.parquet")
-
-
-def _put(ready: Path, target: Path) -> None:
-    try:
-        ready.rename(target)
-    except OSError as error:
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:  # another process has just put the same files there
-            raise
-
-
-def _wish_for_hub(card: DatasetCard, reason: str) -> str:
-    return f"{wish(card)}; it is not on this computer, and {reason}"
-
-
 @lru_cache(maxsize=1)
 def _answers(_period: int) -> bool:
+    from threading import Thread  # name resolution alone can hang for many seconds
+
     answer: list[bool] = []
-    thread = threading.Thread(target=_ask, args=(answer,), daemon=True)  # name resolution alone can hang for many seconds
+    thread = Thread(target=_ask, args=(answer,), daemon=True)
     thread.start()
     thread.join(_PROBE_SECONDS)
     return bool(answer)
 
 
 def _ask(answer: list[bool]) -> None:
+    from http.client import HTTPException
+    from urllib import error, request
+
     address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    with suppress(OSError, ValueError, http.client.HTTPException):
-        with suppress(urllib.error.HTTPError):  # an error status is an answer, too
-            urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_PROBE_SECONDS).close()
+    with suppress(OSError, ValueError, HTTPException):
+        with suppress(error.HTTPError):  # an error status is an answer, too
+            request.urlopen(request.Request(address, method="HEAD"), timeout=_PROBE_SECONDS).close()
         answer.append(True)
+
+
+# Files of the synthetic corpus, which is generated in a second.
+
+
+_VERSION = 1  # counts changes of the code that makes the corpus
+_RECORD = "made.json"
+_SPLITS = ("train", "test")
+
+
+def _made(card: DatasetCard) -> DataFiles:
+    """The files of the generated dataset, made if necessary. Raises BadInput where its folder cannot be written."""
+    from dpcl_core.data.synthetic import template_file  # loaded only where the corpus is used
+
+    folder = cache_dir() / card.folder
+    identity = f"{_VERSION} {version('faker')} {card.made_per_source} {sha256(template_file()).hexdigest()}"
+    train, test = (folder / f"{split}.parquet" for split in _SPLITS)
+    try:
+        try:
+            statuses = [os.stat(path) for path in (folder / _RECORD, train, test)]
+        except OSError:
+            statuses = []
+        if not _is_whole(folder, identity, tuple((status.st_mtime_ns, status.st_size) for status in statuses)):
+            _make(folder, card.made_per_source, identity)
+    except OSError as error:
+        allowed = f"{folder} must be a folder that you can write: {error.strerror or error}"
+        raise BadInput(FIELD, card.name, allowed) from error
+    return DataFiles((train,), (test,))
+
+
+@lru_cache(maxsize=8)
+def _is_whole(folder: Path, identity: str, _stamps: tuple[tuple[int, int], ...]) -> bool:
+    """Whether the files are byte for byte those written for this version; cached until one of them changes."""
+    try:
+        record = json.loads((folder / _RECORD).read_bytes())
+        digests = {split: sha256((folder / f"{split}.parquet").read_bytes()).hexdigest() for split in _SPLITS}
+    except (OSError, ValueError):
+        return False
+    return bool(record == {"identity": identity, **digests})
+
+
+def _make(folder: Path, n_per_source: int, identity: str) -> None:
+    """Writes both parts, and last the record that they are complete; concurrent writers write the same bytes."""
+    from dpcl_core.data.synthetic import classes, corpus
+    from dpcl_core.data.texts import Texts
+
+    names = [(source, label) for source, labels in classes() for label in labels]
+    paths.made(folder)
+    record = {"identity": identity}
+    for split, part in zip(_SPLITS, corpus(n_per_source), strict=True):
+        assert isinstance(part.images, Texts)
+        columns = {
+            "text": list(part.images.strings),
+            "label": pa.array(part.labels, pa.int16()),
+            "label_name": [names[label][1] for label in part.labels],
+            "domain": [names[label][0] for label in part.labels],
+            "person": part.images.people,
+            "spans": [[asdict(span) for span in spans] for spans in part.images.spans or ()],
+        }
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns), buffer)
+        content = buffer.getvalue().to_pybytes()
+        record[split] = sha256(content).hexdigest()
+        with replacing(folder / f"{split}.parquet") as file:
+            file.write(content)
+    with replacing(folder / _RECORD) as file:
+        file.write(json.dumps(record).encode())
+
+
+# A file that one process holds at a time, and one that is written in one step, so that no reader sees half of it.
+
+
+@contextmanager
+def held(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Within this context this process holds the file, which is made where there is none. Raises OSError.
+
+    False: it does not, because another one does and `wait` is not set, or because this file system holds no files.
+    """
+    writers = path.parent.stat().st_mode & 0o022  # whoever may write the folder takes turns with the file, which is empty
+    handle = paths.opened(path, os.O_RDWR, 0o600 | writers | writers << 1)
+    is_held = True
+    try:
+        try:
+            if sys.platform == "win32":
+                msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            is_held = False
+        yield is_held
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file, readable by its owner only, that takes the place of `path` at the end; nothing is left after an error.
+
+    Of several writers the last one wins.
+    """
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem[:16]}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data.arrow import Late
 from dpcl_core.data.card import PICTURES
+from dpcl_core.data.columns import Late
 from dpcl_core.errors import BadInput
 
 if TYPE_CHECKING:

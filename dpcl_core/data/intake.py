@@ -13,9 +13,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
@@ -23,16 +23,15 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, load, outline, own, schema, sheets, tagged
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
-from dpcl_core.data.files import DataFiles, ending
-from dpcl_core.data.held import held
+from dpcl_core.data.files import DataFiles, ending, held
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
-from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.spec import DataSpec, validated
+from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.spec import DataSpec
 
-_ORIGIN = own.ORIGIN
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
 _STAGED = ".taken-"
+_READ = (*sheets.LINES, *sheets.TYPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +50,21 @@ class Asked:
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
-        said = {role: column for role, column in asdict(self.columns).items() if column is not None}
+        said = {role: column for role, column in self.columns if column is not None}
         if twice := [role for role, column in said.items() if role != "target" and column == said.get("target")]:
             raise BadInput(f"--{twice[0]}", said["target"], "is the column of --target already: name another one")
-        changed = {**asdict(fields), "columns": {**asdict(fields.columns), **said}}
+        changed = {**fields.model_dump(), "columns": {**fields.columns.model_dump(), **said}}
         if self.per_person is not None and changed["columns"]["person"] is None:
             raise BadInput("--per-person", self.per_person, "needs --person COLUMN, which says whose a row is")
         for name in ("per_person", "first_line"):
             if (value := getattr(self, name)) is not None:
                 changed[name] = value
-        return validated(schema.Schema, changed, schema.NAME)
+        from pydantic import ValidationError
+
+        try:
+            return schema.Schema.model_validate(changed)
+        except ValidationError as error:
+            raise first_of(error, schema.NAME) from error
 
 
 def schema_beside(path: Path) -> Path:
@@ -106,14 +110,15 @@ def taken_in(
             card = catalog.card(f"own:{staged.name}")
             known = own.marks_of(outline.outline(card, files.find(card)), apart)
         with _trouble(path), _alone():  # of two at once, the second sees the name of the first
-            name = next(one for one in _numbered(stem) if _is_free(one, root) or _is_same(root / one, origin, owner))
+            numbered = chain([stem], (f"{stem}-{number}" for number in count(2)))
+            name = next(one for one in numbered if _is_free(one, root) or _is_same(root / one, origin, owner))
             is_new = _is_free(name, root)
             folder = staged.rename(staged.parent / "kept" / name) if is_new else root / name
         if not is_new:
             yield f"own:{name}"
             return
         with _trouble(path):
-            (folder / _ORIGIN).write_text(origin, encoding="ascii")
+            (folder / own.ORIGIN).write_text(origin, encoding="ascii")
             own.write_marks(folder, known if of is None else known | own.kept_marks(of))
             own.write_owner(folder, owner)
         with files.only_in(folder.parent):
@@ -129,11 +134,11 @@ def columns(path: Path, fields: schema.Schema) -> list[str]:
 
     Of embeddings in NPZ: their arrays, where there are more than embeddings and labels. Raises BadInput for a damaged file.
     """
-    tables = _tables(path)
-    if tables and ending(tables[0]) == ".npz":
-        found = sheets.npz_names(tables[0], tables[0].name)
-        return found if len(found) > 2 else []
-    names = _header(tables, path, fields) if tables else []
+    with _tables(path) as tables:
+        if tables and ending(tables[0]) == ".npz":
+            found = sheets.npz_names(tables[0], tables[0].name)
+            return found if len(found) > 2 else []
+        names = _header(tables, path, fields) if tables else []
     return [] if tagged.tags_column(names) else names
 
 
@@ -141,7 +146,7 @@ def _header(tables: Sequence[Path], path: Path, fields: schema.Schema) -> list[s
     """The columns of tables, of which one may be the test part."""
     first = tables[0]
     test = next((one for one in tables if one.stem == "test" and ending(one) == ending(first)), None)
-    without_roles = replace(fields, columns=schema.Columns(person=fields.columns.person))
+    without_roles = fields.model_copy(update={"columns": schema.Columns(person=fields.columns.person)})
     card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, held_out=fields.held_out or HELD_OUT)
     card = replace(schema.with_columns(card, without_roles), is_named=True)  # nothing of it leaves but by a declaration
     card = sheets.by_public_lines(card, DataFiles((first,), (test,) if test is not None and test != first else ()))
@@ -153,16 +158,23 @@ def first_line(path: Path) -> Literal["names", "unclear", "none"]:
 
     Raises BadInput for a damaged file.
     """
-    tables = _tables(path)
-    if not tables or ending(tables[0]) not in sheets.DELIMITED:
-        return "none"
-    return "unclear" if sheets.is_unclear(tables[0]) else "names"
+    with _tables(path) as tables:
+        if not tables or ending(tables[0]) not in sheets.DELIMITED:
+            return "none"
+        return "unclear" if sheets.is_unclear(tables[0]) else "names"
 
 
-def _tables(path: Path) -> list[Path]:
-    """A file that is a table, or those in a folder; the test part, whose rows are public, is not the first of several."""
-    inside = sorted(path.iterdir(), key=lambda one: (one.stem == "test", one)) if path.is_dir() else [path]
-    return [one for one in inside if ending(one) in (*sheets.LINES, *sheets.TYPED)]
+@contextmanager
+def _tables(path: Path) -> Iterator[list[Path]]:
+    """A file that is a table, or those in a folder; the test part, whose rows are public, is not the first of several.
+
+    Within this context a file in another form, such as .csv.gz, is a copy in a usual one.
+    """
+    with tempfile.TemporaryDirectory(prefix="dpcl-") as folder:
+        is_other = path.is_file() and ending(path) not in _READ and copying.convert(path, Path(folder), _slug(path), MAX_BYTES)
+        place = Path(folder) if is_other else path
+        inside = sorted(place.iterdir(), key=lambda one: (one.stem == "test", one)) if place.is_dir() else [place]
+        yield [one for one in inside if ending(one) in _READ]
 
 
 def kept(name: str) -> tuple[Path, schema.Schema]:
@@ -175,7 +187,7 @@ def kept(name: str) -> tuple[Path, schema.Schema]:
 
 def was_taken_in(name: str) -> bool:
     """Whether own:NAME is a copy that was taken in, whole or half deleted, and not a folder that somebody put there."""
-    return any((_home_of(name) / one).is_file() for one in (_ORIGIN, own.OWNER))
+    return any((_home_of(name) / one).is_file() for one in (own.ORIGIN, own.OWNER))
 
 
 def forget(name: str) -> None:
@@ -216,8 +228,6 @@ def _staged(
     path: Path, asked: Asked, staging: Path, apart: str, seen: frozenset[str], most: int
 ) -> Iterator[tuple[Path, int]]:
     """A checked copy in a folder of its own below `staging`; when its source was last written."""
-    pass# imported late, like pyarrow
-
     folder = staging / _slug(path)
     with _trouble(path):
         (staging / "kept").mkdir()
@@ -226,15 +236,19 @@ def _staged(
         for name in asked.private:
             copying.join(folder, name)
         fields = _declared(path, folder, asked)
-        _write(folder, replace(fields, coins=fields.coins or 2))
+        _write_schema(folder, fields, fields.coins or 2)
     with files.only_in(staging):
         if fields.coins != 1 and own.knows_by_first_rule(f"own:{folder.name}", apart, seen):
             if fields.coins is not None:
                 allowed = "must be 1, or left out: by that rule rows of these data were shown before"
                 raise BadInput("coins", fields.coins, allowed)
-            _write(folder, replace(fields, coins=1))
+            _write_schema(folder, fields, 1)
         _check(path, f"own:{folder.name}")
     yield folder, written
+
+
+def _write_schema(folder: Path, fields: schema.Schema, coins: int) -> None:
+    (folder / schema.NAME).write_text(schema.written(fields.model_copy(update={"coins": coins})), encoding="utf-8")
 
 
 @contextmanager
@@ -289,7 +303,7 @@ def _check(path: Path, name: str) -> None:
     try:
         card = catalog.card(name)
         table = files.find(card).train[0]
-        if table.suffix in (*sheets.LINES, *sheets.TYPED) and card.kind in ("text", "table", "embedding"):
+        if table.suffix in _READ and card.kind in ("text", "table", "embedding"):
             columns = sheets.header(table, card)
             if LABEL_COLUMN not in columns:
                 allowed = f"must name the column of labels, one of {sheets.listed(columns)}"
@@ -306,19 +320,16 @@ def _declared(path: Path, folder: Path, asked: Asked) -> schema.Schema:
     return _with_usual(asked.on(fields), folder)
 
 
-def _write(folder: Path, fields: schema.Schema) -> None:
-    (folder / schema.NAME).write_text(schema.written(fields), encoding="utf-8")
-
-
 def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     """The schema with the usual columns in their roles, where a table of texts or of rows has them and nothing was said."""
-    tables = [one for one in _tables(folder) if ending(one) != ".npz"]
+    with _tables(folder) as found:
+        tables = [one for one in found if ending(one) != ".npz"]
     if not tables or fields.columns.target is not None:
         return fields
     names = _header(tables, folder, fields)
     usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
     is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)
-    return fields if is_other else replace(fields, columns=replace(fields.columns, **usual))
+    return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
 
 
 def _slug(path: Path) -> str:
@@ -331,18 +342,13 @@ def slug(stem: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-")[:60] or "data"
 
 
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    yield from (f"{name}-{number}" for number in count(2))
-
-
 def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> str:
     """Which place, the schema of what lies there, and when it was written: a digest, so that no path is kept.
 
     Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which older ones lack.
     """
     fields = schema.parsed(staged / schema.NAME, schema.NAME)
-    said = schema.written(replace(fields, coins=None))
+    said = schema.written(fields.model_copy(update={"coins": None}))
     place = "\n".join((str(path.resolve()), *private))
     return sha256(f"{place}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -362,7 +368,7 @@ def _named(name: str) -> list[Path]:
 def _is_same(folder: Path, origin: str, owner: str) -> bool:
     """Whether this is a copy of the same, taken in by the same visitor."""
     try:
-        said = [(folder / name).read_text(encoding="ascii") for name in (_ORIGIN, own.OWNER)]
+        said = [(folder / name).read_text(encoding="ascii") for name in (own.ORIGIN, own.OWNER)]
     except (OSError, UnicodeDecodeError):
         return False
     return said == [origin, owner] and _named(folder.name) == [folder]

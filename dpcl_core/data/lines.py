@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcl_core.data import arrow, coins
-from dpcl_core.data.arrow import pa, pc
+from dpcl_core.data import coins
 from dpcl_core.data.card import HELD_OUT, DatasetCard
+from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.schema import CONTROL
 from dpcl_core.errors import BadInput
@@ -35,6 +35,7 @@ _MAX_LINES = 1000  # of a value between quotes in a public file
 _MAX_DEPTH = 50  # of brackets in a line of JSON
 _JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _DECIMAL_COMMA = re.compile(r"^\s*([-+]?\d+),(\d+)\s*$")
+_COMMA_CELL = re.compile(r"[\t\n\f\r ]*([-+]?[0-9]+),([0-9]+)[\t\n\f\r ]*")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 NO_OBJECT = f"must be one JSON object, in UTF-8, nested at most {_MAX_DEPTH} deep"
 
@@ -80,15 +81,13 @@ def header_place(
     places = range(start, min(len(rows), start + _MOST_TITLES))
     forms = [(place, by_header(rows[place], suffix, separator)) for place in places]
     if is_declared and separator is None:
-        forms += [(place, by_header(rows[place], suffix, " ")) for place in places if _has_blanks_alone(text(rows[place]))]
+        others = [(place, text(rows[place])) for place in places]
+        by_blanks = [place for place, line in others if " " in line.strip() and not any(one in line for one in _SEPARATORS)]
+        forms += [(place, by_header(rows[place], suffix, " ")) for place in by_blanks]
         forms.sort(key=lambda one: one[0])  # the line that names the columns precedes every row
     first = next((one for one in forms if any(name in one[1].names for name in wanted)), None)
     plain = next((one for one in forms if not rows[one[0]].startswith(b"#")), None)
     return first or plain or (0, Form((), ","))
-
-
-def _has_blanks_alone(line: str) -> bool:
-    return " " in line.strip() and not any(one in line for one in _SEPARATORS)
 
 
 def by_header(line: bytes, suffix: str, separator: str | None = None) -> Form:
@@ -161,26 +160,20 @@ def texts_of(rows: Iterable[bytes], suffix: str) -> Iterator[bytes]:
         yield line.strip() if pairs is None else coins.row_text(pairs)
 
 
-def texts_of_table(table: pa.Table, others: Mapping[int, bytes]) -> Iterator[bytes]:
+def texts_of_table(table: Table, others: dict[int, bytes]) -> Iterator[bytes]:
     """The canonical text of each row of a CSV or TSV file, so that the same row has one text in every form of table.
 
     `others`: the lines that are no row, by place.
     """
-    first = pa.chunked_array([pa.repeat(pa.scalar("", pa.large_string()), len(table))])  # Arrow skips rows of nulls alone
-    marked = [first, *(_marked(name, table[name]) for name in sorted(table.column_names))]
-    wholes = pc.binary_join_element_wise(*marked, pa.scalar("\x1e", pa.large_string()), null_handling="skip")
-    for place, whole in enumerate(wholes.cast(pa.large_binary()).to_pylist()):
-        yield others[place].strip() if place in others else whole[1:]
+    columns = [(name, [_with_point(cell) for cell in table[name].values]) for name in sorted(table.columns)]
+    for place in range(len(table)):
+        yield others[place].strip() if place in others else coins.row_text((name, cells[place]) for name, cells in columns)
 
 
-def _marked(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The cells as other programs write the same row, with decimal points and true for True, after the column's name; null
-    for an empty one."""
-    if pc.any(pc.match_substring(column, ",")).as_py():
-        column = arrow.canonical(pc.replace_substring_regex(column, _DECIMAL_COMMA.pattern, r"\1.\2"))
-    first, between = (pa.scalar(one, pa.large_string()) for one in (name, "\x1f"))
-    is_empty = pc.equal(column, "")
-    return pc.if_else(is_empty, None, pc.binary_join_element_wise(first, arrow.truths(column), between))
+def _with_point(cell: str | None) -> str:
+    """A cell as other programs write it, with a decimal point; empty for none."""
+    found = _COMMA_CELL.fullmatch(cell) if cell and "," in cell else None
+    return cell or "" if found is None else coins.word(f"{found[1]}.{found[2]}")
 
 
 def first_cells(rows: Iterable[bytes], suffix: str, form: Form) -> Iterator[list[bytes] | None]:
@@ -200,12 +193,13 @@ def first_cells(rows: Iterable[bytes], suffix: str, form: Form) -> Iterator[list
         yield None if found is None else [found[place].encode("utf-8", "surrogatepass") for place in named]
 
 
-def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tuple[pa.Table, dict[int, bytes]]:
+def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tuple[Table, dict[int, bytes]]:
     """The columns of these rows as text, under the file's names, and by place the lines that are no row: without values.
 
     A column without a name, such as the row numbers that pandas writes, has nothing to be called by: it is left out.
     """
     others: dict[int, bytes] = {}
+    columns: dict[str, list[str | None]]
     if suffix == ".jsonl":
         objects = [parsed(line) for line in rows]
         others = {place: rows[place] for place, one in enumerate(objects) if one is None}
@@ -214,16 +208,14 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tu
     else:
         n_columns, whole = len(form.names), list[str | None]()
         for place, line in enumerate(rows):
-            found = cells(text(line), form.separator)
+            found = fitted(cells(text(line), form.separator), form)
             if found is None or len(found) != n_columns:
-                found = fitted(found, form)
-                if found is None or len(found) != n_columns:
-                    others[place] = line
-                    found = [None] * n_columns  # type: ignore[list-item]
-            whole += found
+                others[place] = line
+                whole += [None] * n_columns
+            else:
+                whole += found if version == 1 else map(coins.word, found)
         columns = {name: whole[place::n_columns] for place, name in enumerate(form.names) if name}
-    texts = {name: pa.chunked_array([column], pa.large_string()) for name, column in columns.items()}
-    return pa.table({name: arrow.canonical(one) if version > 1 else one for name, one in texts.items()}), others
+    return Table({name: Column("text", values) for name, values in columns.items()}, len(rows)), others
 
 
 def joined(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes]:
@@ -259,7 +251,8 @@ def joined(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes
 def fitted(found: list[str] | None, form: Form) -> list[str] | None:
     """The values without empty ones behind the last column."""
     n_columns = len(form.names)
-    return found[:n_columns] if found is not None and not any(map(str.strip, found[n_columns:])) else found
+    is_longer = found is not None and len(found) > n_columns and not any(map(str.strip, found[n_columns:]))
+    return found[:n_columns] if found is not None and is_longer else found
 
 
 def cells(line: str, separator: str) -> list[str] | None:
@@ -325,7 +318,7 @@ def _is_deep(line: bytes) -> bool:
 
 def _canonical_cell(value: object) -> str | None:
     cell = _cell(value)
-    return cell if cell is None or isinstance(value, str) else coins.nested(value)
+    return cell if cell is None else coins.word(cell) if isinstance(value, str) else coins.nested(value)
 
 
 def _cell(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""Loads datasets into memory: bundled, from this computer or from the hub, whole or as a subset."""
+"""Loads datasets into memory, whole or as a subset: bundled, from this computer or from the hub; and public sentences."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import catalog, dataset, files, parquet, tables, tagged
+from dpcl_core import paths
+from dpcl_core.data import catalog, dataset, files, parquet, sheets, tables, tagged
 from dpcl_core.data.card import Caps, DatasetCard
 from dpcl_core.data.catalog import Sizes, truthful_title
+from dpcl_core.data.columns import is_text, pq
 from dpcl_core.data.dataset import Content, Dataset, Source, Split
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import Images
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.rows import digits
 from dpcl_core.data.tables import TextSheet, joined_texts
-from dpcl_core.data.texts import Canary, Texts
+from dpcl_core.data.texts import Canary, Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 
@@ -120,10 +122,12 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     thinned = [one.thinned(Caps.of(data)) for one in chosen]
     pairs = [_read(*member) for member in zip(members, data_files, thinned, strict=True)]
     named = joined(card, thinned, keyed=True)
-    train, test = (
-        Split(_concatenated(read) if card.members else read[0], split.labels, split.sources, split.keys)
-        for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True)
-    )
+    parts = []
+    for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True):
+        texts, images = [one for one in read if isinstance(one, Texts)], [one for one in read if isinstance(one, Images)]
+        content = (joined_texts(texts) if texts else parquet.concatenated(images, None)) if card.members else read[0]
+        parts.append(Split(content, split.labels, split.sources, split.keys))
+    train, test = parts
     canaries: tuple[Canary, ...] = ()
     if card.made_per_source:
         from dpcl_core.data.synthetic import plant
@@ -153,13 +157,6 @@ def _find(card: DatasetCard) -> DataFiles | None:
             raise
         files.fetch(card)
         return files.find(card)
-
-
-def _concatenated(read: Sequence[Content]) -> Images | Texts:
-    """The concatenated pictures or texts of all members."""
-    if texts := [one for one in read if isinstance(one, Texts)]:
-        return joined_texts(texts)
-    return parquet.concatenated([one for one in read if isinstance(one, Images)], None)
 
 
 def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tuple[Content, Content]:
@@ -201,3 +198,53 @@ def _images(card: DatasetCard, paths: tuple[Path, ...], rows: NDArray[np.int64],
 
 def _shown(shape: tuple[int, int, int] | None) -> str:
     return "image files" if shape is None else f"pixels of {'x'.join(map(str, shape))}"
+
+
+# Anchors: public sentences that describe distributions of texts, from Wikipedia if present, else synthetic ones.
+
+_MOST_SENTENCES = 2_000
+_FOLDER, _FILE = "anchors_wikipedia", "anchors.parquet"
+_SEED = 20_250_919  # a public constant: the same sentences and words in every run
+_OF_WORDS, _WORDS = 500, 4  # sentences that words are taken from, for tagged data, and words of each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicSentences:
+    """Public sentences. `rows` int64 [p], p <= 2,000: the rows whose features are used; `title` names them truthfully."""
+
+    content: Content
+    rows: NDArray[np.int64]
+    title: str
+
+
+def public_sentences(*, is_tagged: bool = False) -> PublicSentences:
+    """The public sentences; with `is_tagged`, four words from each of 500 sentences instead of whole sentences.
+
+    Raises BadInput for a file without sentences.
+    """
+    strings, title = _sentences()
+    if not is_tagged:
+        return PublicSentences(Texts(strings), np.arange(len(strings), dtype=np.int64), f"{len(strings):,} {title}")
+    words = [tuple(string.split()) for string in strings[:_OF_WORDS]]
+    random = np.random.default_rng(_SEED)
+    lengths = np.array([len(one) for one in words])
+    chosen = [first + random.permutation(n)[:_WORDS] for first, n in zip(np.cumsum(lengths) - lengths, lengths, strict=True)]
+    rows = np.sort(np.concatenate(chosen)).astype(np.int64)
+    return PublicSentences(Sentences(words), rows, f"{len(rows):,} words of {len(words):,} {title}")
+
+
+def _sentences() -> tuple[list[str], str]:
+    folder = paths.data_dir()
+    path = None if folder is None else paths.inside(folder / _FOLDER, _FILE, "anchors")
+    if path is None or not path.is_file():
+        from dpcl_core.data.synthetic import companion  # the generator of texts is slow to load, and only this needs it
+
+        return list(companion(_MOST_SENTENCES, _SEED).strings), "invented texts of this project's public corpus"
+    with sheets.readable(path, _FILE):
+        table = pq.read_table(path)
+    if "text" not in table.column_names or not is_text(table.schema.field("text").type):
+        raise BadInput(_FILE, ", ".join(table.column_names), "must have a column text of public sentences")
+    strings = [string for string in table["text"].to_pylist() if string and string.strip()]
+    if not strings:
+        raise BadInput(_FILE, "no sentences", "must hold at least one public sentence")
+    return strings[:_MOST_SENTENCES], "sentences of the English Wikipedia"

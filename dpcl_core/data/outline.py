@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import coins, files, parquet, rows, sheets, tables, tagged
+from dpcl_core.data import coins, columns, files, lines, parquet, rows, sheets, tables, tagged
 from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard
-from dpcl_core.data.contents import Contents
+from dpcl_core.data.columns import Column, is_list, pa, pc
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
 from dpcl_core.errors import BadInput
 
 # Public constants: the same subset for every run, seed and user.
-_MOST_FRACTIONS = 10  # labels that are numbers with fractions
-MAX_CLASSES = 5000  # of the user's own data: a model has a row for each
 _SUBSET, _CONTRIBUTION = 20_250_917, 20_261_123
 
 
@@ -144,14 +142,25 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
-    usable = _bounded(usable_rows(data.reader, _of_others(data), data.facts), card, data.contents[0])
+    train_rows, people = data.train_rows, [one.people() for one in data.contents]
+    if len(people) == 2 and people[0] is not None and people[1] is not None:
+        # People who stand in a test part of its own are no training examples: by the public list of these alone.
+        train_rows = train_rows[~np.isin(people[0], people[1])]
+    usable = _bounded(usable_rows(data.reader, train_rows, data.facts), card, data.contents[0])
     private = data.reader.checked(usable, data.facts)
     test = _part(data.public, data.test_rows, data.sources, data.contents[-1])
     numbered, undeclared = _numbered(private, len(data.classes))
     everything = _part(numbered, usable, data.sources, data.contents[0])
     train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
-    n_found = len(private) if train.of_words else len(data.train_rows)
-    n_train = _n_train(card, data_files, n_found, test)
+    # The public nominal number of training examples. In the user's own data nothing of the training part is counted: it is
+    # the schema's number or, without one, four for each test example, as in an 80:20 division. Of a benchmark the number in
+    # its files is taken as public (the statement says so).
+    n_train = card.n_train
+    if card.is_own:
+        share = card.held_out or HELD_OUT
+        n_train = n_train or round(len(test.labels) * (1 - share) / share)
+    elif data_files is not None:
+        n_train = len(private) if train.of_words else len(data.train_rows)
     return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything, data.lost)
 
 
@@ -171,14 +180,6 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     return np.sort(rows[order[place < card.per_person]])
 
 
-def _of_others(data: _Opened) -> NDArray[np.int64]:
-    """The training rows without those of people who stand in a test part of its own: by the public list of these alone."""
-    people = [one.people() for one in data.contents]
-    if len(people) < 2 or people[0] is None or people[1] is None:
-        return data.train_rows
-    return data.train_rows[~np.isin(people[0], people[1])]
-
-
 def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
     data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), dict[int, BadInput]()
@@ -188,8 +189,8 @@ def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, dict[int, Ba
 
 def _reasons(errors: dict[int, BadInput], card: DatasetCard, paths: Sequence[Path]) -> dict[int, BadInput]:
     """The errors of rows, where lines that are no row say so."""
-    lines = [] if not errors or paths[0].is_dir() or card.kind == "tagged" else sheets.no_rows(paths[0], card)
-    told = {row: BadInput(errors[row].field.rpartition(",")[0], "no row", sheets.NO_ROW) for row in lines if row in errors}
+    none = [] if not errors or paths[0].is_dir() or card.kind == "tagged" else sheets.no_rows(paths[0], card)
+    told = {row: BadInput(errors[row].field.rpartition(",")[0], "no row", sheets.NO_ROW) for row in none if row in errors}
     return {**errors, **told}
 
 
@@ -231,9 +232,12 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
     elif train_reader.has_sources != test_reader.has_sources:
         raise BadInput(card.name, rows.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
     public = (test_reader or train_reader).checked(test_rows, None)
-    classes, sources = _classes(card, public), _source_names(card, public)
-    _refuse_missing(card, public.labels, classes)
-    facts = _public_facts(card, public, classes, sources)
+    classes, sources = rows.class_names(card, public), rows.source_names(card, public)
+    rows.refuse_missing(card, public.labels, classes)
+    numbers = public.numbers or {name: place for place, name in enumerate(classes)}
+    is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
+    known_sources = frozenset(sources) if sources else None
+    facts = PublicFacts(len(classes), numbers, known_sources, card.shape or public.shape, is_open)
     contents = contents if test_reader else contents[:1]
     return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents, lost)
 
@@ -253,13 +257,6 @@ def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) ->
     return parquet.Sheet(paths, card, is_private=is_private)
 
 
-def _public_facts(card: DatasetCard, public: Rows, classes: Sequence[str], sources: Sequence[str]) -> PublicFacts:
-    """The public facts that training rows are checked against."""
-    numbers = public.numbers or {name: place for place, name in enumerate(classes)}
-    is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
-    return PublicFacts(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
-
-
 def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
     """The rows with labels beyond the classes renumbered consecutively, and the names of these labels."""
     beyond = np.unique(private.labels[private.labels >= n_classes])
@@ -268,84 +265,6 @@ def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
     places = n_classes + np.searchsorted(beyond, private.labels)
     labels = np.where(private.labels < n_classes, private.labels, places).astype(np.int64)
     return replace(private, labels=labels), tuple(private.names.get(label, str(label)) for label in beyond.tolist())
-
-
-def _n_train(card: DatasetCard, data_files: DataFiles | None, n_rows: int, test: Part) -> int:
-    """The public nominal number of training examples.
-
-    For a benchmark, the number in its files, taken as public (the statement says so). For the bundled digits, the card's
-    number. In the user's own data nothing of the training part is counted: it is the schema's number or, without one, four
-    for each test example, as in an 80:20 division.
-    """
-    if not card.is_own:
-        return card.n_train if data_files is None else n_rows
-    share = card.held_out or HELD_OUT
-    return card.n_train or round(len(test.labels) * (1 - share) / share)
-
-
-def _classes(card: DatasetCard, public: Rows) -> tuple[str, ...]:
-    """The card's class names if it has them, else those of the test part, else the numbers."""
-    if card.classes:
-        for label, name in public.names.items():
-            if name in card.classes and label < len(card.classes) and card.classes[label] != name:
-                raise BadInput(f"{card.name} label {label}", name, f"is {card.classes[label]} in {card.title} as published")
-        return card.classes
-    n_classes = card.n_classes or int(public.labels.max(initial=0)) + 1
-    names = tuple(public.names.get(label, str(label)) for label in range(n_classes))
-    (most_common, times), *_ = Counter(names).most_common(1)
-    if times > 1:
-        raise BadInput(f"{card.name} class", most_common, "two labels must not have the same name")
-    return names
-
-
-def _refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
-    """Raises BadInput for a test part that lacks a class; in own data, a class that no schema declares."""
-    if card.kind == "tagged":  # a part may lack a rare type of name
-        if not len(labels):
-            raise BadInput(f"{card.name} test", "no sentences", "must have a sentence")
-        return
-    n_classes = len(classes)
-    if card.is_own and n_classes > MAX_CLASSES:
-        allowed = f"must have at most {MAX_CLASSES:,} labels in its test part: choose a column of categories as target"
-        raise BadInput(f"{card.name} test", f"{n_classes:,} labels", allowed)
-    is_column = card.is_own and not card.classes and card.kind in ("text", "table", "embedding")
-    if is_column and (what := _continuous(classes, len(labels))):
-        allowed = "must be labels: choose a column of categories as target, or list them as classes in a schema"
-        raise BadInput(f"{card.name} target", f"{n_classes:,} {what} in {len(labels):,} public rows", allowed)
-    sizes = np.bincount(labels, minlength=n_classes)
-    if len(sizes) > n_classes:
-        raise BadInput(f"{card.name} test", f"label {len(sizes) - 1}", f"must be one of {n_classes} classes")
-    for label in np.flatnonzero(sizes == 0)[:1]:
-        if not (card.is_own and card.classes and len(labels)):
-            allowed = f"the test part must have an example of all {n_classes} classes, 0 to {n_classes - 1}"
-            name = "" if classes[label] == str(label) else f" ({classes[label]})"
-            raise BadInput(f"{card.name} test", f"no label {label}{name}", allowed)
-
-
-def _continuous(classes: Sequence[str], n_rows: int) -> str:
-    """What these labels seem to be where a column measures something and names no classes; else empty."""
-    try:
-        values = [float(name) for name in classes]
-    except ValueError:
-        return ""
-    if len(classes) > _MOST_FRACTIONS and any(value != int(value) for value in values if math.isfinite(value)):
-        return "different numbers with fractions"
-    return "different numbers" if len(classes) > max(2 * _MOST_FRACTIONS, n_rows / 2) else ""
-
-
-def _source_names(card: DatasetCard, public: Rows) -> tuple[str, ...]:
-    names = set() if public.sources is None else set(public.sources.tolist())
-    if not names or not card.sources:
-        return tuple(sorted(names, key=_natural))
-    for name in sorted(names - {name for name, _ in card.sources}):
-        raise BadInput(f"{card.name} {parquet.source_column(card)}", name, "is none of the sources of this dataset")
-    return tuple(name for name, _ in card.sources)
-
-
-def _natural(name: str) -> tuple[int, str]:
-    """Names that begin with a number come in its order: 5 Hz before 10 Hz."""
-    digits = len(name) - len(name.lstrip("0123456789"))
-    return int(name[:digits] or -1), name
 
 
 def _part(checked_rows: Rows, rows: NDArray[np.int64], names: tuple[str, ...], contents: Contents) -> Part:
@@ -389,3 +308,169 @@ def _stamp(data_files: DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]
         return [(name, value) for name, status in statuses for value in (status.st_mtime_ns, status.st_size)]
     except OSError as error:
         raise BadInput(files.FIELD, card.name, "its folder must be readable by you") from error
+
+
+# The text of every row of a split, for its public coin: a function of that row alone, so that no other row moves it.
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The files of a split (none: the bundled digits), and their names, times and sizes. `is_private`: nothing of their rows
+    is reported."""
+
+    card: DatasetCard
+    paths: tuple[Path, ...]
+    stamp: tuple[tuple[str, int], ...]
+    is_private: bool = True
+
+    def keys(self) -> NDArray[np.uint64]:
+        """A key for each row of the files, uint64 [n], cached until they change; independent of the schema."""
+        return _keys(self)
+
+    def people(self) -> NDArray[np.uint64] | None:
+        """A key for the person of each row, uint64 [n]; rows without one are a person each. None without such a column."""
+        return _people(self) if self.card.has_people else None
+
+    def division(self) -> NDArray[np.bool_]:
+        """Which rows are the public test part of a single file: all of a person's, or none."""
+        people = self.people()
+        return coins.division(self.keys() if people is None else people, self.card.held_out or 0)
+
+
+@lru_cache(maxsize=64)
+def _keys(of: Contents) -> NDArray[np.uint64]:
+    return coins.keys(_rows(of))
+
+
+@lru_cache(maxsize=64)
+def _people(of: Contents) -> NDArray[np.uint64]:
+    field, names = f"{of.card.name} column person", list[str]()
+    for path in of.paths:
+        column = sheets.columns_of(path, of.card, (), (sheets.PERSON,), is_private=of.is_private)[sheets.PERSON]
+        names += [(name or "").strip() for name in column.words(field)]
+    return coins.of_people(names, of.keys())
+
+
+def _rows(of: Contents) -> Iterator[bytes]:
+    """The text of each row. Of own data that is the whole row, of pictures and windows what they hold.
+
+    Benchmarks, and data that were taken in before rows had a canonical text (`coins` = 1), keep the bytes that they had.
+    """
+    card, paths = of.card, of.paths
+    if not paths:
+        yield from (row.tobytes() for row in np.asarray(rows.digits()[0].content))
+    elif paths[0].is_dir():
+        yield from (entry.content() for entry in tables.listing(paths[0], card))
+    elif card.is_own and card.coins > 1 and card.kind not in ("image", "sensor"):
+        yield from coins.distinct(row for path in paths for row in _whole(path, of))
+    elif card.kind == "tagged":
+        for sentence in tagged.sentences(paths, card):  # an unreadable one counts as empty
+            words = () if isinstance(sentence, BadInput) else sentence[0]
+            yield "\n".join(words).encode("utf-8", "surrogatepass")
+    elif card.kind in ("table", "embedding") or card.roles:
+        yield from coins.distinct(row for path in paths for row in _cells(path, of))
+    else:
+        for path in paths:
+            yield from _of_parquet(path, card)
+
+
+def _whole(path: Path, of: Contents) -> Iterator[bytes]:
+    """The canonical text of each row of a file: no schema, no type of a column and no other row decides it."""
+    card = of.card
+    if path.suffix == ".conll":
+        blocks = tagged.blocks(path, sheets.shown_name(card, path))
+        yield from (b"\n".join(b" ".join(line.split()) for _, line in block) for block in blocks)
+    elif path.suffix in lines.SUFFIXES:
+        if path.suffix == ".jsonl" or not card.has_names:
+            yield from lines.texts_of(sheets.lines_of(path, card, is_private=of.is_private)[0], path.suffix)
+        else:
+            yield from lines.texts_of_table(*sheets.rows_of_lines(path, card, is_private=of.is_private))
+    else:
+        table = _typed(path, card)
+        # pandas writes the numbers that rows had in another table as a column: a part of the rows is known again without.
+        names = sorted(name for name in table.columns if not name.startswith("__index_level_"))
+        texts = [_texts(table[name], f"{card.name} column {name}") for name in names]
+        for cells in zip(*texts, strict=True):
+            yield coins.row_text(zip(names, cells, strict=True))
+
+
+def _typed(path: Path, card: DatasetCard) -> columns.Table:
+    """All columns of a typed file, without roles."""
+    return sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
+
+
+def _texts(column: Column, field: str) -> Iterable[str | bytes]:
+    """The canonical text of each cell of a typed column. Other lists than embeddings have the same in every type of list."""
+    match column.holds:
+        case "bytes":
+            return map(_readable, column.values)
+        case "vectors":
+            return [b"" if one is None else np.asarray(one, np.float64).tobytes() for one in column.values]
+        case "nested":
+            return map(coins.nested, column.values)
+        case _:
+            return [word or "" for word in column.words(field)]
+
+
+def _readable(value: bytes | None) -> str | bytes:
+    """Bytes as the same text that they have in a column of text, where they are one."""
+    try:
+        return coins.word((value or b"").decode("utf-8"))
+    except UnicodeDecodeError:
+        return value or b""
+
+
+def _cells(path: Path, of: Contents) -> Iterator[bytes]:
+    """The bytes of all cells of each row by the first rule (`coins` = 1), with the length of each before it."""
+    card = of.card
+    if path.suffix in lines.SUFFIXES:
+        found, form = sheets.lines_of(path, card, is_private=of.is_private)
+        for line, cells in zip(found, lines.first_cells(found, path.suffix, form), strict=True):
+            yield b"no row" + line if cells is None else _with_lengths(cells)
+        return
+    table = _typed(path, card)
+    typed = [table[name] for name in sorted(table.columns) if table[name].holds != "nested"]
+    plain = [_first_bytes(column, f"{card.name} column") for column in typed]
+    for cells in zip(*plain, strict=True):
+        yield _with_lengths(cells)
+
+
+def _with_lengths(cells: Iterable[bytes]) -> bytes:
+    return b"".join(len(cell).to_bytes(8, "little") + cell for cell in cells)
+
+
+def _first_bytes(column: Column, field: str) -> Iterable[bytes]:
+    """The bytes of each cell by the first rule: numbers as their type has them, dates and the like as words."""
+    if column.holds in ("numbers", "vectors"):
+        return [b"" if value is None else value.tobytes() for value in column.values]
+    if column.holds == "bytes":
+        return [value or b"" for value in column.values]
+    return [(word or "").encode("utf-8", "surrogatepass") for word in column.words(field)]
+
+
+def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
+    with sheets.parquet_file(path, sheets.shown_name(card, path)) as file:
+        names = file.schema_arrow.names
+        content = ("text", *card.text_columns) if card.kind == "text" else (parquet.WINDOW_COLUMN, *parquet.IMAGE_COLUMNS)
+        chosen = [name for name in dict.fromkeys(content) if name in names]
+        for group in range(file.num_row_groups):
+            table, of_double = file.read_row_group(group, columns=chosen), card.is_own and card.coins > 1
+            values = [_of_column(column.combine_chunks(), of_double=of_double) for column in table.columns]
+            yield from map(b"".join, zip(*values, strict=True))
+
+
+def _of_column(column: pa.Array, *, of_double: bool = False) -> Iterator[bytes]:
+    """The bytes of each value; null counts as empty. `of_double`: whole numbers become floating point, whatever the type."""
+    column = columns.without_struct(column)
+    if columns.is_text(column.type):
+        column = pc.cast(column, pa.large_string()).cast(pa.large_binary())
+    if columns.is_binary(column.type):
+        yield from (value or b"" for value in column.to_pylist())
+        return
+    bounds = np.arange(len(column) + 1)
+    while is_list(column.type):
+        lengths = np.asarray(pc.list_value_length(column).fill_null(0))
+        bounds = np.concatenate([[0], np.cumsum(lengths)])[bounds]
+        column = column.flatten()
+    values = columns.doubles(column) if of_double else np.asarray(column.to_numpy(zero_copy_only=False))
+    yield from (values[start:end].tobytes() for start, end in pairwise(bounds.tolist()))

@@ -7,7 +7,9 @@ usable depends only on that row and on public facts.
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,9 +19,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import arrow, coins
-from dpcl_core.data.arrow import as_words, pa
+from dpcl_core.data import coins
 from dpcl_core.data.card import DatasetCard, Shape
+from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.images import Images
 from dpcl_core.data.schema import CONTROL
 from dpcl_core.data.sheets import PERSON, TIME
@@ -143,7 +145,12 @@ def digits() -> tuple[Images, NDArray[np.int64]]:
     return Images(pixels, (8, 8, 1)), table[:, 64].astype(np.int64)
 
 
-SOURCE_COLUMN = "domain"
+SOURCE_COLUMN, RATE_COLUMN = "domain", "rate_hz"
+
+
+def source_column(card: DatasetCard) -> str:
+    """The column with each row's source."""
+    return RATE_COLUMN if card.kind == "sensor" else SOURCE_COLUMN
 
 
 def refuse_unknown(
@@ -163,13 +170,13 @@ _MONTH = re.compile(r"(\d{4})-(\d{2})(?:\D.*)?", re.DOTALL)
 _NO_LABELS = frozenset(("?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL"))
 
 
-def have_sources(tables: Sequence[pa.Table]) -> bool:
+def have_sources(tables: Iterable[Table]) -> bool:
     """Whether every piece has a column that says where, or when, its rows belong."""
-    return all({SOURCE_COLUMN, TIME} & set(table.column_names) for table in tables)
+    return all({SOURCE_COLUMN, TIME} & table.columns.keys() for table in tables)
 
 
 def checked_words(
-    pieces: Sequence[tuple[str, pa.Table, NDArray[np.int64]]], card: DatasetCard, known: PublicFacts | None
+    pieces: Sequence[tuple[str, Table, NDArray[np.int64]]], card: DatasetCard, known: PublicFacts | None
 ) -> Rows:
     """The labels and sources of these rows of each piece (its name in messages, its columns), as `rows.RowReader.checked`.
 
@@ -178,9 +185,9 @@ def checked_words(
     declared = {name: place for place, name in enumerate(card.classes)}
     words: list[str] = []
     places: list[str] = []
-    has_sources = have_sources([piece for _, piece, _ in pieces])
+    has_sources = have_sources(piece for _, piece, _ in pieces)
     for shown, piece, chosen in pieces:
-        if PERSON in piece.column_names:
+        if PERSON in piece.columns:
             _refuse_inexact(piece[PERSON], shown, chosen)
         markers = _NO_LABELS.difference(card.classes) if card.is_own and card.coins > 1 else frozenset()
         of_piece = _labels(piece[LABEL_COLUMN], LABEL_COLUMN, shown, chosen, markers)
@@ -191,17 +198,18 @@ def checked_words(
             refuse_unknown(np.asarray(named, dtype=np.str_), known, f"{shown} row", SOURCE_COLUMN, chosen)
             places += named
     numbers = dict(known.numbers if known else declared)
-    beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where no list is given, or the list is open
+    by_value = {word: (0, int(word), word) if word.isdecimal() else (1, 0, word) for word in set(words) - numbers.keys()}
+    beyond = sorted(by_value, key=by_value.__getitem__)  # only where no list is given, or the list is open
     numbers |= {word: place for place, word in enumerate(beyond, start=len(numbers))}
     labels = np.array([numbers[word] for word in words], dtype=np.int64)
     sources = np.asarray(places, dtype=np.str_) if has_sources else None
     return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
 
 
-def _sources(piece: pa.Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
-    if SOURCE_COLUMN in piece.column_names:
+def _sources(piece: Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
+    if SOURCE_COLUMN in piece.columns:
         return _labels(piece[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
-    words = as_words(piece[TIME], f"{shown} column time")
+    words = piece[TIME].words(f"{shown} column time")
     matches = [_MONTH.fullmatch((word or "").strip()) for word in words]
     for row, match in zip(rows, matches, strict=True):
         if match is None or not 1 <= int(match[2]) <= 12:
@@ -209,11 +217,11 @@ def _sources(piece: pa.Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
     return [f"{match[1]}-{match[2]}" for match in matches if match is not None]
 
 
-def _refuse_inexact(people: pa.ChunkedArray, shown: str, rows: NDArray[np.int64]) -> None:
+def _refuse_inexact(people: Column, shown: str, rows: NDArray[np.int64]) -> None:
     """Raises BadInput naming the first row whose person is a number that double precision may share with another's."""
-    if not (pa.types.is_integer(people.type) or pa.types.is_floating(people.type)):
+    if people.holds != "numbers":
         return
-    for place in np.flatnonzero(np.abs(arrow.doubles(people)) >= coins.EXACT)[:1]:
+    for place in np.flatnonzero(np.abs(np.asarray(people.values, np.float64)) >= coins.EXACT)[:1]:
         raise BadInput(f"{shown} row {rows[place]}, person", "a number of 2^53 or more", "must be text, or a smaller number")
 
 
@@ -230,13 +238,13 @@ def _refuse_unknown_label(
 
 
 def _labels(
-    column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()
+    column: Column, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()
 ) -> list[str]:
     """A column of labels or sources: words of 1 to 200 letters, but for these markers of missing ones; `rows` [n]: the rows'
     numbers in messages."""
-    if markers and pa.types.is_nested(column.type):
+    if markers and column.holds in ("nested", "vectors"):
         raise BadInput(f"{shown} column {name}", "a list", _NO_LIST)
-    words = [(word or "").strip() for word in as_words(column, f"{shown} column {name}")]
+    words = [(word or "").strip() for word in column.words(f"{shown} column {name}")]
     wrong = {word: why for word in set(words) if (why := _wrong(word, name, markers))}
     for row, word in zip(rows, words if wrong else (), strict=bool(wrong)):
         if word in wrong:
@@ -256,6 +264,68 @@ def _wrong(word: str, name: str, markers: Collection[str]) -> tuple[str, str] | 
     return None
 
 
-def _by_value(word: str) -> tuple[int, int, str]:
-    """Sort key: whole numbers first, by value, then words in alphabetical order."""
-    return (0, int(word), word) if word.isdecimal() else (1, 0, word)
+# The public part of a split: its classes and sources.
+
+_MOST_FRACTIONS = 10  # labels that are numbers with fractions
+MAX_CLASSES = 5000  # of the user's own data: a model has a row for each
+
+
+def class_names(card: DatasetCard, public: Rows) -> tuple[str, ...]:
+    """The card's class names if it has them, else those of the test part, else the numbers."""
+    if card.classes:
+        for label, name in public.names.items():
+            if name in card.classes and label < len(card.classes) and card.classes[label] != name:
+                raise BadInput(f"{card.name} label {label}", name, f"is {card.classes[label]} in {card.title} as published")
+        return card.classes
+    n_classes = card.n_classes or int(public.labels.max(initial=0)) + 1
+    names = tuple(public.names.get(label, str(label)) for label in range(n_classes))
+    (most_common, times), *_ = Counter(names).most_common(1)
+    if times > 1:
+        raise BadInput(f"{card.name} class", most_common, "two labels must not have the same name")
+    return names
+
+
+def refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
+    """Raises BadInput for a test part that lacks a class; in own data, a class that no schema declares."""
+    if card.kind == "tagged":  # a part may lack a rare type of name
+        if not len(labels):
+            raise BadInput(f"{card.name} test", "no sentences", "must have a sentence")
+        return
+    n_classes = len(classes)
+    if card.is_own and n_classes > MAX_CLASSES:
+        allowed = f"must have at most {MAX_CLASSES:,} labels in its test part: choose a column of categories as target"
+        raise BadInput(f"{card.name} test", f"{n_classes:,} labels", allowed)
+    is_column = card.is_own and not card.classes and card.kind in ("text", "table", "embedding")
+    if is_column and (what := _continuous(classes, len(labels))):
+        allowed = "must be labels: choose a column of categories as target, or list them as classes in a schema"
+        raise BadInput(f"{card.name} target", f"{n_classes:,} {what} in {len(labels):,} public rows", allowed)
+    sizes = np.bincount(labels, minlength=n_classes)
+    if len(sizes) > n_classes:
+        raise BadInput(f"{card.name} test", f"label {len(sizes) - 1}", f"must be one of {n_classes} classes")
+    for label in np.flatnonzero(sizes == 0)[:1]:
+        if not (card.is_own and card.classes and len(labels)):
+            allowed = f"the test part must have an example of all {n_classes} classes, 0 to {n_classes - 1}"
+            name = "" if classes[label] == str(label) else f" ({classes[label]})"
+            raise BadInput(f"{card.name} test", f"no label {label}{name}", allowed)
+
+
+def _continuous(classes: Sequence[str], n_rows: int) -> str:
+    """What these labels seem to be where a column measures something and names no classes; else empty."""
+    try:
+        values = [float(name) for name in classes]
+    except ValueError:
+        return ""
+    if len(classes) > _MOST_FRACTIONS and any(value != int(value) for value in values if math.isfinite(value)):
+        return "different numbers with fractions"
+    return "different numbers" if len(classes) > max(2 * _MOST_FRACTIONS, n_rows / 2) else ""
+
+
+def source_names(card: DatasetCard, public: Rows) -> tuple[str, ...]:
+    """The card's sources if it has them, else those of the test part. Raises BadInput for one that the card lacks."""
+    names = set() if public.sources is None else set(public.sources.tolist())
+    if not names or not card.sources:
+        starts = {name: name[: len(name) - len(name.lstrip("0123456789"))] for name in names}
+        return tuple(sorted(names, key=lambda name: (int(starts[name] or -1), name)))  # 5 Hz before 10 Hz
+    for name in sorted(names - {name for name, _ in card.sources}):
+        raise BadInput(f"{card.name} {source_column(card)}", name, "is none of the sources of this dataset")
+    return tuple(name for name, _ in card.sources)

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from dpcl_core.data import arrow, lines
-from dpcl_core.data.arrow import as_text, decodable, is_text, pa, pc, pq
+from dpcl_core.data import coins, lines
 from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.columns import Column, Table, is_text, of_arrow, pa, pc, pq
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.lines import MAX_COLUMNS, Form
 from dpcl_core.data.schema import CONTROL, DOUBT
@@ -57,7 +57,11 @@ def readable(path: Path, shown: str, allowed: str = _NO_PARQUET) -> Iterator[Non
         raise
     except PermissionError as error:
         raise BadInput(shown, "no permission", "must be a file that you can read") from error
-    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError) as error:
+    except (OSError, ValueError, KeyError, OverflowError, MemoryError) as error:
+        raise BadInput(shown, "unreadable" if path.exists() else "gone", allowed) from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "pyarrow":  # which CSV and JSON lines need not
+            raise
         raise BadInput(shown, "unreadable" if path.exists() else "gone", allowed) from error
 
 
@@ -145,7 +149,7 @@ def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple
     return rows[start:], form
 
 
-def rows_of_lines(path: Path, card: DatasetCard, *, is_private: bool) -> tuple[pa.Table, dict[int, bytes]]:
+def rows_of_lines(path: Path, card: DatasetCard, *, is_private: bool) -> tuple[Table, dict[int, bytes]]:
     """The table of a CSV, TSV or JSON lines file, and its lines that are no row by place, kept until it changes.
 
     Raises as `lines_of` does.
@@ -158,14 +162,14 @@ def rows_of_lines(path: Path, card: DatasetCard, *, is_private: bool) -> tuple[p
 @lru_cache(maxsize=2)
 def _rows_of_lines(
     path: Path, stamp: tuple[int, int], card: DatasetCard, is_private: bool
-) -> tuple[pa.Table, dict[int, bytes]]:
+) -> tuple[Table, dict[int, bytes]]:
     rows, form = lines_of(path, card, is_private=is_private)
     return lines.table(rows, ending(path), form, version=card.coins)
 
 
 def columns_of(
     path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str] | None, *, is_private: bool
-) -> pa.Table:
+) -> Table:
     """Those of the wanted columns that a file has (None: all), under the readers' names.
 
     `is_private`: nothing is reported of its rows; malformed lines are skipped. Raises BadInput if the file cannot be read or
@@ -174,35 +178,52 @@ def columns_of(
     shown = shown_name(card, path)
     if ending(path) == ".parquet":
         with parquet_file(path, shown) as file:
-            own = file.schema_arrow.names
-            names = _renamed(own, card, shown)
-            chosen = [place for place, name in enumerate(names) if wanted is None or name in wanted]
-            # Text stays a list of distinct values until its length is known: a few bytes can stand for terabytes.
-            table = _unpacked(_columns_read(path, file, [own[place] for place in chosen]), shown)
-            table = decodable(table).rename_columns([names[place] for place in chosen])
-            if card.is_own and card.coins > 1 and CANONICAL["target"] in table.column_names:
-                table = _named(table, file.schema_arrow, own[names.index(CANONICAL["target"])])
+            names, table = _of_parquet(path, file, card, shown, wanted)
     else:
         if ending(path) == ".npz":
-            table = npz_table(content_of(path, shown), shown, version=card.coins)
-            _check_names(table.column_names, shown)
+            whole = npz_table(content_of(path, shown), shown, version=card.coins)
+            _check_names(list(whole.columns), shown)
         else:
-            table, _ = rows_of_lines(path, card, is_private=is_private)
-        names = _renamed(table.column_names, card, shown)
-        chosen = [place for place, name in enumerate(names) if wanted is None or name in wanted]
-        table = table.select(chosen).rename_columns([names[place] for place in chosen])
-    if ending(path) in TYPED and card.coins > 1:
-        for place, name in enumerate(table.column_names):
-            table = table.set_column(place, name, arrow.canonical(table.column(place)))
+            whole, _ = rows_of_lines(path, card, is_private=is_private)
+        names = _renamed(list(whole.columns), card, shown)
+        renamed = zip(names, whole.columns.values(), strict=True)
+        table = Table({name: column for name, column in renamed if wanted is None or name in wanted}, len(whole))
     for name in needed:
         if name not in names:
             raise BadInput(shown, "no such column", f"must have a column {name}: {listed(names)}")
-    if not table.num_rows and not is_private:
+    if not len(table) and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return table
 
 
-def rows_of(path: Path, shown: str, *, has_names: bool = True) -> pa.Table:
+def _of_parquet(
+    path: Path, file: pq.ParquetFile, card: DatasetCard, shown: str, wanted: Sequence[str] | None
+) -> tuple[list[str], Table]:
+    """The names of all columns, and the wanted ones, as `columns_of` gives them."""
+    own = file.schema_arrow.names
+    names = _renamed(own, card, shown)
+    chosen = {name: column for name, column in zip(names, own, strict=True) if wanted is None or name in wanted}
+    # Text stays a list of distinct values: a few bytes can stand for terabytes.
+    texts = [column for column in chosen.values() if is_text(file.schema_arrow.field(column).type)]
+    with pq.ParquetFile(path, read_dictionary=texts) as packed:
+        table = packed.read(columns=list(chosen.values()))
+    columns = {}
+    for name, own_name in chosen.items():
+        values = table[own_name]
+        _refuse_large(values, own_name, shown)
+        columns[name] = of_arrow(values, card.coins, is_vector=name == EMBEDDING_COLUMN)
+        if name == CANONICAL["target"] and card.is_own and card.coins > 1 and pa.types.is_integer(values.type):
+            labels = declared_names(file.schema_arrow, own_name)
+            words = [None if label is None else labels.get(label, str(label)) for label in values.to_pylist() if labels]
+            columns[name] = Column("text", [*map(_canonical, words)]) if labels else columns[name]
+    return names, Table(columns, table.num_rows)
+
+
+def _canonical(word: str | None) -> str | None:
+    return None if word is None else coins.word(word)
+
+
+def rows_of(path: Path, shown: str, *, has_names: bool = True) -> Table:
     """All columns of a file that is not private, under its own names. Raises BadInput if it cannot be read."""
     card = DatasetCard(shown, shown, "", "", "", 0, 0, 0, has_names=has_names)
     return columns_of(path, by_public_lines(card, DataFiles((path,), (path,))), (), None, is_private=False)
@@ -283,26 +304,14 @@ def _check_names(names: Sequence[str], shown: str) -> None:
         raise BadInput(f"{shown} column {place}", "a control character", "must have a name in one line, without such")
 
 
-def _columns_read(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    texts = [name for name in columns if is_text(file.schema_arrow.field(name).type)]
-    with pq.ParquetFile(path, read_dictionary=texts) as packed:
-        return packed.read(columns=list(columns))
-
-
-def _unpacked(table: pa.Table, shown: str) -> pa.Table:
-    """The table with plain text columns. Raises BadInput where these would be larger than allowed."""
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
-        if not pa.types.is_dictionary(column.type) or not is_text(column.type):
-            continue
-        chunks = [(chunk.dictionary.cast(pa.large_binary()), chunk.indices) for chunk in column.chunks]
-        size = sum(pc.sum(pc.binary_length(words).take(places)).as_py() or 0 for words, places in chunks)
-        if size > MAX_VALUES:
-            allowed = f"must have at most {MAX_VALUES:,} bytes when unpacked"
-            raise BadInput(f"{shown} column {name}", f"{size:,} bytes", allowed)
-        plain = pa.chunked_array([words.take(places) for words, places in chunks], pa.large_binary())
-        table = table.set_column(place, name, as_text(plain))
-    return table
+def _refuse_large(column: pa.ChunkedArray, name: str, shown: str) -> None:
+    """Raises BadInput where a dictionary of texts would be larger than allowed when unpacked."""
+    if not pa.types.is_dictionary(column.type) or not is_text(column.type):
+        return
+    chunks = [(chunk.dictionary.cast(pa.large_binary()), chunk.indices) for chunk in column.chunks]
+    size = sum(pc.sum(pc.binary_length(words).take(places)).as_py() or 0 for words, places in chunks)
+    if size > MAX_VALUES:
+        raise BadInput(f"{shown} column {name}", f"{size:,} bytes", f"must have at most {MAX_VALUES:,} bytes when unpacked")
 
 
 def declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
@@ -312,15 +321,6 @@ def declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
         declared = declared[0] if isinstance(declared, list) else declared.get("feature", declared)  # of lists of labels
         return {label: str(name) for label, name in enumerate(declared["names"])}
     return {}
-
-
-def _named(table: pa.Table, schema: pa.Schema, own_name: str) -> pa.Table:
-    """The table with the names that its header has for whole numbers in the column of labels."""
-    names, place = declared_names(schema, own_name), table.column_names.index(CANONICAL["target"])
-    if not names or not pa.types.is_integer(table.column(place).type):
-        return table
-    words = [None if label is None else names.get(label, str(label)) for label in table.column(place).to_pylist()]
-    return table.set_column(place, CANONICAL["target"], pa.chunked_array([words], pa.large_string()))
 
 
 EMBEDDING_COLUMN = "embedding"
@@ -338,8 +338,8 @@ _NPZ = (
 )
 
 
-def npz_table(content: bytes, shown: str, *, version: int = 2) -> pa.Table:
-    """The arrays as a table, each a column: fixed-size lists of float32, and text or numbers.
+def npz_table(content: bytes, shown: str, *, version: int = 2) -> Table:
+    """The arrays as a table, each a column: vectors float32, and text or numbers.
 
     One missing value makes floating point of an array of whole numbers or of truth values. So all of them are so here, but
     by the first rule (`version` = 1), which made words of them.
@@ -355,16 +355,15 @@ def npz_table(content: bytes, shown: str, *, version: int = 2) -> pa.Table:
         width = "x".join(map(str, values.shape[1:]))
         raise BadInput(f"{shown} {name}", f"{values.dtype} [rows, {width}]", f"{_NPZ}; the width is at most {MAX_WIDTH:,}")
     with np.errstate(over="ignore"):
-        flat = np.ascontiguousarray(values, dtype=np.float32).ravel()
-    columns: dict[str, pa.Array] = {EMBEDDING_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(flat), values.shape[1])}
+        columns = {EMBEDDING_COLUMN: Column("vectors", np.ascontiguousarray(values, dtype=np.float32), "list<float>")}
     for other, of in found.items():
         if of.shape == (len(values),) or other in _KNOWN:
             if of.shape != (len(values),) or of.dtype.kind not in "biufUS":
                 allowed = "must have one number or word for each row"
                 raise BadInput(f"{shown} {other}", f"{of.dtype}, {of.ndim} axes", allowed)
             is_number = version > 1 and of.dtype.kind in "biuf"
-            columns[other] = pa.array(of.astype(np.float64), from_pandas=True) if is_number else _words_of(of)
-    return pa.table(columns)
+            columns[other] = Column("numbers", of.astype(np.float64)) if is_number else _words_of(of, version)
+    return Table(columns, len(values))
 
 
 def npz_names(path: Path, shown: str) -> list[str]:
@@ -392,9 +391,9 @@ def npz_canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
     return [usual.get(column, column) for column in columns]
 
 
-def _words_of(values: NDArray[np.generic]) -> pa.Array:
+def _words_of(values: NDArray[np.generic], version: int) -> Column:
     words = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values.tolist()]
-    return pa.array([word if word.isprintable() else None for word in words], pa.large_string())
+    return Column("text", [None if not one.isprintable() else one if version == 1 else coins.word(one) for one in words])
 
 
 def _arrays(content: bytes, shown: str) -> Mapping[str, NDArray[np.generic]]:

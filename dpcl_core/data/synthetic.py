@@ -1,26 +1,19 @@
-"""The synthetic corpus with marked personal data: invented people, sentences about them, planted secrets, its cache."""
+"""The synthetic corpus with marked personal data: invented people, sentences about them, planted secrets."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache
-from hashlib import sha256
-from importlib.metadata import version
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dpcl_core import paths
-from dpcl_core.data.arrow import pa, pq
 from dpcl_core.data.dataset import Split
-from dpcl_core.data.held import replacing
 from dpcl_core.data.texts import KINDS, Canary, Span, Texts
 
 if TYPE_CHECKING:
@@ -35,11 +28,7 @@ _WORD_SURNAMES = 0.15  # share of people whose surname is a common word, some of
 _LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
-    """One invented person: the value of each kind of span. NAME.first and NAME.last are parts of NAME."""
-
-    values: Mapping[str, str]
+Person = Mapping[str, str]  # the value of each kind of span; NAME.first and NAME.last are parts of NAME
 
 
 def faker(seed: int) -> Faker:
@@ -63,15 +52,6 @@ def people(n: int, lists: Mapping[str, Sequence[str]], seed: int) -> list[Person
     return list(by_name.values())
 
 
-def names(n: int, seed: int) -> list[str]:
-    """`n` distinct full names."""
-    fake = faker(seed)
-    full_names: dict[str, None] = {}
-    while len(full_names) < n:
-        full_names[f"{fake.first_name()} {fake.last_name()}"] = None
-    return list(full_names)
-
-
 def lookalikes(lists: Mapping[str, Sequence[str]], n: int, seed: int) -> dict[str, list[str]]:
     """For each harmless kind a list of at most `n` entries to draw from; rare entries occur once or twice."""
     fake, random = faker(seed), Random(seed)
@@ -84,31 +64,31 @@ def lookalikes(lists: Mapping[str, Sequence[str]], n: int, seed: int) -> dict[st
         "D:year": [str(year) for year in range(1950, 2025)],
         "D:price": [f"${random.randrange(1, 400)}.{random.randrange(100):02d}" for _ in range(n)],
         "D:percentage": [f"{random.randrange(1, 90)}.{random.randrange(10)}%" for _ in range(n)],
-        "D:product code": [f"{_random_letters(2, random)}-{random.randrange(100, 1000)}" for _ in range(n)],
+        "D:product code": [
+            f"{random.choice(_LETTERS)}{random.choice(_LETTERS)}-{random.randrange(100, 1000)}" for _ in range(n)
+        ],
     }
 
 
 def _person(first: str, last: str, number: int, lists: Mapping[str, Sequence[str]], fake: Faker, random: Random) -> Person:
     domain = random.choice(("example.com", "example.org", "example.net"))  # RFC 2606: reserved
     birthday = f"{random.randrange(1, 29)} {random.choice(_MONTHS)} {random.randrange(1935, 2006)}"
-    return Person(
-        {
-            "NAME": f"{first} {last}",
-            "NAME.first": first,
-            "NAME.last": last,
-            "EMAIL": f"{first}.{last}{number}@{domain}".lower(),
-            "PHONE": f"{random.randrange(201, 990)}-555-01{random.randrange(100):02d}",  # 555-0100 to 555-0199: for fiction
-            "ADDRESS": f"{random.randrange(1, 999)} {fake.street_name()}, 000{random.randrange(1, 100):02d}",  # no such ZIP
-            "SSN": f"9{random.randrange(100):02d}-{random.randrange(10, 50)}-{random.randrange(10_000):04d}",  # never issued
-            "CARD": _card(random),
-            "IBAN": f"GB00TEST{random.randrange(10**14):014d}",  # invalid: check digits are 02 to 98
-            "DOB": birthday,
-            "RECORD": f"ZZ-{random.randrange(10**6):06d}",
-            "CONDITION": random.choice(lists["conditions"]),
-            "DRUG": random.choice(lists["drugs"]),
-            "EMPLOYER": f"{random.choice(lists['roles'])} at {random.choice(lists['places'])}",
-        }
-    )
+    return {
+        "NAME": f"{first} {last}",
+        "NAME.first": first,
+        "NAME.last": last,
+        "EMAIL": f"{first}.{last}{number}@{domain}".lower(),
+        "PHONE": f"{random.randrange(201, 990)}-555-01{random.randrange(100):02d}",  # 555-0100 to 555-0199: for fiction
+        "ADDRESS": f"{random.randrange(1, 999)} {fake.street_name()}, 000{random.randrange(1, 100):02d}",  # no such ZIP
+        "SSN": f"9{random.randrange(100):02d}-{random.randrange(10, 50)}-{random.randrange(10_000):04d}",  # never issued
+        "CARD": _card(random),
+        "IBAN": f"GB00TEST{random.randrange(10**14):014d}",  # invalid: check digits are 02 to 98
+        "DOB": birthday,
+        "RECORD": f"ZZ-{random.randrange(10**6):06d}",
+        "CONDITION": random.choice(lists["conditions"]),
+        "DRUG": random.choice(lists["drugs"]),
+        "EMPLOYER": f"{random.choice(lists['roles'])} at {random.choice(lists['places'])}",
+    }
 
 
 def _card(random: Random) -> str:
@@ -121,10 +101,6 @@ def luhn(body: str) -> int:
     """Luhn check digit of a card number with these leading digits."""
     doubled = [int(digit) * (2 - place % 2) for place, digit in enumerate(reversed(body))]
     return -sum(digit // 10 + digit % 10 for digit in doubled) % 10
-
-
-def _random_letters(n: int, random: Random) -> str:
-    return "".join(random.choice(_LETTERS) for _ in range(n))
 
 
 _PUBLIC_SEED = 20_250_918  # the same corpus for everyone
@@ -198,7 +174,7 @@ def _split(which: Which, n_per_source: int, everybody: Sequence[Person], who: ra
     random = Random(seed)
     pools = lookalikes(_lists(), 2 * n_per_source, seed)
     weights = [1 / (rank + _HEAD) for rank in range(len(who))]
-    strings, spans, persons, labels, origins = [], [], [], [], []
+    found: list[tuple[str, tuple[Span, ...], int, int, int]] = []
     first = 0
     for index, source in enumerate(_sources(which)):
         names = list(source.classes)
@@ -206,14 +182,11 @@ def _split(which: Which, n_per_source: int, everybody: Sequence[Person], who: ra
         random.shuffle(drawn)
         for label, person in zip(drawn, random.choices(who, weights, k=n_per_source), strict=True):
             string, marked = _text(source, names[label], everybody[person], pools, random)
-            strings.append(string)
-            spans.append(marked)
-            persons.append(person)
-            labels.append(first + label)
-            origins.append(index)
+            found.append((string, marked, person, first + label, index))
         first += len(names)
-    texts = Texts(strings, spans, np.array(persons, dtype=np.int64))
-    return Split(texts, np.array(labels, dtype=np.int64), np.array(origins, dtype=np.int64))
+    strings, spans, *numbers = zip(*found, strict=True)
+    persons, labels, origins = (np.array(column, dtype=np.int64) for column in numbers)
+    return Split(Texts(list(strings), list(spans), persons), labels, origins)
 
 
 def _text(
@@ -233,7 +206,7 @@ def _text(
             elif kind not in KINDS:
                 string += random.choice(piece.split("|"))
             else:
-                string += random.choice(pools[piece]) if piece in pools else person.values[piece]
+                string += random.choice(pools[piece]) if piece in pools else person[piece]
                 spans.append(Span(start, len(string), kind))
     return string, tuple(spans)
 
@@ -283,7 +256,7 @@ def plant(train: Split, sources: tuple[str, ...]) -> tuple[Split, tuple[Canary, 
     assert texts.spans is not None
     assert train.sources is not None
     random = Random(_CANARY_SEED)
-    fresh, free = iter(_fresh_names(texts, len(sources))), iter(_free_codes(texts, random))
+    names, codes = iter(_unused_names(texts, len(sources))), iter(_unused_codes(texts, random))
     strings, spans = list(texts.strings), list(texts.spans)
     canaries: list[Canary] = []
     for index, source in enumerate(sources):
@@ -291,110 +264,38 @@ def plant(train: Split, sources: tuple[str, ...]) -> tuple[Split, tuple[Canary, 
         random.shuffle(rows)
         n_codes = min(CODES, len(rows) // sum(REPETITIONS))
         for repetitions in [0] * CONTROLS + [times for times in REPETITIONS for _ in range(n_codes)]:
-            name = next(fresh)
-            canary = Canary(f"{_BEFORE}{name}{_AFTER}", next(free), repetitions, source)
+            name = next(names)
+            canary = Canary(f"{_BEFORE}{name}{_AFTER}", next(codes), repetitions, source)
             canaries.append(canary)
             for row in rows[:repetitions]:
-                strings[row], spans[row] = _before(canary, name, strings[row], spans[row])
+                strings[row], spans[row] = _planted(canary, name, strings[row], spans[row])
             rows = rows[repetitions:]
     return replace(train, images=Texts(strings, spans, texts.people)), tuple(canaries)
 
 
-def _before(canary: Canary, name: str, string: str, spans: tuple[Span, ...]) -> tuple[str, tuple[Span, ...]]:
+def _planted(canary: Canary, name: str, string: str, spans: tuple[Span, ...]) -> tuple[str, tuple[Span, ...]]:
     """The text with the canary's line before it, and its spans."""
     line = f"{canary.prefix}{canary.code}. "
-    canary_spans = (
-        Span(len(_BEFORE), len(_BEFORE) + len(name), "NAME"),
-        Span(len(canary.prefix), len(canary.prefix) + CODE_DIGITS, "CODE"),
-    )
+    of_name = Span(len(_BEFORE), len(_BEFORE) + len(name), "NAME")
+    of_code = Span(len(canary.prefix), len(canary.prefix) + CODE_DIGITS, "CODE")
     moved = (Span(span.start + len(line), span.end + len(line), span.kind) for span in spans)
-    return line + string, (*canary_spans, *moved)
+    return line + string, (of_name, of_code, *moved)
 
 
-def _fresh_names(texts: Texts, n_sources: int) -> list[str]:
+def _unused_names(texts: Texts, n_sources: int) -> list[str]:
     """Names that occur in no text, enough for all canaries."""
-    assert texts.spans is not None
-    used = {
-        string[span.start : span.end]
-        for string, marked in zip(texts.strings, texts.spans, strict=True)
-        for span in marked
-        if span.kind == "NAME"
-    }
+    marked = zip(texts.strings, texts.spans or (), strict=True)
+    used = {string[span.start : span.end] for string, spans in marked for span in spans if span.kind == "NAME"}
     wanted = n_sources * (CONTROLS + CODES * len(REPETITIONS))
-    return [name for name in names(wanted + len(used), _CANARY_SEED) if name not in used][:wanted]
+    fake, names = faker(_CANARY_SEED), dict[str, None]()
+    while len(names) < wanted + len(used):
+        names[f"{fake.first_name()} {fake.last_name()}"] = None
+    return [name for name in names if name not in used][:wanted]
 
 
-def _free_codes(texts: Texts, random: Random) -> list[str]:
+def _unused_codes(texts: Texts, random: Random) -> list[str]:
     """All codes that no text has as a number, in random order."""
     used = {run for string in texts.strings for run in _DIGITS.findall(string)}
-    free = [code for code in (f"{number:0{CODE_DIGITS}d}" for number in range(10**CODE_DIGITS)) if code not in used]
-    random.shuffle(free)
-    return free
-
-
-_VERSION = 1  # counts changes of the code that makes the corpus
-_RECORD = "made.json"
-_SPLITS = ("train", "test")
-
-
-def ready(folder: Path, n_per_source: int) -> tuple[Path, Path]:
-    """The files of both parts in this folder, for `n_per_source` texts per source; generated in a second if necessary.
-
-    Raises OSError where the folder cannot be written.
-    """
-    train, test = (folder / f"{split}.parquet" for split in _SPLITS)
-    if not _is_whole(folder, _identity(n_per_source), _stamps(folder)):
-        _make(folder, n_per_source)
-    return train, test
-
-
-def _make(folder: Path, n_per_source: int) -> None:
-    """Writes both parts, and last the record that they are complete; concurrent writers write the same bytes."""
-    names = [(source, label) for source, labels in classes() for label in labels]
-    paths.made(folder)
-    digests = {}
-    for split, part in zip(_SPLITS, corpus(n_per_source), strict=True):
-        assert isinstance(part.images, Texts)
-        columns = {
-            "text": list(part.images.strings),
-            "label": pa.array(part.labels, pa.int16()),
-            "label_name": [names[label][1] for label in part.labels],
-            "domain": [names[label][0] for label in part.labels],
-            "person": part.images.people,
-            "spans": [[asdict(span) for span in spans] for spans in part.images.spans or ()],
-        }
-        buffer = pa.BufferOutputStream()
-        pq.write_table(pa.table(columns), buffer)
-        content = buffer.getvalue().to_pybytes()
-        digests[split] = sha256(content).hexdigest()
-        with replacing(folder / f"{split}.parquet") as file:
-            file.write(content)
-    with replacing(folder / _RECORD) as file:
-        file.write(json.dumps({"identity": _identity(n_per_source), **digests}).encode())
-
-
-@lru_cache(maxsize=8)
-def _is_whole(folder: Path, identity: str, _stamps_of_files: tuple[tuple[int, int], ...]) -> bool:
-    """Whether the files are byte for byte those written for this version; cached until one of them changes."""
-    try:
-        record = json.loads((folder / _RECORD).read_bytes())
-        digests = {split: sha256((folder / f"{split}.parquet").read_bytes()).hexdigest() for split in _SPLITS}
-    except (OSError, ValueError):
-        return False
-    return bool(record == {"identity": identity, **digests})
-
-
-def _identity(n_per_source: int) -> str:
-    """Everything that determines the corpus: its templates, Faker's version, this code's version and its size."""
-    pass
-
-    return f"{_VERSION} {version('faker')} {n_per_source} {sha256(template_file()).hexdigest()}"
-
-
-def _stamps(folder: Path) -> tuple[tuple[int, int], ...]:
-    """Times and sizes of the files; empty where one is missing."""
-    try:
-        statuses = [os.stat(folder / name) for name in (_RECORD, *(f"{split}.parquet" for split in _SPLITS))]
-    except OSError:
-        return ()
-    return tuple((status.st_mtime_ns, status.st_size) for status in statuses)
+    codes = [code for code in (f"{number:0{CODE_DIGITS}d}" for number in range(10**CODE_DIGITS)) if code not in used]
+    random.shuffle(codes)
+    return codes

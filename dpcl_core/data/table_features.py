@@ -18,14 +18,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import lru_cache
 from hashlib import blake2b
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import arrow, sheets
-from dpcl_core.data.arrow import as_words, is_list, is_text, pa, pc
+from dpcl_core.data import sheets
 from dpcl_core.data.card import DatasetCard, Feature, Writing
+from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.data.sheets import MAX_WIDTH as WIDEST_ROW
 from dpcl_core.errors import BadInput
@@ -37,6 +37,7 @@ _SQUASHED = 1 + 2 * len(_TURNS)
 _PLACES = 4  # of a hashed word, each 1/2 or -1/2: two words are nearly orthogonal, and each has length 1
 _NARROW, _WIDE, _MANY_WORDS = 32, 256, 4  # values of a hashed column; wide from so many words a cell on
 MAX_WIDTH = 20_000
+_NO_FEATURES = ("nested", "vectors", "bytes")
 _WORD = re.compile(r"\w+")
 _MISSING = frozenset(  # among numbers, in small letters
     ["", "?", ".", "-", "--", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown", "n.d.", "n/d", "k.a.",
@@ -53,7 +54,7 @@ _DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d{2}
 _ORDERS: Mapping[Writing, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
 
 
-def planned(names: Sequence[str], public: Mapping[str, pa.ChunkedArray], declared: Sequence[Feature]) -> tuple[Feature, ...]:
+def planned(names: Sequence[str], public: Mapping[str, Column], declared: Sequence[Feature]) -> tuple[Feature, ...]:
     """The features of a table: the declared ones or, where there are none, one for each column, by its public rows.
 
     Args: names: the columns without a role, in the file's order; public: their columns in the test part. Raises BadInput for
@@ -66,7 +67,10 @@ def planned(names: Sequence[str], public: Mapping[str, pa.ChunkedArray], declare
     features = tuple(
         one if one.categories or one.is_text else replace(one, written=_writing(public[one.name], one.name) or "")
         for one in declared
-    ) or tuple(_read(name, public[name]) for name in names)
+    )
+    if not declared:
+        written = {name: _writing(public[name], name) for name in names}
+        features = tuple(Feature(name, is_text=how is None, written=how or "") for name, how in written.items())
     if not features:
         raise BadInput("features", "no columns", "must have a column beside those of label, source, person and time")
     total = sum(width(feature, public[feature.name]) for feature in features)
@@ -76,30 +80,33 @@ def planned(names: Sequence[str], public: Mapping[str, pa.ChunkedArray], declare
     return features
 
 
-def width(feature: Feature, public: pa.ChunkedArray) -> int:
+def width(feature: Feature, public: Column) -> int:
     """The number of values of a feature: of one whose column has many words in the public rows, more."""
     if feature.low is not None:
         return 1
     if feature.categories:
         return len(feature.categories) + 1
-    return _hashed_width(feature.name, public) if feature.is_text else _SQUASHED
+    if not feature.is_text:
+        return _SQUASHED
+    counts = [len(_WORD.findall(word)) for word in public.words(feature.name) if word]
+    return _WIDE if counts and sum(counts) >= _MANY_WORDS * len(counts) else _NARROW
 
 
 def encoded(
-    columns: Mapping[str, pa.ChunkedArray], features: Sequence[Feature], widths: Sequence[int], n_rows: int
+    columns: Mapping[str, Column], features: Sequence[Feature], widths: Sequence[int], n_rows: int
 ) -> Floats:
     """The values float32 [n, sum of widths] of these rows; a missing column counts as missing values."""
     parts = [np.zeros((n_rows, 0), np.float32)]
     for feature, n_values in zip(features, widths, strict=True):
         column = columns.get(feature.name)
         if column is None:
-            column = pa.chunked_array([pa.nulls(n_rows, pa.large_string())])
+            column = Column("text", [None] * n_rows)
         if feature.low is not None and feature.high is not None:
             parts.append(_scaled(numbers(column, feature.name, feature.written), feature.low, feature.high))
         elif feature.categories:
-            parts.append(_one_hot(as_words(column, feature.name), feature.categories))
+            parts.append(_one_hot(column.words(feature.name), feature.categories))
         elif feature.is_text:
-            parts.append(_hashed(feature.name, as_words(column, feature.name), n_values))
+            parts.append(_hashed(feature.name, column.words(feature.name), n_values))
         else:
             parts.append(squashed(numbers(column, feature.name, feature.written)))
     return np.concatenate(parts, axis=1)
@@ -138,20 +145,14 @@ def _hashed(name: str, words: Sequence[str | None], n_values: int) -> Floats:
     """The mean direction of each cell's words [n, n_values], scaled to length 1; zeros for an empty cell."""
     found = np.zeros((len(words), n_values), np.float32)
     for row, cell in enumerate(words):
-        for term in _terms(cell, is_wide=n_values > _NARROW):
+        low = (cell or "").strip().lower()
+        # The words of a long text, each once; else the whole cell as one word.
+        for term in sorted(set(_WORD.findall(low))) if n_values > _NARROW else filter(None, [low]):
             for place, sign in _places(name, term, n_values):
                 found[row, place] += sign
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     units: Floats = np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)
     return np.clip(units, -1, 1, out=units)
-
-
-def _terms(cell: str | None, *, is_wide: bool) -> list[str]:
-    """The words of a long text, each once; else the whole cell as one word."""
-    low = (cell or "").strip().lower()
-    if not is_wide:
-        return [low] if low else []
-    return sorted(set(_WORD.findall(low)))
 
 
 @lru_cache(maxsize=2**16)
@@ -163,24 +164,13 @@ def _places(name: str, term: str, n_values: int) -> tuple[tuple[int, float], ...
     return tuple(((number >> 1) % n_values, 0.5 if number & 1 else -0.5) for number in numbers_drawn)
 
 
-def _hashed_width(name: str, public: pa.ChunkedArray) -> int:
-    counts = [len(_WORD.findall(word)) for word in as_words(public, name) if word]
-    return _WIDE if counts and sum(counts) >= _MANY_WORDS * len(counts) else _NARROW
-
-
-def _read(name: str, public: pa.ChunkedArray) -> Feature:
-    """A column of which nothing is declared, by its public cells."""
-    written = _writing(public, name)
-    return Feature(name, is_text=written is None, written=written or "")
-
-
-def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
+def _writing(public: Column, name: str) -> Writing | None:
     """How public cells write numbers; None where they hold none: where fewer than 95 % are some, of few cells one is not.
 
     A comma is a decimal one where a cell has other than three digits behind it, or 0 before. Day and month stand as most
     cells allow; if every cell allows both, points mean day first, and other dates are words.
     """
-    if len(public) and np.isfinite(numbers(public, name)).all():
+    if len(public.values) and np.isfinite(numbers(public, name)).all():
         return ""
     words = Counter(_present(public, name))
     n_cells = words.total()
@@ -203,39 +193,34 @@ def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
     return max(found, key=counts.__getitem__)
 
 
-def _present(column: pa.ChunkedArray, name: str) -> list[str]:
+def _present(column: Column, name: str) -> list[str]:
     """The cells that are not missing."""
-    return [cell for word in as_words(column, name) if word and (cell := word.strip()).lower() not in _MISSING]
+    return [cell for word in column.words(name) if word and (cell := word.strip()).lower() not in _MISSING]
 
 
-def unread(feature: Feature, public: pa.ChunkedArray) -> tuple[int, list[str]]:
-    """Of a feature that holds numbers: how many public cells are not missing, and those of them that are no number."""
-    words = _present(public, feature.name)
-    return len(words), [word for word in words if math.isnan(_value(word, feature.written))]
-
-
-def unread_cells(table: pa.Table, features: Sequence[Feature], cells: str = "public cells") -> list[str]:
+def unread_cells(table: Table, features: Sequence[Feature], cells: str = "public cells") -> list[str]:
     """Of features that hold numbers: the cells that hold none, in sentences. Private ones are missing, too, uncounted."""
     said = []
     for feature in features:
-        if not (feature.is_text or feature.categories) and feature.name in table.column_names:
-            n_cells, others = unread(feature, table[feature.name])
+        if feature.is_text or feature.categories or feature.name not in table.columns:
+            continue
+        words = _present(table[feature.name], feature.name)
+        if others := [word for word in words if math.isnan(_value(word, feature.written))]:
             some = ", ".join(repr(one[:20]) for one in dict.fromkeys(others[:2]))
-            if others:
-                counted = f"{len(others)} of {n_cells:,} {cells} are no number ({some})"
-                said.append(f"{feature.name}: {counted} and count as missing.")
+            counted = f"{len(others)} of {len(words):,} {cells} are no number ({some})"
+            said.append(f"{feature.name}: {counted} and count as missing.")
     return said
 
 
-def numbers(column: pa.ChunkedArray, name: str, written: Writing = "") -> NDArray[np.float64]:
+def numbers(column: Column, name: str, written: Writing = "") -> NDArray[np.float64]:
     """The values of a column as numbers float64 [n], dates in years since 2000; anything else is not-a-number."""
-    if not written and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return arrow.doubles(column)
-    if not written and is_text(column.type):
-        with suppress(pa.ArrowInvalid):  # the same numbers, much faster, where every value that is not empty is one
-            words = column.cast(pa.large_string())
-            return arrow.doubles(pc.if_else(pc.equal(words, ""), None, words))
-    return np.array([_value((word or "").strip(), written) for word in as_words(column, name)], np.float64)
+    if not written and column.holds == "numbers":
+        return np.asarray(column.values, np.float64)
+    words = column.words(name)
+    if not written and not any("_" in word for word in words if word):
+        with suppress(ValueError):  # the same numbers, much faster, where every value that is not empty is one
+            return np.array([float(word) if word else math.nan for word in words], np.float64)
+    return np.array([_value((word or "").strip(), written) for word in words], np.float64)
 
 
 def _value(word: str, written: Writing) -> float:
@@ -294,12 +279,12 @@ class RowEncoding:
         """The columns that a file with these ones lacks."""
         return [name for name in self.names if name not in names]
 
-    def values(self, table: pa.Table, shown: str) -> NDArray[np.float32]:
+    def values(self, table: Table, shown: str) -> NDArray[np.float32]:
         """The values float32 [n, sum of widths] of a table's rows, in [-1, 1]; a missing column counts as missing values.
 
         Raises BadInput for a column whose type no value can have; `shown`: the file's name in messages.
         """
-        columns = {name: table[name] for name in self.names if name in table.column_names}
+        columns = {name: table[name] for name in self.names if name in table.columns}
         if not self.is_embedding:
             return encoded(columns, self.features, self.widths, len(table))
         if self.names == (EMBEDDING_COLUMN,):
@@ -320,22 +305,24 @@ def read(document: str) -> RowEncoding:
     return RowEncoding(features, tuple(found["widths"]), found["is_embedding"], found["has_names"])
 
 
-def planned_columns(card: DatasetCard, public: pa.Table, shown: str) -> RowEncoding:
+def planned_columns(card: DatasetCard, public: Table, shown: str) -> RowEncoding:
     """The encoding of a dataset's rows, by its schema and its public rows. Raises BadInput for columns of no use."""
-    names = [name for name in public.column_names if name not in sheets.CANONICAL.values()]
+    names = [name for name in public.columns if name not in sheets.CANONICAL.values()]
     if card.kind == "embedding":
         held = (EMBEDDING_COLUMN,) if EMBEDDING_COLUMN in names else tuple(names)
-        n_values = _length(public[EMBEDDING_COLUMN], shown) if EMBEDDING_COLUMN in names else len(names)
+        n_values = len(names)
+        if EMBEDDING_COLUMN in names:
+            n_values = next((len(one) for one in _vectors(public[EMBEDDING_COLUMN], shown) if one is not None), 0)
         if not 1 <= n_values <= WIDEST_ROW:
             allowed = f"must have 1 to {WIDEST_ROW:,} numbers a row"
             raise BadInput(f"{shown} {EMBEDDING_COLUMN}", f"{n_values} numbers", allowed)
         widths = (n_values,) if EMBEDDING_COLUMN in names else (1,) * n_values
         return RowEncoding(tuple(map(Feature, held)), widths, is_embedding=True, has_names=card.has_names)
     for name in [feature.name for feature in card.features if feature.name in names] or names:
-        if pa.types.is_nested(public[name].type) or pa.types.is_binary(public[name].type):
+        if public[name].holds in _NO_FEATURES:
             allowed = "must hold words or numbers, or be left out of the file"
-            raise BadInput(f"{card.name} column {name}", str(public[name].type), allowed)
-    columns = {name: public[name] for name in names if not pa.types.is_nested(public[name].type)}
+            raise BadInput(f"{card.name} column {name}", public[name].kind, allowed)
+    columns = {name: public[name] for name in names if public[name].holds not in _NO_FEATURES}
     features = planned(names, columns, card.features)
     widths = tuple(width(feature, columns[feature.name]) for feature in features)
     return RowEncoding(features, widths, has_names=card.has_names)
@@ -353,27 +340,16 @@ def units(values: NDArray[np.floating]) -> NDArray[np.float32]:
     return found
 
 
-def _length(column: pa.ChunkedArray, shown: str) -> int:
-    """The length of the first list of a column of lists."""
-    _check_lists(column, shown)
-    lengths = pc.list_value_length(column).drop_null()
-    return int(lengths[0].as_py()) if len(lengths) else 0
-
-
-def _of_lists(column: pa.ChunkedArray | None, n_values: int, n_rows: int, shown: str) -> NDArray[np.float64]:
-    """The lists of a column as rows float64 [n, n_values]; not-a-number for a list of another length and for null."""
+def _of_lists(column: Column | None, n_values: int, n_rows: int, shown: str) -> NDArray[np.float64]:
+    """The vectors of a column as rows float64 [n, n_values]; not-a-number for one of another length and for none."""
     values = np.full((n_rows, n_values), np.nan)
-    if column is None:
-        return values
-    _check_lists(column, shown)
-    fits = np.asarray(pc.fill_null(pc.equal(pc.list_value_length(column), n_values), False))
-    chosen = column.filter(pa.array(fits)).combine_chunks()
-    flat = np.asarray(chosen.flatten().cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-    values[fits] = flat.reshape(-1, n_values)
+    for row, vector in enumerate([] if column is None else _vectors(column, shown)):
+        if vector is not None and len(vector) == n_values:
+            values[row] = vector
     return values
 
 
-def _check_lists(column: pa.ChunkedArray, shown: str) -> None:
-    kind = column.type
-    if not is_list(kind) or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
-        raise BadInput(f"{shown} column {EMBEDDING_COLUMN}", str(kind), "must hold lists of numbers")
+def _vectors(column: Column, shown: str) -> Sequence[Any] | NDArray[Any]:
+    if column.holds != "vectors":
+        raise BadInput(f"{shown} column {EMBEDDING_COLUMN}", column.kind, "must hold lists of numbers")
+    return column.values

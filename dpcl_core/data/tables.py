@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import arrow, parquet, sheets, table_features
-from dpcl_core.data.arrow import pa
+from dpcl_core.data import columns, parquet, sheets, table_features
 from dpcl_core.data.card import PICTURES, DatasetCard
+from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.dataset import Vectors
 from dpcl_core.data.files import TESTS, TRAIN
 from dpcl_core.data.images import Images
@@ -54,7 +54,10 @@ def listing(split: Path, card: DatasetCard) -> list[Entry]:
         if not isdir(outer):
             wrong: BadInput | None = BadInput(shown, outer.name, "only folders, one for each class, may lie here")
             listed += [] if card.is_own else [Entry(outer, shown, "", wrong)]  # own: left out, as every door says
-        elif wrong := _leads_out(outer, split, shown) or _misnamed(outer, shown):
+        elif wrong := _leads_out(outer, split, shown):
+            listed.append(Entry(outer, shown, outer.name, wrong))
+        elif CONTROL.search(outer.name):  # a label is written on one line, in folders as in tables
+            wrong = BadInput(shown, "a control character", "must be a folder whose name, the label, is in one line")
             listed.append(Entry(outer, shown, outer.name, wrong))
         else:
             for inner in _entries(outer, split, card):
@@ -151,12 +154,6 @@ def _leads_out(entry: Path, split: Path, shown: str) -> BadInput | None:
     return BadInput(shown, "a link that leads out", "must stay inside its folder") if leads_out else None
 
 
-def _misnamed(folder: Path, shown: str) -> BadInput | None:
-    """A label is written on one line, in folders as in tables."""
-    allowed = "must be a folder whose name, the label, is in one line"
-    return BadInput(shown, "a control character", allowed) if CONTROL.search(folder.name) else None
-
-
 def _unusable(image: Path, shown: str) -> BadInput | None:
     if not image.name.lower().endswith(PICTURES) or not isfile(image):
         return BadInput(shown, image.name, f"only image files may lie here ({', '.join(PICTURES)})")
@@ -188,12 +185,12 @@ class TableSheet:
         self.has_sources = have_sources(read)
 
     def __len__(self) -> int:
-        return sum(table.num_rows for _, table in self._pieces)
+        return sum(len(table) for _, table in self._pieces)
 
-    def pieces(self, rows: NDArray[np.int64]) -> list[tuple[str, pa.Table, NDArray[np.int64]]]:
+    def pieces(self, rows: NDArray[np.int64]) -> list[tuple[str, Table, NDArray[np.int64]]]:
         """The columns of these rows by file: its name in messages, the columns, and the rows' numbers in it."""
-        parts = by_piece((table.num_rows for _, table in self._pieces), rows)
-        return [(shown, table.take(pa.array(part)), part) for (shown, table), part in zip(self._pieces, parts, strict=True)]
+        parts = by_piece((len(table) for _, table in self._pieces), rows)
+        return [(shown, table.take(part), part) for (shown, table), part in zip(self._pieces, parts, strict=True)]
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`; labels are words, numbered in alphabetical order, whole numbers first and by value."""
@@ -218,14 +215,13 @@ def read_vectors(
     return trained, tested
 
 
-def taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> pa.Table:
+def taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Table:
     """All columns of these rows of a part. Raises BadInput for pieces of several forms."""
     pieces = [sheets.columns_of(path, card, (), None, is_private=is_private) for path in paths]
-    parts = by_piece((piece.num_rows for piece in pieces), rows)
-    found = [piece.take(pa.array(part)) for piece, part in zip(pieces, parts, strict=True)]
+    found = [piece.take(part) for piece, part in zip(pieces, by_piece(map(len, pieces), rows), strict=True)]
     try:
-        return found[0] if len(found) == 1 else pa.concat_tables(found)
-    except pa.ArrowException:
+        return columns.joined(found)
+    except ValueError:
         allowed = "every piece of a split must have the same columns, of the same types"
         raise BadInput(card.name, f"{len(found)} pieces", allowed) from None
 
@@ -241,11 +237,13 @@ class TextSheet(TableSheet):
         are_words = parts[0].suffix != ".parquet" or bool(card.roles) or card.is_own
         if not are_words:
             with sheets.parquet_file(parts[0], sheets.shown_name(card, parts[0])) as file:
-                columns: pa.Schema = file.schema_arrow
-            are_words = LABEL_COLUMN in columns.names and arrow.is_text(columns.field(LABEL_COLUMN).type)
+                schema = file.schema_arrow
+            are_words = LABEL_COLUMN in schema.names and columns.is_text(schema.field(LABEL_COLUMN).type)
         self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)
         needed = ("text", LABEL_COLUMN) if are_words else ()
-        more = (*card.text_columns, "text", *_marks(parts[0], card))
+        # Whom a text is about only our own corpora say: of own data a schema names the column of people.
+        marks = (SPANS_COLUMN,) if card.is_own else (PERSON_COLUMN, SPANS_COLUMN)
+        more = (*card.text_columns, "text", *(marks if parts[0].suffix == ".parquet" else ()))
         super().__init__(parts, card, needed, more, is_private=is_private)
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
@@ -261,12 +259,6 @@ class TextSheet(TableSheet):
         return joined_texts([_texts(table, part, self._card, shown) for shown, table, part in self.pieces(rows)])
 
 
-def _marks(path: Path, card: DatasetCard) -> tuple[str, ...]:
-    """Columns of marks. Whom a text is about only our own corpora say: of own data a schema names the column of people."""
-    marks = (SPANS_COLUMN,) if card.is_own else (PERSON_COLUMN, SPANS_COLUMN)
-    return marks if path.suffix == ".parquet" else ()
-
-
 def joined_texts(pieces: Sequence[Texts]) -> Texts:
     """The texts of all pieces, concatenated; spans and people only where every piece has them."""
     if len(pieces) == 1:
@@ -280,27 +272,36 @@ def joined_texts(pieces: Sequence[Texts]) -> Texts:
     )
 
 
-def _texts(table: pa.Table, rows: NDArray[np.int64], card: DatasetCard, shown: str) -> Texts:
+def _texts(table: Table, rows: NDArray[np.int64], card: DatasetCard, shown: str) -> Texts:
     """The texts of a table; `rows` are the numbers of its rows in the file."""
-    columns = ("text",) if "text" in table.column_names else card.text_columns
-    if missing := [name for name in columns if name not in table.column_names]:
-        raise BadInput(shown, "no column " + missing[0], f"must have a column {' and a column '.join(columns)}")
-    for name in columns:
-        parquet.refuse_other_than_text(table[name], name, shown, _NO_TEXT, rows)
-    lines = [table[name].cast(pa.large_string()).to_pylist() for name in columns]
-    strings = ["\n".join(pair) for pair in zip(*lines, strict=True)]
+    names = ("text",) if "text" in table.columns else card.text_columns
+    if missing := [name for name in names if name not in table.columns]:
+        raise BadInput(shown, "no column " + missing[0], f"must have a column {' and a column '.join(names)}")
+    for name in names:
+        _refuse_other_than_text(table[name], name, shown, rows)
+    strings = ["\n".join(pair) for pair in zip(*(table[name].values for name in names), strict=True)]
     for row, string in zip(rows, strings, strict=True):
         if not string.strip():
-            raise BadInput(f"{shown} row {row}, {columns[-1]}", "nothing", _NO_TEXT)
+            raise BadInput(f"{shown} row {row}, {names[-1]}", "nothing", _NO_TEXT)
     people = spans = None
-    if PERSON_COLUMN in table.column_names:
-        if not pa.types.is_integer(table.schema.field(PERSON_COLUMN).type) or table[PERSON_COLUMN].null_count:
+    if PERSON_COLUMN in table.columns:
+        numbers = np.asarray(table[PERSON_COLUMN].values)
+        if numbers.dtype.kind not in "iu":
             raise BadInput(f"{shown} column {PERSON_COLUMN}", "no numbers", "must number the person that each text is about")
-        people = table[PERSON_COLUMN].to_numpy().astype(np.int64)
-    if SPANS_COLUMN in table.column_names:
-        marked = zip(table[SPANS_COLUMN].to_pylist(), strings, rows, strict=True)
+        people = numbers.astype(np.int64)
+    if SPANS_COLUMN in table.columns:
+        marked = zip(table[SPANS_COLUMN].values, strings, rows, strict=True)
         spans = [_spans(one, string, f"{shown} row {row}") for one, string, row in marked]
     return Texts(strings, spans, people)
+
+
+def _refuse_other_than_text(column: Column, name: str, shown: str, rows: NDArray[np.int64]) -> None:
+    """Raises BadInput for a column of another type, and naming the first row without a text."""
+    if column.holds != "text":
+        raise BadInput(f"{shown} column {name}", column.kind, "must hold text")
+    for row, text in zip(rows, column.values, strict=True):
+        if text is None:
+            raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_TEXT)
 
 
 def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:

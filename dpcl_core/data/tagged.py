@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import arrow, lines, sheets
-from dpcl_core.data.arrow import pa, pq
+from dpcl_core.data import lines, sheets
 from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.columns import is_text, of_arrow, pa, pq, values_of
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows
 from dpcl_core.data.sheets import content_of
 from dpcl_core.data.texts import BEGIN, INSIDE, OUTSIDE, Sentences, tags_of
@@ -36,23 +36,8 @@ _NO_TAG = "must end in O, or in B-, I-, E- or S- with the kind of a name, such a
 Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, domain
 
 
-def read(path: Path, shown: str) -> list[Tagged | BadInput]:
-    """The sentences of a file; the domain is the part of a document's name before the first slash (bc, bn, nw, ...).
-
-    An unreadable sentence is replaced by its error, which names the line and what is allowed, but no word of the file: it
-    may be private. Raises BadInput for a file that cannot be opened.
-    """
-    sentences_read: list[Tagged | BadInput] = []
-    for block in blocks(path, shown):
-        try:
-            sentences_read.append(_sentence(block, shown))
-        except BadInput as wrong:
-            sentences_read.append(wrong)
-    return sentences_read
-
-
 def blocks(path: Path, shown: str) -> list[list[tuple[int, bytes]]]:
-    """The lines of each sentence of a file with their numbers, read or not. Raises BadInput as `read` does."""
+    """The lines of each sentence of a file with their numbers. Raises BadInput for a file that cannot be opened."""
     found: list[list[tuple[int, bytes]]] = [[]]
     for number, line in enumerate(content_of(path, shown).splitlines(), start=1):
         if not line.startswith((b"#", b"-DOCSTART-")) and line.strip():
@@ -141,13 +126,14 @@ class TaggedSheet:
         """See `rows.RowReader`; `rows` are sentences, and the result's rows are their words."""
         chosen = [(row, _usable(self._sentences[row])) for row in rows.tolist()]
         public_numbers = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
-        numbers = public_numbers or {name: place for place, name in enumerate(_tags([sentence for _, sentence in chosen]))}
+        kinds = sorted({tag[2:] for _, (_, tags, _) in chosen for tag in tags if tag != OUTSIDE})
+        numbers = public_numbers or {name: place for place, name in enumerate(tags_of(kinds))}
         labels: list[int] = []
         for row, (_, tags, domain) in chosen:
             for tag in tags:
                 if tag not in numbers:
-                    kinds = sorted({name[2:] for name in numbers if name != OUTSIDE})
-                    allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(kinds)}"
+                    known_kinds = sorted({name[2:] for name in numbers if name != OUTSIDE})
+                    allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(known_kinds)}"
                     raise BadInput(f"{self._shown} sentence {row}, {TAGS_COLUMN}", tag, allowed)
                 labels.append(numbers[tag])
             if known is not None and known.sources is not None and domain not in known.sources:
@@ -173,11 +159,6 @@ def read_sentences(parts: Sequence[Path], rows: NDArray[np.int64], card: Dataset
     return Sentences([_usable(all_sentences[row])[0] for row in np.unique(rows).tolist()])
 
 
-def _tags(sentences: Sequence[Tagged]) -> list[str]:
-    """O, and both tags of every type that occurs, in alphabetical order."""
-    return list(tags_of(sorted({tag[2:] for _, tags, _ in sentences for tag in tags if tag != OUTSIDE})))
-
-
 def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInput]:
     """The sentences of a split; an unusable one is replaced by its error."""
     return [sentence for path in parts for sentence in _READERS[path.suffix](path, card)]
@@ -189,7 +170,17 @@ def tags_column(names: Collection[str]) -> str | None:
 
 
 def _of_conll(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
-    return read(path, sheets.shown_name(card, path))
+    """The sentences of a file; the domain is the part of a document's name before the first slash (bc, bn, nw, ...).
+
+    An error names the line and what is allowed, but no word of the file: it may be private.
+    """
+    shown, found = sheets.shown_name(card, path), list[Tagged | BadInput]()
+    for block in blocks(path, shown):
+        try:
+            found.append(_sentence(block, shown))
+        except BadInput as wrong:
+            found.append(wrong)
+    return found
 
 
 def _of_lines(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
@@ -215,14 +206,14 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
                 allowed = f"must have a column {name} of lists of text (or of tags as numbers whose names its header has)"
                 raise BadInput(shown, ", ".join(schema.names), allowed)
         wanted = [name for name in (WORDS_COLUMN, tags_name, SOURCE_COLUMN) if name in schema.names]
-        table = arrow.decodable(file.read(columns=wanted))
-    all_tags: list[Any] = arrow.values_of(table[tags_name])
+        table = file.read(columns=wanted)
+    all_tags: list[Any] = values_of(table[tags_name])
     if names:
         all_tags = [tags and [names.get(tag) for tag in tags] for tags in all_tags]
-    pairs = list(zip(arrow.values_of(table[WORDS_COLUMN]), all_tags, strict=True))
+    pairs = list(zip(values_of(table[WORDS_COLUMN]), all_tags, strict=True))
     domains: list[str | None] = [""] * len(pairs)
     if SOURCE_COLUMN in wanted:
-        domains = arrow.as_words(arrow.canonical(table[SOURCE_COLUMN]), f"{shown} column {SOURCE_COLUMN}")
+        domains = of_arrow(table[SOURCE_COLUMN], 2).words(f"{shown} column {SOURCE_COLUMN}")
     return _checked(pairs, domains, shown, is_bio=tags_name == TAGS_COLUMN)
 
 
@@ -244,7 +235,7 @@ def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *,
 def _holds(kind: pa.DataType, *, is_number: bool) -> bool:
     """Whether a column of this type has lists of text, or of whole numbers."""
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else arrow.is_text(inner))
+    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else is_text(inner))
 
 
 _READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}

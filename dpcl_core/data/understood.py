@@ -24,7 +24,7 @@ from dpcl_core.data.outline import Outline
 from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.spec import DataSpec, fields_of, updated
+from dpcl_core.spec import DataSpec
 
 EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
@@ -71,17 +71,15 @@ class Understood:
 def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> Understood:
     """What was understood of these files. Raises BadInput as reading them does."""
     is_divided = not data_files.test
-    has_columns = card.kind in ("text", "table", "embedding") and not data_files.is_folder
-    columns, undeclared, n_values, unread = tuple[Column, ...](), tuple[str, ...](), 0, list[str]()
-    if has_columns:
-        paths = data_files.test or data_files.train
-        rows = None
+    columns, undeclared, n_values = tuple[Column, ...](), tuple[str, ...](), 0
+    assumed = _read_as(card, data_files, outlined, is_divided)
+    if card.kind in ("text", "table", "embedding") and not data_files.is_folder:
+        encoding = None
         if card.kind == "table":
-            rows = tables.taken(paths, outlined.test.rows, card, is_private=is_divided)
-        encoding = None if rows is None else table_features.planned_columns(card, rows, card.name)
-        unread = [] if rows is None or encoding is None else table_features.unread_cells(rows, encoding.features)
+            rows = tables.taken(data_files.test or data_files.train, outlined.test.rows, card, is_private=is_divided)
+            encoding = table_features.planned_columns(card, rows, card.name)
+            assumed += table_features.unread_cells(rows, encoding.features)
         columns, undeclared, n_values = _columns(card, data_files, encoding)
-    assumed = [*_declared(card, data_files), *_first_line(card, data_files), *_lost(card, outlined, is_divided), *unread]
     assumed += _assumed(card, data_files, outlined, undeclared, is_divided)
     return Understood(card.kind, columns, undeclared, n_values, tuple(assumed))
 
@@ -93,30 +91,18 @@ def of(name: str) -> Understood:
     return understood(card, data_files, outline.outline(card, data_files))
 
 
-def _declared(card: DatasetCard, data_files: DataFiles) -> list[str]:
-    """What the form of the file makes public, and an earlier rule of coins."""
-    said = []
-    if data_files.train[0].suffix in sheets.TYPED:
-        said = [f"Public by declaration: {one}." for one in catalog.public_by_form(card)]
+def _read_as(card: DatasetCard, data_files: DataFiles, outlined: Outline, is_divided: bool) -> list[str]:
+    """What the form of the file makes public, what its first line was taken for, and what is lost on the way in: of public
+    rows counted, with the reason; of private ones by rule alone."""
+    said, suffix = [], data_files.train[0].suffix
+    if suffix in sheets.TYPED:
+        said += [f"Public by declaration: {one}." for one in catalog.public_by_form(card)]
     if card.coins == 1:
         said.append(EARLIER)
-    return said
-
-
-def _first_line(card: DatasetCard, data_files: DataFiles) -> list[str]:
-    """What the first line of a CSV or TSV file was taken for."""
-    path = data_files.train[0]
-    if path.suffix not in sheets.DELIMITED or card.kind == "tagged":
-        return []
-    if not card.has_names:
-        return ["The first line is a row of data: columns are called column1, column2, and so on.", _LINES]
-    named = "The line that names the columns is public. Where the first line is a row of data, say --no-header."
-    return [named, "A column without a name is left out.", _LINES]
-
-
-def _lost(card: DatasetCard, outlined: Outline, is_divided: bool) -> list[str]:
-    """What is lost on the way in: of public rows counted, with the reason; of private ones by rule alone."""
-    said = []
+    if suffix in sheets.DELIMITED and card.kind != "tagged":
+        data = "The first line is a row of data: columns are called column1, column2, and so on."
+        named = "The line that names the columns is public. Where the first line is a row of data, say --no-header."
+        said += [named, "A column without a name is left out.", _LINES] if card.has_names else [data, _LINES]
     if outlined.lost:
         lost = "; ".join(f"{n:,} of them: {why}" for why, n in outlined.lost)
         n_lost = sum(n for _, n in outlined.lost)
@@ -181,7 +167,8 @@ def _assumed(
         about = f"About {outlined.n_train:,} training {example}s"
         said.append(f"{about}, four for each test {example}; a schema can give another number.")
     if not card.classes:
-        labels = _some(outlined.classes)
+        more = f" and {len(outlined.classes) - 12:,} more" if len(outlined.classes) > 12 else ""
+        labels = ", ".join(outlined.classes[:12]) + more
         said.append(f"The labels of the test part are public: {labels}. Others are learned, or left out.")
     if undeclared:
         said.append(
@@ -194,10 +181,6 @@ def _assumed(
     elif card.kind in ("text", "table", "embedding"):
         said.append(f"Every {unit} counts as another person: where people have several, name the column of the person.")
     return said
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:12]) + (f" and {len(names) - 12:,} more" if len(names) > 12 else "")
 
 
 _FIELD = "data check"
@@ -284,11 +267,12 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
         card = catalog.card(name)
         data_files = files.find(card)
         outlined = outline.outline(card, data_files)
-        facts, declared, found = catalog.facts(name), _declared_fields(card), understood(card, data_files, outlined)
+        facts, fields, found = catalog.facts(name), schema.read(card), understood(card, data_files, outlined)
         n_rows, refused = outline.refused(card, data_files)
         n_black = _n_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
         reasons = Counter(one.allowed for one in refused.values())
         first = {one.allowed: one.field for one in reversed(refused.values())}
+    declared = tuple(name for name in schema.Schema.model_fields if fields is not None and getattr(fields, name))
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
     undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
     n_beyond = n_rows - len(refused) - len(outlined.open_train.labels) if card.has_people else 0
@@ -312,9 +296,11 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
         outlined = outline.outline(card, data_files)
         found = understood(card, data_files, outlined)
         fields = asked.on(schema.read(card) or schema.Schema())
-    fields = replace(fields, title=card.title, classes=facts.classes or (), sources=facts.sources, n_train=facts.n_train)
+    fields = fields.model_copy(
+        update={"title": card.title, "classes": facts.classes or (), "sources": facts.sources, "n_train": facts.n_train}
+    )
     if fields.columns != schema.Columns():
-        fields = updated(fields, kind=card.kind)
+        fields = fields.model_copy(update={"kind": card.kind})
     given = Path(named)
     path = intake.schema_beside(given) if given.is_file() else data_files.train[0].parent / schema.NAME
     if path.exists():
@@ -346,12 +332,6 @@ def _n_black(images: Content) -> int:
         except BadInput:
             n_black += 1
     return n_black
-
-
-def _declared_fields(card: DatasetCard) -> tuple[str, ...]:
-    """The names of the fields that the schema declares."""
-    fields = schema.read(card)
-    return tuple(name for name in fields_of(schema.Schema) if fields is not None and getattr(fields, name))
 
 
 def _rows(count: int) -> str:

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter
 
 from dpcl_core import checks, machine, metrics, paths
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import held
+from dpcl_core.data.files import replacing
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, References, Started, TaskLearned, plain_number
 from dpcl_core.methods import catalog as methods
@@ -186,7 +186,7 @@ def write(path: Path, paper: str, fresh: Sequence[Measured]) -> None:
     lines = ",\n".join(json.dumps(_to_json(run), ensure_ascii=False, allow_nan=False) for run in [*unchanged, *fresh])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with held.replacing(path) as file:  # a full disk, or an end halfway, costs no earlier record
+        with replacing(path) as file:  # a full disk, or an end halfway, costs no earlier record
             file.write(f'{{"paper": {json.dumps(paper)}, "runs": [\n{lines}\n]}}\n'.encode())
         path.chmod(0o644)
     except OSError as error:

@@ -10,7 +10,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core.backbones import extractor
-from dpcl_core.data.anchors import public
+from dpcl_core.data.load import public_sentences
 from dpcl_core.data.texts import Texts
 
 NOISE = 1.5
@@ -20,7 +20,7 @@ NOISE = 1.5
 def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Texts:
     """A thousand public sentences, and a home without features."""
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    content = public().content
+    content = public_sentences().content
     assert isinstance(content, Texts)
     return content.take(np.arange(1000))
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from PIL import Image
+
+from dpcl_core.data.load import load
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import DataSpec
 
 
 def picture(value: int = 0, side: tuple[int, int] = (4, 4), mode: str = "L", kind: str = "PNG") -> bytes:
@@ -38,3 +43,16 @@ def write_images(folder: Path, classes: dict[str, list[int]]) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
         for value in values:
             (folder / name / f"{value:03d}.png").write_bytes(picture(value))
+
+
+def refusal(dataset: str = "own:mine") -> BadInput:
+    """The refusal of a dataset, whose sentence stands in one line."""
+    with pytest.raises(BadInput) as caught:
+        load(DataSpec(dataset=dataset))
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def place(error: BadInput) -> str:
+    """Where a refusal says that something is wrong, and what stands there."""
+    return f"{error.field} = {error.value}"

@@ -6,14 +6,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-
 import pytest
-
 from dpcl_core.data import catalog, files
 from dpcl_core.data.card import CARDS, DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import write, write_images, write_pair
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from dpcl_core.data.card import CARDS, Caps, DatasetCard
+from dpcl_core.data.catalog import Sizes, members, truthful_title
+from dpcl_core.data import catalog
 
 FIVE = ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10")
 
@@ -31,22 +35,6 @@ def test_every_card_adds_up(card: DatasetCard) -> None:
     assert "-" not in card.folder
 
 
-def test_published_numbers() -> None:
-    published = {
-        "digits": (1347, 450, 10),
-        "mnist": (60_000, 10_000, 10),
-        "fashion-mnist": (60_000, 10_000, 10),
-        "svhn": (73_257, 26_032, 10),
-        "mnist-m": (59_001, 9_001, 10),
-        "cifar10": (50_000, 10_000, 10),
-        "cifar100": (50_000, 10_000, 100),
-        "imagenet-r": (24_000, 6_000, 200),
-    }
-    assert {name: (CARDS[name].n_train, CARDS[name].n_test, CARDS[name].n_classes) for name in published} == published
-    assert CARDS["notmnist"].n_train + CARDS["notmnist"].n_test == 18_724
-    assert CARDS["pacs"].n_train + CARDS["pacs"].n_test == 9_991
-
-
 def test_the_combined_sets_are_their_members() -> None:
     assert CARDS["5-datasets"].members == FIVE
     assert CARDS["5-datasets-mnist-m"].members == tuple("mnist-m" if name == "svhn" else name for name in FIVE)
@@ -55,16 +43,6 @@ def test_the_combined_sets_are_their_members() -> None:
         assert card.n_classes == len(card.classes) == 50
         assert card.n_train == sum(CARDS[member].n_train for member in card.members)
         assert [label.split(": ")[0] for label in card.classes[::10]] == [CARDS[member].title for member in card.members]
-
-
-def test_stand_ins_are_named() -> None:
-    stand_ins = {name: card.stands_in_for for name, card in CARDS.items() if card.stands_in_for}
-    sensors = dict.fromkeys(("har-wisdm", "har-wisdm-zscored", "har-phone50"), "HARW")
-    images = {"mnist-m": "SVHN", "pacs": "ImageNet-R", "5-datasets-mnist-m": "5-Datasets with SVHN"}
-    texts = {"pecl-six": "PeCL's six, two of which are others"}
-    intents = dict.fromkeys(("multiwoz-intent", "sgd-intent"), "MultiWOZ 2.2 intents")
-    tagged = dict.fromkeys(("ner-gum", "ner-wnut17", "ner-crossner"), "OntoNotes by domain")
-    assert stand_ins == images | sensors | texts | intents | tagged
 
 
 def test_an_unknown_dataset_is_refused_naming_the_known(data_dir: Path) -> None:
@@ -131,13 +109,6 @@ def test_half_a_dataset_is_not_available(data_dir: Path) -> None:
     assert (catalog.available(catalog.card("cifar10")) or "").startswith("put all 3 pieces into")
 
 
-def test_two_forms_of_one_part_are_refused(data_dir: Path) -> None:
-    write_pair(data_dir / "cats", [0, 1], [0, 1])
-    write_images(data_dir / "cats" / "train", {"a": [1], "b": [2]})
-    with pytest.raises(BadInput, match="holds its train part in two forms"):
-        catalog.facts("own:cats")
-
-
 def test_the_local_folder_comes_before_the_cache(data_dir: Path, tmp_path: Path) -> None:
     write_pair(tmp_path / "home" / "hub" / "mnist", list(range(10)), list(range(10)))
     assert catalog.facts("mnist").n_train == 10
@@ -167,29 +138,20 @@ def test_facts_of_what_is_not_here_come_from_the_card(data_dir: Path) -> None:
     assert (facts.n_classes, facts.sources, facts.title) == (50, FIVE, "5-Datasets")
 
 
-def test_listing_the_datasets_loads_no_heavy_library() -> None:
-    program = (
-        "import sys; from dpcl_core.data import catalog; [catalog.available(card) for card in catalog.CARDS.values()];"
-        "print(sorted({'torch', 'pyarrow', 'sklearn', 'huggingface_hub', 'pandas', 'PIL'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+LOADED = "; print(sorted({'torch', 'pyarrow', 'sklearn', 'huggingface_hub', 'pandas', 'PIL'} & set(sys.modules)))"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from dpcl_core.data import catalog; [catalog.available(card) for card in catalog.CARDS.values()]",
+        "from dpcl_core import engine; from dpcl_core.data import intake, load, understood",
+        "from dpcl_core.data import load; from dpcl_core.spec import DataSpec; load.load(DataSpec())",
+    ],
+)
+def test_no_heavy_library_is_loaded_before_it_is_used(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", f"import sys; {program}{LOADED}"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_readers_and_the_engine_load_arrow_only_when_a_column_is_read() -> None:
-    program = (
-        "import sys; from dpcl_core import engine; from dpcl_core.data import intake, load, understood;"
-        "print('pyarrow' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-def test_loading_data_imports_no_torch() -> None:
-    program = "import sys; from dpcl_core.data import load; from dpcl_core.spec import DataSpec; load.load(DataSpec());"
-    program += "print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_nominal_sizes_of_sources_come_from_cards_alone(data_dir: Path) -> None:
@@ -210,3 +172,73 @@ def test_nominal_sizes_of_sources_come_from_cards_alone(data_dir: Path) -> None:
     assert catalog.source_sizes(replace(made, train_per_class=10))["policy"] == 30
     assert set(catalog.source_sizes(replace(made, train_per_source=90)).values()) == {90}
     assert catalog.source_sizes(DataSpec()) == {}
+
+
+# Titles: never more than what was read.
+
+
+def even(n_train: int, n_test: int, n_classes: int) -> Sizes:
+    return Sizes(np.full(n_classes, n_train), np.full(n_classes, n_test))
+
+
+_TITLES = [
+    ("cifar100", even(500, 100, 100), "CIFAR-100"),
+    ("cifar100", even(300, 40, 100), "subset: 300 of 500 training and 40 of 100 test images a class"),
+    ("cifar100", even(500, 99, 100), "subset: all 500 training and 99 of 100 test images a class"),
+    ("mnist", even(2, 1, 10), "subset: 20 of 60,000 training and 10 of 10,000 test images"),
+    ("mnist-m", Sizes.published(CARDS["mnist-m"]), "MNIST-M (stands in for SVHN)"),
+    ("mnist-m", even(600, 150, 10), "SVHN; subset: 6,000 of 59,001 training and 1,500 of 9,001 test images"),
+    ("mnist-m", even(6_000, 1_000, 10), "60,000 training and 10,000 test images instead of 59,001 and 9,001"),
+    ("pacs", even(100, 10, 7), "PACS (stands in for ImageNet-R; subset: 700 training and 70 test images of 9,991)"),
+    ("imagenet-r", even(119, 31, 200), "ImageNet-R"),  # divided by us: 30,000 in all, whatever the two counts
+    ("own:cats", even(5, 2, 3), "cats (own data)"),
+]
+
+
+@pytest.mark.parametrize(("name", "sizes", "expected"), _TITLES)
+def test_titles(name: str, sizes: Sizes, expected: str) -> None:
+    card = catalog.card(name)
+    found = truthful_title(card, [card], [sizes], [sizes])
+    assert found.startswith(card.title)
+    assert found.removesuffix(")").endswith(expected.removesuffix(")"))
+    assert ("(" in found) == (expected != card.title)
+
+
+def test_an_uneven_subset_of_a_balanced_set_is_told_in_totals() -> None:
+    sizes = even(500, 100, 100)
+    sizes.train[3] = 499
+    expected = "CIFAR-100 (subset: 49,999 of 50,000 training and all 10,000 test images)"
+    assert truthful_title(catalog.card("cifar100"), [catalog.card("cifar100")], [sizes], [sizes]) == expected
+
+
+def test_a_combined_set_says_so_when_one_member_is_short() -> None:
+    dataset = catalog.card("5-datasets-mnist-m")
+    full = [Sizes.published(member) for member in members(dataset)]
+    assert truthful_title(dataset, members(dataset), full, full) == "5-Datasets with MNIST-M (stands in for 5-Datasets with SVHN)"
+    short = [*full[:4], even(4_999, 1_000, 10)]
+    assert "subset: 243,970 of 243,980 training and all 42,746 test images" in truthful_title(dataset, members(dataset), short, short)
+
+
+@given(st.sampled_from(sorted(CARDS)), st.integers(1, 38), st.integers(1, 9))  # fewer than the smallest set has
+def test_a_subset_never_has_the_full_sets_name(name: str, n_train: int, n_test: int) -> None:
+    dataset: DatasetCard = catalog.card(name)
+    full = [Sizes.published(member) for member in members(dataset)]
+    for caps in (Caps(n_train, n_test), Caps(train_per_source=n_train)):
+        found = truthful_title(dataset, members(dataset), [Sizes.published(member, caps) for member in members(dataset)], full)
+        assert "subset: " in found
+        assert not dataset.stands_in_for or f"stands in for {dataset.stands_in_for}" in found
+
+
+@pytest.mark.parametrize("dataset", CARDS.values(), ids=lambda dataset: dataset.name)
+def test_published_sizes_add_up(dataset: DatasetCard) -> None:
+    sizes = Sizes.published(dataset)
+    assert sizes.totals == (dataset.n_train, dataset.n_test)
+    assert np.ptp(sizes.train) <= 1
+
+
+def test_tagged_words_have_entity_f1_and_everything_else_accuracy() -> None:
+    scores = {name: catalog.score(name) for name in CARDS}
+    assert {name for name, score in scores.items() if score == "entity F1"} == {
+        name for name, card in CARDS.items() if card.kind == "tagged"
+    } != set()
+    assert {catalog.score("own:gone"), catalog.score("nobody knows this one")} == {"accuracy"} < set(scores.values())

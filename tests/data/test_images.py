@@ -7,14 +7,13 @@ import struct
 import warnings
 import zlib
 from typing import Literal
-
 import numpy as np
 import pytest
 from PIL import Image
-
 from dpcl_core.data.images import Images, open_image
 from dpcl_core.errors import BadInput
 from tests.data.making import picture
+from dpcl_core.data import images
 
 RANDOM = np.random.default_rng(5).integers(0, 256, size=(5, 6, 4, 3), dtype=np.uint8)
 
@@ -96,7 +95,10 @@ def test_encoding_raw_pixels_loses_nothing() -> None:
         np.testing.assert_array_equal(next(files.batches(None, n_channels, 10)), raw.content)
 
 
-@pytest.mark.parametrize("damaged", [b"", b"no image", picture()[:40], b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
+EPS, TGA = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", picture(kind="TGA")  # which Pillow reads
+
+
+@pytest.mark.parametrize("damaged", [b"", b"no image", picture()[:40], EPS, TGA])
 def test_what_cannot_be_decoded_is_refused_naming_the_row(damaged: bytes) -> None:
     images = Images([picture(), damaged], (4, 4, 1), ["train row 0", "train row 1"])
     with pytest.raises(BadInput, match=r"^train row 1 = \d+ bytes: must be an image file that can be decoded"):
@@ -145,11 +147,6 @@ def test_pictures_of_every_mode_keep_their_light(mode: str) -> None:
 
 def test_the_largest_allowed_image_passes() -> None:
     assert open_image(picture(9, (4096, 4096)), "image 0").size == (4096, 4096)
-
-
-def test_formats_beyond_the_common_ones_are_refused_though_pillow_reads_them() -> None:
-    with pytest.raises(BadInput, match="must be an image file that can be decoded"):
-        open_image(picture(kind="TGA"), "image 0")
 
 
 def test_sixteen_bits_are_scaled_not_clipped() -> None:
@@ -202,3 +199,54 @@ def test_images_of_several_sizes_need_a_size() -> None:
         list(Images([picture(), picture(side=(5, 4))], None).batches(None, 1, 10))
     with pytest.raises(BadInput, match=r"^image 0 = 4x4 pixels: must be 28x28"):
         list(Images([picture()], (28, 28, 1)).batches(None, 1, 10))
+
+
+# What follows a picture in its file is dropped, and the picture stays as it was.
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (37, 53, 3), dtype=np.uint8)
+TAIL = b"\xff\xd9IEND\x3b" + bytes(100_000)
+
+
+def written(kind: str, **settings: object) -> bytes:
+    image, file = Image.fromarray(PIXELS), io.BytesIO()
+    if kind == "GIF":
+        image = image.quantize()
+    image.save(file, kind, **settings)
+    return file.getvalue()
+
+
+WITH_THUMBNAIL = Image.Exif()
+WITH_THUMBNAIL[0x010E] = "\xff\xd9 is where another picture ends"
+
+FILES = {
+    "png": written("PNG"),
+    "jpeg": written("JPEG"),
+    "progressive": written("JPEG", progressive=True, quality=100),
+    "restarts": written("JPEG", restart_marker_blocks=1),
+    "exif": written("JPEG", exif=WITH_THUMBNAIL.tobytes() + b"\xff\xd9\xff\xd9"),
+    "comment": written("JPEG", comment=b"\xff\xd9" * 9),
+    "gif": written("GIF"),
+    "animated": written("GIF", save_all=True, append_images=[Image.fromarray(255 - PIXELS)], loop=0),
+    "webp": written("WEBP", lossless=True),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_follows_a_picture_is_dropped_and_nothing_of_it(name: str) -> None:
+    whole = FILES[name]
+    assert images.trimmed(whole) == whole
+    assert images.trimmed(whole + TAIL) == whole
+    assert images.trimmed(whole + whole) == whole
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_picture_stays_as_it_is(name: str) -> None:
+    for length in (3, 12, 20, len(FILES[name]) // 2, len(FILES[name]) - 1):
+        assert images.trimmed(FILES[name][:length]) == FILES[name][:length]
+
+
+@pytest.mark.parametrize("kind", ["BMP", "TIFF", "PPM"])
+def test_other_files_are_left_alone(kind: str) -> None:
+    assert images.trimmed(written(kind) + TAIL) == written(kind) + TAIL
+    assert images.trimmed(b"") == b""

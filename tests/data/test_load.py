@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from dpcl_core.data import catalog
 from dpcl_core.data.dataset import Dataset, Source, Split
 from dpcl_core.data.load import load
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_images, write_pair
-
+from numpy.typing import NDArray
+from dpcl_core.data.images import Images
+from dpcl_core.data.rows import PublicFacts, Rows, usable_rows
+from tests.data.making import picture
 
 def own(name: str = "cats", **settings: int) -> Dataset:
     return load(DataSpec(dataset=f"own:{name}", **settings))  # type: ignore[arg-type]
@@ -70,22 +73,14 @@ def test_labels_may_be_whole_numbers_of_any_width(kind: pa.DataType, data_dir: P
 
 def test_shards_are_read_in_order(data_dir: Path) -> None:
     for shard, labels in ((1, [1]), (0, [0, 1]), (2, [0])):
-        write(
-            data_dir / "cats",
-            f"train-0000{shard}-of-00003",
-            image=[picture(50 * shard + i) for i in range(len(labels))],
-            label=labels,
-        )
+        images = [picture(50 * shard + i) for i in range(len(labels))]
+        write(data_dir / "cats", f"train-0000{shard}-of-00003", image=images, label=labels)
     write(data_dir / "cats", "test", image=[picture()] * 2, label=[0, 1])
     found = own()
     assert greys(found.train) == [0, 1, 50, 100]
     assert found.train.labels.tolist() == [0, 1, 1, 0]
-    assert found.train.images.origins == [
-        "own:cats/train-00000-of-00003.parquet row 0",
-        "own:cats/train-00000-of-00003.parquet row 1",
-        "own:cats/train-00001-of-00003.parquet row 0",
-        "own:cats/train-00002-of-00003.parquet row 0",
-    ]
+    rows = [(0, 0), (0, 1), (1, 0), (2, 0)]
+    assert found.train.images.origins == [f"own:cats/train-0000{shard}-of-00003.parquet row {row}" for shard, row in rows]
 
 
 def test_a_folder_of_images_has_its_folders_as_classes(data_dir: Path) -> None:
@@ -99,11 +94,6 @@ def test_a_folder_of_images_has_its_folders_as_classes(data_dir: Path) -> None:
     assert (greys(found.test), found.test.labels.tolist()) == ([4, 2, 8], [0, 1, 2])
     assert found.train.images.origins is not None
     assert found.train.images.origins[1] == "own:cats/train/tabby/005.png"
-
-
-def test_your_own_data_may_lie_in_the_home(data_dir: Path, tmp_path: Path) -> None:
-    write_pair(tmp_path / "home" / "data" / "cats", [0, 1], [1, 0])
-    assert own().test.labels.tolist() == [1, 0]
 
 
 def test_class_names_come_from_the_name_column_or_the_hubs_header(data_dir: Path) -> None:
@@ -253,3 +243,79 @@ def test_facts_and_load_agree(data_dir: Path) -> None:
             assert facts == catalog.facts(name, catalog.Caps(*caps))
             assert (facts.title, facts.n_train, facts.n_test) == (found.title, found.n_people, len(found.test))
             assert (facts.classes, facts.sources, facts.n_classes) == (found.classes, (), len(found.classes))
+
+
+# Which rows are usable: each is judged alone, whatever its reader raises.
+
+
+class Reader:
+    """Raises for row 3 what no reader should, and for row 5 what it may."""
+
+    has_sources = False
+
+    def __len__(self) -> int:
+        return 8
+
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        if 3 in rows:
+            raise OverflowError("it quotes the row")
+        if 5 in rows:
+            raise BadInput("row 5", "x", "must be y")
+        return Rows(rows, {}, None)
+
+
+def test_an_unforeseen_error_of_one_row_leaves_out_that_row_alone() -> None:
+    refused: dict[int, BadInput] = {}
+    assert usable_rows(Reader(), np.arange(8), None, refused).tolist() == [0, 1, 2, 4, 6, 7]
+    said = [str(one) for one in refused.values()]
+    assert said == ["row 3 = OverflowError: must be a row that can be read", "row 5 = x: must be y"]
+
+
+def test_an_unforeseen_error_of_one_private_picture_makes_it_black(monkeypatch: pytest.MonkeyPatch) -> None:
+    content, whole = [picture(9), picture(7), picture(8)], Images._decoded
+
+    def decoded(self: Images, row: int, *rest: object) -> NDArray[np.uint8]:
+        if row == 1:
+            raise ZeroDivisionError
+        return whole(self, row, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Images, "_decoded", decoded)
+    (seen,) = Images(content, (4, 4, 1), is_private=True).batches(None, 1, 3)
+    assert seen.max(axis=(1, 2, 3)).tolist() == [9, 0, 8]
+    with pytest.raises(ZeroDivisionError):
+        list(Images(content, (4, 4, 1)).batches(None, 1, 3))
+
+
+NO_ARROW = """
+import sys
+sys.modules["pyarrow"] = None
+from dpcl_core.data.load import load
+from dpcl_core.spec import DataSpec
+for name in sys.argv[1:]:
+    found = load(DataSpec(dataset=name), undeclared=True)
+    for part in (found.train, found.test):
+        print(name, found.classes, part.images.digest(), part.labels.tolist(), part.keys.tolist())
+"""
+CELLS = ["3", "3.0", "1,5", "true", "", "2024-01-02 00:00:00", "a: b", "7.25", "no", "x"]
+
+
+def test_csv_and_json_lines_need_no_arrow(data_dir: Path) -> None:
+    """With it and without it they have the same cells and coins."""
+    rows = [{"x": CELLS[row % 10], "label": "ab"[row % 2], "who": f"p{row % 30}", "text": f"text {row}"} for row in range(90)]
+    lines = [";".join(rows[0]), *(";".join(row.values()) for row in rows), 'broken;"']
+    contents = {"all.csv": "\n".join(lines), "all.jsonl": "\n".join(map(json.dumps, rows)) + "\n[]"}
+    schemas = {"plain": "", "people": 'person = "who"\n', "texts": 'text = "text"\n'}
+    names = []
+    for file, content in contents.items():
+        for of, more in schemas.items():
+            names.append(f"own:{of}-{file[4:]}")
+            folder = data_dir / names[-1].removeprefix("own:")
+            folder.mkdir()
+            (folder / file).write_text(content, encoding="utf-8")
+            (folder / "schema.toml").write_text(f'[columns]\ntarget = "label"\n{more}', encoding="utf-8")
+    told = [
+        subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=True).stdout
+        for code in (NO_ARROW, NO_ARROW.replace('sys.modules["pyarrow"] = None', "import pyarrow"))
+    ]
+    assert told[0] == told[1]
+    assert told[0].count("own:") == 2 * len(names)

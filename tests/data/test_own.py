@@ -68,22 +68,22 @@ def test_data_put_there_by_hand_or_taken_in_from_a_terminal_are_everybodys(hers:
     assert (own.owner("own:mine"), own.owner(name), own.owner("own:none")) == ("", "", None)
 
 
-def test_the_disk_has_the_owner_before_the_data_have_their_name(data_dir: Path, tmp_path: Path, monkeypatch) -> None:
+def test_the_disk_has_the_owner_before_the_data_have_their_name(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A power cut could otherwise leave an empty file, which gives the data to everybody."""
-    synced = set[int]()
-    real = os.fsync
+    waited, wait = list[str](), paths.keep_names
 
-    def fsync(file: int) -> None:
+    def keep_names(folder: Path) -> None:
         assert not (paths.home() / "data" / "visits").exists()
-        synced.add(os.fstat(file).st_ino)
-        real(file)
+        waited.append((folder / own.OWNER).read_text(encoding="ascii"))
+        wait(folder)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(paths, "keep_names", keep_names)
     (tmp_path / "visits.csv").write_text("x,label\n" + "1,a\n2,b\n" * 40, encoding="utf-8")
     with intake.taken_in(tmp_path / "visits.csv", Asked(), "anna"):
         pass
-    folder = paths.home() / "data" / "visits"
-    assert {(folder / own.OWNER).stat().st_ino, folder.stat().st_ino} <= synced
+    assert waited == ["anna"]
 
 
 def test_data_are_gone_at_once_and_what_is_left_of_them_is_swept_up(hers: Path, monkeypatch: pytest.MonkeyPatch) -> None:

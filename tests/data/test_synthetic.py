@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import BernoulliNB
-
 from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones import plain_language
 from dpcl_core.backbones.plain_language import STOP_WORDS
@@ -21,6 +19,13 @@ from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset, Split
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, TOKEN, Span, Texts
 from dpcl_core.spec import DataSpec
+import json
+from dpcl_core.data import catalog, files, load, synthetic
+from dpcl_core.data.texts import Texts
+from dpcl_core.errors import BadInput
+from dpcl_core.data import load
+from dpcl_core.data.texts import Sentences, Texts
+from tests.data.making import write
 
 NUMBER = re.compile(r"\d+")
 # What each kind may look like: reserved or invalid, so that it is nobody's.
@@ -90,7 +95,7 @@ def test_every_span_is_what_is_public_facts_its_person(parts: tuple[Split, Split
         texts = texts_of(split)
         assert texts.people is not None
         for string, spans, person in zip(texts.strings, texts.spans or (), texts.people, strict=True):
-            known = everybody[person].values
+            known = everybody[person]
             for span in spans:
                 found = string[span.start : span.end]
                 if not span.kind.startswith(LOOKALIKE):
@@ -300,3 +305,124 @@ def test_codes_are_spread_evenly(planted: Dataset) -> None:
     for place in range(synthetic.CODE_DIGITS):
         sizes = np.bincount(codes[:, place], minlength=10)
         assert ((sizes - 21) ** 2 / 21).sum() < 60
+
+
+# The corpus on disk: made once, made anew where it is damaged or old, and never half there.
+
+
+TINY = "pii-synthetic-tiny"
+
+
+@pytest.fixture
+def folder(data_dir: Path) -> Path:
+    """Where the corpus lies once it is made."""
+    found = files.find(catalog.card(TINY))
+    return found.train[0].parent
+
+
+def stamps(folder: Path) -> list[int]:
+    return [(folder / name).stat().st_mtime_ns for name in ("train.parquet", "test.parquet", "made.json")]
+
+
+def test_it_is_made_once(folder: Path) -> None:
+    before = stamps(folder)
+    assert files.find(catalog.card(TINY)).train == (folder / "train.parquet",)
+    assert stamps(folder) == before
+    assert sorted(path.name for path in folder.iterdir()) == ["made.json", "test.parquet", "train.parquet"]
+
+
+@pytest.mark.parametrize("name", ["train.parquet", "test.parquet"])
+@pytest.mark.parametrize("harm", ["cut", "bit", "gone"])
+def test_a_damaged_file_is_made_anew(folder: Path, name: str, harm: str) -> None:
+    path = folder / name
+    content = path.read_bytes()
+    if harm == "gone":
+        path.unlink()
+    elif harm == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        path.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
+    files.find(catalog.card(TINY))
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("record", [b"", b"no json", b"[]", b'{"identity": 3}', b"\xff"])
+def test_a_damaged_record_is_made_anew(folder: Path, record: bytes) -> None:
+    content = (folder / "made.json").read_bytes()
+    (folder / "made.json").write_bytes(record)
+    files.find(catalog.card(TINY))
+    assert (folder / "made.json").read_bytes() == content
+
+
+def test_another_version_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = json.loads((folder / "made.json").read_bytes())
+    monkeypatch.setattr(files, "_VERSION", -1)
+    files.find(catalog.card(TINY))
+    after = json.loads((folder / "made.json").read_bytes())
+    assert after["identity"] != before["identity"]
+    assert after["train"] == before["train"]
+
+
+def test_what_is_read_is_what_was_made(data_dir: Path) -> None:
+    found = load.load(DataSpec(dataset=TINY))
+    train, test = synthetic.corpus(200)
+    assert isinstance(found.test.images, Texts)
+    assert isinstance(test.images, Texts)
+    assert found.test.images.strings == test.images.strings
+    assert found.test.images.spans == test.images.spans
+    assert found.test.labels.tolist() == test.labels.tolist()
+    assert found.train.labels.tolist() == train.labels.tolist()
+    assert found.test.images.people is not None
+    assert test.images.people is not None
+    assert found.test.images.people.tolist() == test.images.people.tolist()
+    assert [source.name for source in found.sources] == [name for name, _ in synthetic.classes()]
+    assert found.classes == tuple(label for _, labels in synthetic.classes() for label in labels)
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_one_sentence(data_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file where the folder should be")
+    with pytest.raises(BadInput, match=r"^data.dataset = pii-synthetic-tiny: .* must be a folder that you can write: "):
+        load.load(DataSpec(dataset=TINY))
+
+
+def test_listing_the_datasets_makes_none(data_dir: Path, tmp_path: Path) -> None:
+    assert catalog.available(catalog.card("pii-synthetic-full")) is None
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_folder_of_that_name_among_the_data_is_not_taken_for_it(data_dir: Path) -> None:
+    (data_dir / "pii_synthetic_tiny").mkdir()
+    assert files.find(catalog.card(TINY)).train[0].parent.parent == files.cache_dir()
+
+
+# Public sentences: of the Wikipedia where they are, invented ones elsewhere, and named truthfully.
+
+
+def test_without_a_file_they_are_invented_and_say_so(data_dir: Path) -> None:
+    found = load.public_sentences()
+    assert isinstance(found.content, Texts)
+    assert found.title == "2,000 invented texts of this project's public corpus"
+    assert len(found.content) == len(found.rows) == 2_000
+    assert found.content.digest() == load.public_sentences().content.digest()
+
+
+def test_sentences_of_the_wikipedia_are_taken_where_they_are(data_dir: Path) -> None:
+    write(data_dir / "anchors_wikipedia", "anchors", text=[f"Sentence {n} of this file." for n in range(2_100)])
+    found = load.public_sentences()
+    assert found.title == "2,000 sentences of the English Wikipedia"
+    tagged = load.public_sentences(is_tagged=True)
+    assert isinstance(tagged.content, Sentences)
+    assert tagged.title == "2,000 words of 500 sentences of the English Wikipedia"
+    assert len(tagged.content) == 2_500
+    per_sentence = np.bincount(tagged.content.sentence_of[tagged.rows])
+    assert per_sentence.tolist() == [4] * 500
+    assert len(set(tagged.rows.tolist())) == 2_000
+
+
+def test_a_file_without_sentences_is_refused(data_dir: Path) -> None:
+    write(data_dir / "anchors_wikipedia", "anchors", title=["a"])
+    with pytest.raises(BadInput, match=r"anchors.parquet = title: must have a column text"):
+        load.public_sentences()
+    write(data_dir / "anchors_wikipedia", "anchors", text=[" "])
+    with pytest.raises(BadInput, match="at least one public sentence"):
+        load.public_sentences()

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Row, delete, insert, select
 
 from dpcl_core import paths
-from dpcl_core.data.held import held
+from dpcl_core.data.files import held
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import Event, TaskLearned
 from dpcl_core.runs import process, resumption, worker

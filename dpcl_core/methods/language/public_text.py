@@ -237,9 +237,9 @@ def encoded(backbone: str, length: int) -> NDArray[np.int32]:
 @lru_cache(maxsize=4)
 def sentences(backbone: str, length: int) -> NDArray[np.int32]:
     """Encoded sentences of Wikipedia, or invented ones where those are missing, int32 [N_SENTENCES, length, planes]."""
-    from dpcl_core.data import anchors
+    from dpcl_core.data import load
 
-    all_sentences = anchors.public().content
+    all_sentences = load.public_sentences().content
     assert isinstance(all_sentences, Texts)
     rows = np.linspace(0, len(all_sentences), N_SENTENCES, endpoint=False).astype(np.int64)
     return plain_language.read(all_sentences.take(rows), backbone, length)
