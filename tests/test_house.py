@@ -234,9 +234,8 @@ def test_the_app_process_imports_no_torch() -> None:
 NOT_EVERYWHERE = {"pydantic", "pyarrow", "ssl", "threading", "multiprocessing", "concurrent", "subprocess"}
 STILL_NAMED = {
     "spec": {"pydantic"},
-    "backbones": {"pydantic", "subprocess"},
     "data": {"pydantic", "pyarrow", "threading"},
-    "methods.features": {"pydantic", "threading", "multiprocessing", "concurrent"},
+    "methods.features": {"pydantic"},
     "methods.federated": {"pydantic"},
     "methods.language": {"pydantic"},
     "methods.lifelong": {"pydantic"},
