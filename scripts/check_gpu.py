@@ -218,10 +218,9 @@ def _head_milliseconds(n: int, sizes: Sizes, device: str) -> float:
     weights = 0.01 * generator.standard_normal((2, _CLASSES, _WIDTH + 1), np.float32)
     everyone, clips = np.arange(n), np.ones(2, np.float32)
     there = None if device == "cpu" else Directions.of(data.directions, device)
-    on_card = None if there is None else there.take
-    expected, found = (clipped_sums(data, everyone, weights, clips, where)[0] for where in (None, on_card))
+    expected, found = (clipped_sums(data, everyone, weights, clips, where)[0] for where in (None, there))
     assert np.array_equal(expected, found), "the card's sums are not those of the processor"
-    return 1000 / _timed([lambda: clipped_sums(data, everyone, weights, clips, on_card)], 1, sizes)[0]
+    return 1000 / _timed([lambda: clipped_sums(data, everyone, weights, clips, there)], 1, sizes)[0]
 
 
 def _product_milliseconds(n: int, sizes: Sizes, device: str) -> float:

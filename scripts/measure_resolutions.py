@@ -17,7 +17,7 @@ import torch
 
 from dpcl_core import paths
 from dpcl_core.backbones import bundled, catalog, extractor
-from dpcl_core.backbones.networks import TimmExtractor
+from dpcl_core.backbones.timm_models import TimmExtractor
 from dpcl_core.data import load
 from dpcl_core.machine import machine
 from dpcl_core.privacy.sums import unit_rows

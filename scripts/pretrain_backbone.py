@@ -32,8 +32,8 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from dpcl_core.backbones import lite0, weights
-from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, Whitened, build, normalised
+from dpcl_core.backbones import weights
+from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, ViTShape, Whitened, build, normalised
 from dpcl_core.data import catalog, files, load, rows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -363,7 +363,7 @@ def main() -> None:
     mixes = arguments.network == "vit"  # without a convolution's notion of nearness it needs more variety to learn from
     n_classes = int(splits[0].labels.max()) + 1
     network, averaged = (
-        lite0.build(lite0.Shape(n_classes=n_classes)) if mixes else build(Shape(n_classes=n_classes)) for _ in range(2)
+        build(ViTShape(n_classes=n_classes) if mixes else Shape(n_classes=n_classes)) for _ in range(2)
     )
     averaged.load_state_dict(network.state_dict())
     clock = Clock(None if arguments.epochs else arguments.minutes or 75.0, arguments.epochs, len(splits[0].labels))

@@ -232,11 +232,6 @@ def test_the_app_process_imports_no_torch() -> None:
 # What no module that a run without torch reaches should name when it is imported, and the rooms that still do. In a browser
 # there is nothing of it, and in memory nothing needs it. Fewer is better: take out what is gone.
 NOT_EVERYWHERE = {"pydantic", "pyarrow", "ssl", "threading", "multiprocessing", "concurrent", "subprocess"}
-STILL_NAMED = {
-    "backbones": {"pydantic", "subprocess"},
-    "data": {"pydantic", "pyarrow", "threading"},
-    "methods.features": {"threading", "multiprocessing", "concurrent"},
-}
 IN_MEMORY = """
 import sys, threading
 started = []

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from dpcl_core import engine
-from dpcl_core.backbones import catalog, causal, minilm
+from dpcl_core.backbones import catalog, causal, encoders
 from dpcl_core.events import CellFinished
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import per_example_gradients
@@ -80,7 +80,7 @@ def test_a_text_encoder_reads_on_a_second_device() -> None:
     if catalog.available(catalog.card("minilm")) is not None:
         pytest.skip("the encoder's weights are not on this computer")
     with second_device.attached():
-        states = minilm._states(minilm._opened(second_device.NAME)[1], [101, 7592, 102], second_device.NAME)
+        states = encoders._states(encoders._opened_minilm(second_device.NAME)[1], [101, 7592, 102], second_device.NAME)
     assert len(states) == 3
 
 

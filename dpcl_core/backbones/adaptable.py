@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones import catalog
-from dpcl_core.backbones.catalog import FIELD, BackboneCard
-from dpcl_core.backbones.extractor import finite
+from dpcl_core.backbones.extractor import finite, made
 from dpcl_core.backbones.gpu import at_once, mixed_precision, room
+from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data.images import Images, Interpolation
 from dpcl_core.errors import BadInput, failure_kind
 
@@ -97,6 +97,15 @@ def is_out_of_memory(error: Exception) -> bool:
 _BATCH = 1000
 
 
+def filled(table: NDArray[np.generic], batches: Iterator[NDArray[np.generic]]) -> Iterator[int]:
+    """Writes batches of rows into a table, one after the other; yields the number of rows done."""
+    done = 0
+    for batch in batches:
+        table[done : done + len(batch)] = batch.reshape(len(batch), *table.shape[1:])
+        done += len(batch)
+        yield done
+
+
 class Inside(nn.Module):
     """The frozen network as adapters see it: from inputs as they are stored to features float [b, K]."""
 
@@ -135,7 +144,15 @@ class Pictures(Inside):
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
 
     def stored(self, images: Images) -> Generator[int, None, NDArray[np.generic]]:
-        return (yield from table(images, self.input_format))
+        """uint8 [n, side, side, channels], at the smaller of the pictures' own and the network's size.
+
+        32x32 pictures for a network of 224x224 then take 49 times less memory.
+        """
+        form, shape = self.input_format, images.shape
+        side = form.size if shape is None else min(form.size, max(shape[:2]))
+        squares = np.empty((len(images), side, side, form.n_channels), np.uint8)
+        yield from filled(squares, images.batches(side, form.n_channels, _BATCH, form.interpolation))
+        return squares
 
     def blank(self) -> Tensor:
         form = self.input_format
@@ -179,12 +196,6 @@ class Network:
     device: str
 
 
-class MakeNetwork(Protocol):
-    """`make_network` of a card's module, where there is a network; only a card with `resolutions` is made at one."""
-
-    def __call__(self, card: BackboneCard, device: str, **resolution: int) -> Network: ...
-
-
 def load(name: str, device: str = "cpu", resolution: int | None = None) -> Network:
     """The network of a backbone, frozen and in evaluation mode, reading pictures at a resolution (None: its own).
 
@@ -194,27 +205,4 @@ def load(name: str, device: str = "cpu", resolution: int | None = None) -> Netwo
     make = getattr(import_module(card.module), "make_network", None)
     if make is None:
         raise BadInput(FIELD, name, "must be a network to be adapted under film or lora: there are no layers in it")
-    catalog.refuse_resolution(card, resolution)
-    made = cast(MakeNetwork, make)
-    return made(card, device) if resolution is None else made(card, device, resolution=resolution)
-
-
-def side(images: Images, form: Input) -> int:
-    """Side of the stored squares: the pictures' own where it is public and smaller, else the network's."""
-    return form.size if images.shape is None else min(form.size, max(images.shape[:2]))
-
-
-def table(images: Images, form: Input) -> Generator[int, None, NDArray[np.uint8]]:
-    """Decodes all pictures: yields the number done, returns uint8 [n, side, side, channels].
-
-    They are stored at the smaller of their own and the network's size: 32x32 pictures for a network of 224x224 then take 49
-    times less memory. Raises BadInput naming a picture that cannot be decoded.
-    """
-    square = side(images, form)
-    squares = np.empty((len(images), square, square, form.n_channels), np.uint8)
-    done = 0
-    for batch in images.batches(square, form.n_channels, _BATCH, form.interpolation):
-        squares[done : done + len(batch)] = batch
-        done += len(batch)
-        yield done
-    return squares
+    return cast(Network, made(card, make, device, resolution))

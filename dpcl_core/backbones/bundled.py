@@ -81,26 +81,20 @@ def network(name: str) -> Whitened:
     Raises DataMissing where its files are missing, BadInput where they do not match the card.
     """
     import torch
-    from safetensors import SafetensorError
     from safetensors.torch import load
 
-    from dpcl_core.backbones import lite0, networks
-    from dpcl_core.backbones.networks import PREPROCESSING
+    from dpcl_core.backbones import networks
 
     bundle = weights.bundled(name)
     try:
         content = bundle.path.read_bytes()
         if sha256(content).hexdigest() != bundle.sha256:
             raise ValueError("its SHA-256 is not the one on its card")
-        if bundle.preprocessing != PREPROCESSING:
-            raise ValueError(f"made for preprocessing {bundle.preprocessing}, this version has {PREPROCESSING}")
+        if bundle.preprocessing != networks.PREPROCESSING:
+            raise ValueError(f"made for {bundle.preprocessing}, this version prepares pictures as {networks.PREPROCESSING}")
         state = load(content)
-        n_classes = len(state["head.bias"])
-        ready: Whitened
-        if bundle.architecture == "ViT":
-            ready = lite0.build(lite0.Shape(n_classes=n_classes))
-        else:
-            ready = networks.build(networks.Shape(n_classes=n_classes))
+        shape = (networks.ViTShape if bundle.architecture == "ViT" else networks.Shape)(n_classes=len(state["head.bias"]))
+        ready = networks.build(shape)
         ready.load_state_dict({key: value.to(torch.float32) for key, value in state.items()})
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise weights.damaged(name, bundle.path, error) from error

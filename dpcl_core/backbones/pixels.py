@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones.catalog import FIELD, BackboneCard
+from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data.dataset import Content, Form, Vectors, Windows
 from dpcl_core.data.images import Images
 from dpcl_core.data.texts import Sentences, Texts

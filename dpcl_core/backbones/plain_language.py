@@ -60,13 +60,10 @@ STOP_WORDS = frozenset(_LISTED.split())
 
 
 def network_folder(backbone: str) -> Path:
-    """Settings, tokenizer and weights as transformers saves them. Raises as `packaged.found` and `files.folder` do."""
-    card = catalog.card(backbone)
-    return (
-        packaged.found(card.name, card.package)
-        if card.package
-        else packaged.language_folder(backbone.removeprefix(packaged.HUB))
-    )
+    """Settings, tokenizer and weights as transformers saves them. Raises as `packaged.found` and `HubFolders.folder` do."""
+    if package := catalog.card(backbone).package:
+        return packaged.found(backbone, package)
+    return packaged.FOLDERS.folder(backbone.removeprefix(packaged.HUB))
 
 
 # Tokenizers of the language models. Imports no torch; only hub models load transformers.

@@ -53,17 +53,11 @@ def bundled(name: str) -> Bundle:
     raise DataMissing(FIELD, name, wanted)
 
 
-def weights_dir() -> Path | None:
-    """The user's folder of weights, named by `DPCL_WEIGHTS`, if there is one."""
+def local(name: str) -> Path | None:
+    """The user's own file or folder of weights of this name, in the folder `DPCL_WEIGHTS`, if it is there."""
     named = os.environ.get("DPCL_WEIGHTS")
-    return Path(named) if named else None
-
-
-def local(model: str) -> Path | None:
-    """`MODEL.safetensors` in the folder `DPCL_WEIGHTS`, if it exists."""
-    folder = weights_dir()
-    path = paths.inside(folder, f"{model}.safetensors", FIELD) if folder else None
-    return path if path and path.is_file() else None
+    path = paths.inside(Path(named), name, FIELD) if named else None
+    return path if path and path.exists() else None
 
 
 def in_hub_cache(repository: str) -> Path | None:
@@ -91,20 +85,20 @@ def from_hub(repository: str, model: str) -> Path:
     if cached := in_hub_cache(repository):
         return cached
     if why := why_offline():
-        raise DataMissing(FIELD, f"timm:{model}", wish(model, why))
+        raise DataMissing(FIELD, f"timm:{model}", wish(f"{model}.safetensors", why))
     from huggingface_hub import hf_hub_download
 
     try:
         return Path(hf_hub_download(repository, _HUB_FILE))
     except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
         reason = f"the Hugging Face hub did not give them ({type(error).__name__})"
-        raise DataMissing(FIELD, f"timm:{model}", wish(model, reason)) from error
+        raise DataMissing(FIELD, f"timm:{model}", wish(f"{model}.safetensors", reason)) from error
 
 
-def wish(model: str, reason: str) -> str:
-    """The instruction which file to put where, so that `local` finds it."""
+def wish(what: str, reason: str) -> str:
+    """The instruction which file or folder to put where, so that `local` finds it."""
     folder = os.environ.get("DPCL_WEIGHTS") or "a folder, and name that folder in DPCL_WEIGHTS"
-    return f"put {model}.safetensors into {folder}; its weights are not on this computer, and {reason}"
+    return f"put {what} into {folder}; the model is not on this computer, and {reason}"
 
 
 def digest(path: Path) -> str:

@@ -15,8 +15,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.backbones import bundled, extractor, pixels
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers.folder import Loaded
 from dpcl_core.data import copying, dataset, sheets, table_features
@@ -27,7 +27,7 @@ from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.data.texts import Sentences, Texts, decode
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.events import JsonValue
+from dpcl_core.events import JsonValue, result_of
 from dpcl_core.methods.common.classifier import Step
 
 # Files that predictions are asked for: a picture or a folder of pictures, lines of text, tables, arrays.
@@ -279,13 +279,7 @@ def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generi
         is_embedding = encoding is not None and encoding.is_embedding
         return _along(found, table_features.units(given.features) if is_embedding else given.features), ()
     assert given.content is not None
-    steps = engine.inputs(spec, backbones.card(spec.data.backbone), given.content, device)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            values = cast("NDArray[np.generic]", done.value)
-            break
+    values = result_of(engine.inputs(spec, backbones.card(spec.data.backbone), given.content, device))
     now, then = extractor.identity(spec.data.backbone, device, spec.data.resolution), str(facts["network_identity"])
     differs = now.split("|")[:2] != then.split("|")[:2]
     warning = f"the network {spec.data.backbone} is another version than the one that the classifier was made with"
@@ -300,8 +294,6 @@ def _encoding(found: Loaded) -> RowEncoding | None:
 
 def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:
     """Features along the run's public axes; unchanged where there are none, or where they are coordinates already."""
-    from dpcl_core.backbones import bundled
-
     facts = found.steps[-1].facts
     n_inputs, n_given = cast(int, facts["n_inputs"]), features.shape[1]
     if n_given == n_inputs:

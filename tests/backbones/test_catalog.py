@@ -135,4 +135,4 @@ def test_weights_link_that_leads_out_is_refused(tmp_path: Path, monkeypatch: pyt
     (folder / "test_vit.safetensors").symlink_to(secret)
     monkeypatch.setenv("DPCL_WEIGHTS", str(folder))
     with pytest.raises(BadInput, match="inside"):
-        weights.local("test_vit")
+        weights.local("test_vit.safetensors")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.backbones import catalog, encoder_library, extractor
+from dpcl_core.backbones import catalog, encoders, extractor
 from dpcl_core.backbones.packaged import HubFolders
 from dpcl_core.data.images import Images
 from dpcl_core.data.texts import Sentences, Texts
@@ -80,15 +80,13 @@ def test_every_word_has_the_vector_of_its_first_piece_in_its_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word_ids", "n_words", "places"),
-    [
-        ([None, 0, 0, 1, None], 2, [1, 3]),
-        ([None, 0, 2, 2, None], 3, [1, -1, 2]),
-        ([None, None], 1, [-1]),
-    ],
+    ("word_ids", "places"),
+    [([None, 0, 0, 1, None], [1, 3]), ([None, 0, 2, 2, None], [1, 0, 2]), ([None, None], [0])],
 )
-def test_first_pieces(word_ids: list[int | None], n_words: int, places: list[int]) -> None:
-    assert encoder_library.first_pieces(word_ids, n_words).tolist() == places
+def test_words_have_the_states_of_their_first_pieces(word_ids: list[int | None], places: list[int]) -> None:
+    """A state is its own place here, and no piece gives 0."""
+    states = np.arange(len(word_ids), dtype=np.float32)[:, None]
+    assert encoders.of_first_pieces(states, word_ids, len(places))[:, 0].tolist() == places
 
 
 def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +96,9 @@ def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.
         (folder / name).write_text("{}")
     monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
-    found = catalog.minilm_here()
-    assert found is not None
-    assert found == folder
+    assert catalog.minilm_here() == folder
     with pytest.raises(BadInput, match="must be the one of all-MiniLM-L6-v2"):
-        catalog.read_minilm(found, catalog.WEIGHTS)
+        catalog.minilm()
 
 
 def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

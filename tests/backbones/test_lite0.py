@@ -9,8 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import catalog, extractor, lite0, networks
-from dpcl_core.backbones.networks import TimmExtractor
+from dpcl_core.backbones import catalog, extractor, lite0, timm_models
+from dpcl_core.backbones.timm_models import TimmExtractor
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 
@@ -66,7 +66,7 @@ def test_features_do_not_depend_on_the_pictures_beside_them() -> None:
 
 
 def test_pictures_are_kept_as_they_are_computed_and_shared_by_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks, "_KEPT_AT_ONCE", 4)
+    monkeypatch.setattr(timm_models, "_KEPT_AT_ONCE", 4)
     computed: list[int] = []
     honest = TimmExtractor._computed
     monkeypatch.setattr(

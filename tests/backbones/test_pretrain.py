@@ -72,7 +72,7 @@ def test_same_seed_gives_the_same_weights_and_a_stopped_run_goes_on(
 
 
 def test_the_transformer_trains_by_the_same_script_with_mixed_pictures(pretrain: ModuleType, tmp_path: Path) -> None:
-    networks = [pretrain.lite0.build(pretrain.lite0.Shape(16, 1, 2, 2)) for _ in range(2)]
+    networks = [pretrain.build(pretrain.ViTShape(16, 1, 2, 2)) for _ in range(2)]
     networks[1].load_state_dict(networks[0].state_dict())
     before = {name: tensor.clone() for name, tensor in networks[0].named_parameters()}
     pretrain.train(split(pretrain), *networks, pretrain.Clock(None, 3, 256), tmp_path, seed=0, mixes=True)

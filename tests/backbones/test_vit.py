@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from dpcl_core.backbones.lite0 import Attention, Block, Shape, ViT, build, positions
-from dpcl_core.backbones.networks import normalised
+from dpcl_core.backbones.networks import Attention, Block, ViT, build, normalised, positions
+from dpcl_core.backbones.networks import ViTShape as Shape
 
 
 def scrambled(network: nn.Module) -> nn.Module:

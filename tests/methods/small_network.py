@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from dpcl_core.backbones import lite0
+from dpcl_core.backbones import networks
 from dpcl_core.backbones.adaptable import Input, Network, Pictures
 from dpcl_core.backbones.networks import Frozen
 from dpcl_core.methods.features import adapters
@@ -16,7 +16,7 @@ WIDTH = 8
 
 def network(size: int = 16, double: bool = True) -> Network:
     """A ViT with random weights everywhere, the last layers of blocks included; of its two blocks the features see one."""
-    made = lite0.build(lite0.Shape(width=WIDTH, depth=2, n_heads=2, n_classes=3))
+    made = networks.build(networks.ViTShape(width=WIDTH, depth=2, n_heads=2, n_classes=3))
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in made.parameters():

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -101,12 +101,10 @@ def clip_weights(norms: Tensor, clip_norm: float) -> Tensor:
 @contextmanager
 def hooked(layers: Sequence[nn.Module], note: Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]) -> Iterator[None]:
     """Calls `note(layer, inputs, output)` in every forward pass made inside the context."""
-    hooks = [layer.register_forward_hook(note) for layer in layers]
-    try:
+    with ExitStack() as hooks:
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_hook(note))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextmanager

@@ -163,15 +163,9 @@ def targets(features: nn.Module) -> list[str]:
     """
     named = dict(features.named_modules())
     linear = [name for name, module in named.items() if isinstance(module, nn.Linear)]
-    return (
-        [name for name in linear if name.rpartition(".")[2] in _ATTENTION]
-        or linear
-        or [
-            name
-            for name, module in named.items()
-            if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) and module.groups == 1
-        ]
-    )
+    attention = [name for name in linear if name.rpartition(".")[2] in _ATTENTION]
+    mixing = [name for name, m in named.items() if isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1) and m.groups == 1]
+    return attention or linear or mixing
 
 
 def _norms(features: nn.Module) -> Iterator[nn.LayerNorm | Affine]:
@@ -418,7 +412,7 @@ def at_once(network: Network) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directions:
-    """All examples' directions float32 [n, K+1], on the card."""
+    """Directions [n, K+1] on the card: float32 of all examples, float64 of a batch, which alone is multiplied."""
 
     rows: Tensor
 
@@ -433,16 +427,9 @@ class Directions:
                 return None
             raise
 
-    def take(self, batch: NDArray[np.int64]) -> Batch:
-        """The rows of these examples."""
-        return Batch(self.rows[torch.from_numpy(batch).to(self.rows.device)].double())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """A batch's directions float64 [b, K+1], on the card; the `OnCard` of `linear_heads`."""
-
-    rows: Tensor
+    def take(self, batch: NDArray[np.int64]) -> Directions:
+        """The rows of these examples, in double precision."""
+        return Directions(self.rows[torch.from_numpy(batch).to(self.rows.device)].double())
 
     def scores(self, whole: Floats) -> Floats:
         """Whole numbers [m, K+1] times the directions: [m, b] float32, exact because they stay below 2^24 steps."""

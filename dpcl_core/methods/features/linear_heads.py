@@ -33,8 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +41,9 @@ from numpy.typing import NDArray
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam, Schedule, diverged
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, Noise, additions32
+
+if TYPE_CHECKING:
+    from dpcl_core.methods.features.adapters import Directions
 
 Floats = NDArray[np.floating]
 # A row with a larger entry keeps its direction and is shortened to this length, so that no weight makes its logits infinite.
@@ -135,23 +137,13 @@ def direction_steps(n_inputs: int, expected_batch: float, dtype: np.dtype[np.flo
     return float(2.0 ** min(11, max(8, math.floor(math.log2(fine)))))
 
 
-class OnCard(Protocol):
-    """A batch's directions [b, K+1] on a graphics card, whose products are exact as well (`adapters.Directions`)."""
-
-    def scores(self, whole: Floats) -> Floats: ...
-    def sums(self, residuals: Floats) -> Floats: ...
-
-
-TakeOnCard = Callable[[NDArray[np.int64]], OnCard]
-
-
 def clipped_sums(
-    data: Prepared, batch: NDArray[np.int64], weights: Floats, clips: Floats, on_card: TakeOnCard | None = None
+    data: Prepared, batch: NDArray[np.int64], weights: Floats, clips: Floats, on_card: Directions | None = None
 ) -> tuple[Floats, Floats]:
     """Gradient sums over a batch: exact, clipped and in units of C for the first k budgets; plain for the others.
 
-    Args: batch [b]: row indices; weights [epsilons, columns, K+1]; clips [k]: C of the first k budgets; on_card: gives a
-    batch's directions on a graphics card, where the products of the first k budgets are then computed.
+    Args: batch [b]: row indices; weights [epsilons, columns, K+1]; clips [k]: C of the first k budgets; on_card: the
+    directions on a graphics card, where the products of the first k budgets are then computed, as exactly.
     Returns: [k, columns, K+1], in the precision of `weights`, or double where that cannot hold them exactly;
     [epsilons - k, columns, K+1].
     """
@@ -160,7 +152,7 @@ def clipped_sums(
         return np.zeros_like(hidden), np.zeros_like(others)
     filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.int64)  # the padding is not used
     filled[: len(batch)] = batch
-    directions = data.directions.take(filled, axis=0) if on_card is None else on_card(filled)
+    directions = data.directions.take(filled, axis=0) if on_card is None else on_card.take(filled)
     rows = data.rows.take(filled, axis=0) if len(clips) < len(weights) else None
     residuals = clipped_residuals(data, filled, directions, rows, weights, clips)
     if len(clips):
@@ -180,7 +172,7 @@ def clipped_sums(
 
 
 def clipped_residuals(
-    data: Prepared, batch: NDArray[np.int64], directions: Floats | OnCard, rows: Floats | None, weights: Floats,
+    data: Prepared, batch: NDArray[np.int64], directions: Floats | Directions, rows: Floats | None, weights: Floats,
     clips: Floats,
 ) -> Floats:
     """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
@@ -357,9 +349,8 @@ def trained(
     clips = np.full(n_hidden, plan.clip_norm, dtype=weights.dtype)
     mean, clipped_mean = 1 / plan.expected_batch, plan.clip_norm / plan.expected_batch
     there = None if device == "cpu" or not n_hidden else _on_card(data.directions, device)
-    sums = clipped_sums if there is None else partial(clipped_sums, on_card=there)
     for step in range(plan.n_steps):
-        clipped, plain = sums(data, batches.draw(len(places)), weights, clips)
+        clipped, plain = clipped_sums(data, batches.draw(len(places)), weights, clips, there)
         if add is not None:
             np.multiply(add(clipped), weights.dtype.type(clipped_mean), out=hidden)
         if n_hidden < len(weights):
@@ -371,14 +362,13 @@ def trained(
     return Heads(weights[np.argsort(order)], start.columns, start.allowed, start.n_classes)
 
 
-def _on_card(directions: Floats, device: str) -> TakeOnCard | None:
+def _on_card(directions: Floats, device: str) -> Directions | None:
     """The directions on a graphics card; None for double precision, and where they do not fit."""
     if directions.dtype != np.float32:
         return None
     from dpcl_core.methods.features.adapters import Directions  # loads torch, which other heads do not need
 
-    there = Directions.of(directions, device)
-    return None if there is None else there.take
+    return Directions.of(directions, device)
 
 
 def _is_small(weights: Floats) -> bool:

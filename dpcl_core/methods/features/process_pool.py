@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dpcl_core.events import result_of
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.privacy.noise import Batches, Noise
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 _POLL_SECONDS = 0.1  # between progress reports
 # Time of a training on one core, per step and per multiplication (2026-11-22); starting processes takes about a second.
@@ -50,12 +49,7 @@ class Job:
 
     def trained(self) -> linear_heads.Heads:
         """The trained heads."""
-        steps = self.steps()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                return cast(linear_heads.Heads, ended.value)
+        return result_of(self.steps())
 
     def pieces(self, count: int) -> list[Job]:
         """At most `count` jobs with a share of the budgets each; they use the same batches as one job would.
@@ -72,35 +66,6 @@ class Job:
             multipliers, noises = [self.noise_multipliers[k] for k in part], [self.noises[k] for k in part]
             pieces.append(replace(self, start=start, noise_multipliers=multipliers, batches=batches, noises=noises))
         return pieces
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether sharing one of a step's two products between cores pays."""
-        return is_wide(self.plan.expected_batch, self.start.weights.size)
-
-
-class ProcessPool:
-    """Trains the seeds of a run, task after task, in worker processes if that saves time.
-
-    Decides on construction, so that processes start while the caller prepares. `n_jobs`: seeds in every round; `seconds`:
-    estimated time of all rounds on one core (see `estimate`).
-    """
-
-    def __init__(self, n_jobs: int, seconds: float) -> None:
-        is_worth_it = n_jobs > 1 and seconds > _WORTH_SECONDS
-        self._processes = _Processes(min(n_jobs, os.cpu_count() or 1)) if is_worth_it else None
-
-    @property
-    def uses_processes(self) -> bool:
-        """Whether worker processes train while this process does something else."""
-        return self._processes is not None
-
-    def begin(self, jobs: Mapping[int, Job], *, is_last: bool = True) -> Running:
-        """Queues the trainings of one round; idle processes start on them at once.
-
-        `is_last`: no other round is queued before this one has finished.
-        """
-        return _InThisProcess(jobs) if self._processes is None else self._processes.begin(jobs, is_last=is_last)
 
 
 def is_wide(expected_batch: float, n_weights: int) -> bool:
@@ -123,7 +88,8 @@ class _InThisProcess:
         """The heads by seed; now and then yields the steps done so far, over all seeds. Raises Diverged."""
         heads: dict[int, linear_heads.Heads] = {}
         before, shown = 0, time.monotonic()
-        with threadpool_limits(None if any(job.is_wide for job in self.jobs.values()) else 1):
+        has_wide = any(is_wide(job.plan.expected_batch, job.start.weights.size) for job in self.jobs.values())
+        with threadpool_limits(None if has_wide else 1):
             for seed, job in self.jobs.items():
                 steps = job.steps()
                 while seed not in heads:
@@ -139,65 +105,18 @@ class _InThisProcess:
             yield before  # its end is reported however short a round was
         return heads
 
-
-class _Processes:
-    """Worker processes that load little more than NumPy. They end with this process, however it ends."""
-
-    def __init__(self, count: int) -> None:
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
-
-        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-        context = multiprocessing.get_context(method)
-        if method == "forkserver":
-            context.set_forkserver_preload(["dpcl_core.methods.features.process_pool"])
-        self._count, self._n_waiting = count, 0
-        self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_process)
-        self._children: set[BaseProcess] = set()
-        self._futures: list[Future[linear_heads.Heads]] = []
-        with self._tracking_children():
-            for _ in range(count):
-                self._pool.submit(int)  # an empty task makes the pool start a process
-        weakref.finalize(self, _end, self._children, self._futures)  # for a run that is stopped between two rounds
-
-    def begin(self, jobs: Mapping[int, Job], *, is_last: bool) -> _InProcesses:
-        """Queues a round. Splits the very last jobs if they would leave processes idle."""
-        before = self._n_waiting
-        self._n_waiting = 0 if is_last else before + len(jobs)
-        last = (before + len(jobs)) % self._count if is_last else 0
-        futures: dict[int, list[Future[linear_heads.Heads]]] = {}
-        with self._tracking_children():
-            for place, (seed, job) in enumerate(jobs.items()):
-                pieces = job.pieces(self._count // last) if place >= len(jobs) - last else [job]
-                futures[seed] = [self._pool.submit(Job.trained, piece) for piece in pieces]
-        self._futures[:] = [future for future in self._futures if not future.done()]
-        self._futures += [future for parts in futures.values() for future in parts]
-        return _InProcesses(self, {seed: job.plan.n_steps for seed, job in jobs.items()}, futures)
-
-    def end(self) -> None:
-        """Stops all trainings."""
-        _end(self._children, self._futures)
-
-    @contextmanager
-    def _tracking_children(self) -> Iterator[None]:
-        """Adds to `_children` the processes that the pool starts inside; it starts them when it is given work."""
-        import multiprocessing
-
-        others = set(multiprocessing.active_children()) - self._children
-        yield
-        self._children |= set(multiprocessing.active_children()) - others
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _InProcesses:
     """Trainings in worker processes; a job's steps count when it has finished."""
 
-    processes: _Processes
+    pool: ProcessPool
     n_steps: Mapping[int, int]
     futures: Mapping[int, Sequence[Future[linear_heads.Heads]]]
 
     def heads(self) -> Generator[int, None, dict[int, linear_heads.Heads]]:
         """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
+        from concurrent.futures import FIRST_COMPLETED, wait
+
         waiting = {future for parts in self.futures.values() for future in parts}
         try:
             while waiting:
@@ -206,7 +125,7 @@ class _InProcesses:
                     future.result()
                 yield sum(self.n_steps[seed] for seed, parts in self.futures.items() if waiting.isdisjoint(parts))
         except BaseException:  # the generator was closed, or a seed diverged
-            self.processes.end()
+            self.pool.end()
             raise
         return {seed: linear_heads.joined([future.result() for future in parts]) for seed, parts in self.futures.items()}
 
@@ -214,10 +133,66 @@ class _InProcesses:
 Running = _InThisProcess | _InProcesses  # one round of trainings, started already or on the first call of `heads`
 
 
-def _end(processes: Iterable[BaseProcess], futures: Iterable[Future[linear_heads.Heads]]) -> None:
+class ProcessPool:
+    """Trains the seeds of a run, task after task, in worker processes if that saves time.
+
+    Decides on construction, so that processes start while the caller prepares. They load little more than NumPy, and end
+    with this process, however it ends. `n_jobs`: seeds in every round; `seconds`: estimated time of all rounds on one core
+    (see `estimate`).
+    """
+
+    def __init__(self, n_jobs: int, seconds: float) -> None:
+        self.uses_processes = n_jobs > 1 and seconds > _WORTH_SECONDS
+        self._n_waiting = 0
+        self._futures: list[Future[linear_heads.Heads]] = []
+        if self.uses_processes:
+            self._count = min(n_jobs, os.cpu_count() or 1)
+            self._executor = _started(self._count)
+            weakref.finalize(self, _end, self._executor, self._futures)  # for a run that is stopped between two rounds
+
+    def begin(self, jobs: Mapping[int, Job], *, is_last: bool = True) -> Running:
+        """Queues the trainings of one round; idle processes start on them at once.
+
+        `is_last`: no other round is queued before this one has finished. The very last jobs are split if they would leave
+        processes idle.
+        """
+        if not self.uses_processes:
+            return _InThisProcess(jobs)
+        n_all = self._n_waiting + len(jobs)
+        self._n_waiting = 0 if is_last else n_all
+        last = n_all % self._count if is_last else 0
+        futures: dict[int, list[Future[linear_heads.Heads]]] = {}
+        for place, (seed, job) in enumerate(jobs.items()):
+            pieces = job.pieces(self._count // last) if place >= len(jobs) - last else [job]
+            futures[seed] = [self._executor.submit(Job.trained, piece) for piece in pieces]
+        self._futures[:] = [future for future in self._futures if not future.done()]
+        self._futures += [future for parts in futures.values() for future in parts]
+        return _InProcesses(self, {seed: job.plan.n_steps for seed, job in jobs.items()}, futures)
+
+    def end(self) -> None:
+        """Stops all trainings."""
+        _end(self._executor, self._futures)
+
+
+def _started(count: int) -> ProcessPoolExecutor:
+    """So many worker processes, which are starting."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(["dpcl_core.methods.features.process_pool"])
+    executor = ProcessPoolExecutor(count, mp_context=context, initializer=_start_process)
+    for _ in range(count):
+        executor.submit(int)  # an empty task makes the pool start a process
+    return executor
+
+
+def _end(executor: ProcessPoolExecutor, futures: Sequence[Future[linear_heads.Heads]]) -> None:
     """Terminates the processes if any training is unfinished; idle ones end by themselves."""
     if not all(future.done() for future in futures):
-        for process in processes:
+        for process in list((executor._processes or {}).values()):
             process.terminate()
 
 

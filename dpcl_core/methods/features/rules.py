@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,8 @@ class VoteAccumulator:
 
     def __init__(self, *, one_space: bool) -> None:
         self._one_space = one_space
-        self._votes: _Votes | None = None
+        # Over members: largest logit, largest after centring, weighted sum, sum of weights [epsilons, n, classes or 1].
+        self._votes: tuple[Scores, Scores, Scores, Scores] | None = None
         self.n_members = 0
 
     def add(self, logits: Scores) -> None:
@@ -110,36 +111,22 @@ class VoteAccumulator:
         entropy = -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1))).sum(axis=2, keepdims=True)
         weights = np.exp(-entropy) * allowed.any(axis=2, keepdims=True)
         voted = np.where(allowed, weights * (np.where(allowed, logits, 0) if self._one_space else probabilities), -np.inf)
-        votes = _Votes(logits, logits - _median(logits, allowed)[:, :, None], voted, weights)
-        self._votes = votes if self._votes is None else _combined(self._votes, votes)
+        centred = logits - _median(logits, allowed)[:, :, None]
+        if self._votes is not None:
+            logits, centred = np.maximum(self._votes[0], logits), np.maximum(self._votes[1], centred)
+            both = np.isfinite(self._votes[2]) & np.isfinite(voted)
+            voted = np.where(both, self._votes[2] + voted, np.maximum(self._votes[2], voted))
+            weights = self._votes[3] + weights
+        self._votes = logits, centred, voted, weights
         self.n_members += 1
 
     def scores(self, first: params.Rule) -> dict[str, Scores]:
         """Scores [epsilons, n, classes] by rule, `first` first; -inf for labels in no member's space. Needs a member."""
-        votes = self._votes
-        assert votes is not None
-        weighted = votes.weighted / np.maximum(votes.weights, np.finfo(votes.weights.dtype).tiny)
-        scores = {"argmax": votes.largest, "median": votes.centred, "entropy": weighted}
+        assert self._votes is not None
+        largest, centred, voted, weights = self._votes
+        weighted = voted / np.maximum(weights, np.finfo(weights.dtype).tiny)
+        scores = {"argmax": largest, "median": centred, "entropy": weighted}
         return {rule: scores[rule] for rule in (first, *(rule for rule in params.RULES if rule != first))}
-
-
-class _Votes(NamedTuple):
-    """Sums and maxima over members that the three rules require, each [epsilons, n, classes or 1]."""
-
-    largest: Scores
-    centred: Scores
-    weighted: Scores
-    weights: Scores
-
-
-def _combined(left: _Votes, right: _Votes) -> _Votes:
-    both = np.isfinite(left.weighted) & np.isfinite(right.weighted)
-    return _Votes(
-        np.maximum(left.largest, right.largest),
-        np.maximum(left.centred, right.centred),
-        np.where(both, left.weighted + right.weighted, np.maximum(left.weighted, right.weighted)),
-        left.weights + right.weights,
-    )
 
 
 def _median(logits: Scores, allowed: NDArray[np.bool_]) -> Scores:

@@ -20,7 +20,7 @@ BUNDLED = [card.name for card in catalog.CARDS.values() if card.module == "dpcl_
 
 def of_timm(model: str) -> Network:
     """A model of timm without weights and without memory for any."""
-    from dpcl_core.backbones.networks import with_plain_norms
+    from dpcl_core.backbones.timm_models import with_plain_norms
     from dpcl_core.backbones.weights import ensure_torchvision
 
     if ensure_torchvision() == "absent":

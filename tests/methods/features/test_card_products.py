@@ -33,7 +33,7 @@ def test_sums_are_the_processors_bit_by_bit(n_inputs: int, n_columns: int, size:
             there = Directions.of(data.directions, second_device.NAME)
             assert there is not None
             assert second_device.is_on_card(there.rows)
-            sums, _ = clipped_sums(data, batch, weights, CLIPS, there.take)
+            sums, _ = clipped_sums(data, batch, weights, CLIPS, there)
         np.testing.assert_array_equal(sums, expected)
         assert sums.dtype == expected.dtype
         found.add(sums.dtype)
@@ -45,7 +45,7 @@ def test_budgets_without_noise_stay_on_the_processor_beside_those_on_the_card() 
     batch, clips = np.arange(20, 60), CLIPS[:1]
     expected = clipped_sums(data, batch, weights, clips)
     with second_device.attached():
-        found = clipped_sums(data, batch, weights, clips, Directions.of(data.directions, second_device.NAME).take)  # type: ignore[union-attr]
+        found = clipped_sums(data, batch, weights, clips, Directions.of(data.directions, second_device.NAME))
     for sums, same in zip(found, expected, strict=True):
         np.testing.assert_array_equal(sums, same)
 
@@ -67,14 +67,14 @@ def test_a_training_on_a_card_gives_the_same_classifiers() -> None:
 def test_rounded_products_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card that rounds what it multiplies to bfloat16's eight bits changes sums; the comparison above sees it."""
 
-    def rounded(self: adapters.Batch, whole: np.ndarray) -> np.ndarray:
+    def rounded(self: Directions, whole: np.ndarray) -> np.ndarray:
         short = (torch.from_numpy(whole).view(torch.int32) & ~0xFFFF).view(torch.float32)
         return (short @ self.rows.T.float().cpu()).numpy()
 
     data, weights = prepared(examples(60, 64), 10), weights_of(10, 64, 1.0)
     expected, _ = clipped_sums(data, np.arange(20, 60), weights, CLIPS)
-    monkeypatch.setattr(adapters.Batch, "scores", rounded)
-    found, _ = clipped_sums(data, np.arange(20, 60), weights, CLIPS, Directions.of(data.directions, "cpu").take)  # type: ignore[union-attr]
+    monkeypatch.setattr(adapters.Directions, "scores", rounded)
+    found, _ = clipped_sums(data, np.arange(20, 60), weights, CLIPS, Directions.of(data.directions, "cpu"))
     assert (found != expected).any()
 
 

@@ -89,11 +89,10 @@ def test_a_run_left_between_two_rounds_ends_what_was_begun_ahead() -> None:
     pool = ProcessPool(2, ALWAYS)
     first, ahead = pool.begin({0: job(0)}, is_last=False), pool.begin({1: job(1, n_steps=2_000_000)})
     list(first.heads())
-    assert pool._processes is not None
-    pids = [process.pid for process in pool._processes._children]
-    assert any(_lives(pid) for pid in pids if pid)
+    pids = list(pool._executor._processes or ())
+    assert any(_lives(pid) for pid in pids)
     del pool, first, ahead
-    _gone([pid for pid in pids if pid])
+    _gone(pids)
 
 
 @pytest.mark.parametrize("seconds", [NEVER, ALWAYS])
@@ -113,7 +112,7 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         "pool = ProcessPool(2, 1e9)\n"
         "steps = pool.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)}).heads()\n"
         "next(steps)\n"
-        "print(*[process.pid for process in pool._processes._children], flush=True)\n"
+        "print(*pool._executor._processes, flush=True)\n"
         "os._exit(1)\n"
     )
     command = [sys.executable, "-c", script]

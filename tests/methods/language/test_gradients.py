@@ -228,7 +228,7 @@ def test_a_model_stored_in_float16_never_computes_in_it_and_its_logits_are_singl
 
     folder = language_models.put(tmp_path / "model")
     GPT2LMHeadModel.from_pretrained(folder).half().save_pretrained(folder)
-    monkeypatch.setattr("dpcl_core.backbones.packaged.language_folder", lambda name: folder)
+    monkeypatch.setattr("dpcl_core.backbones.packaged.HubFolders.folder", lambda self, name: folder)
     causal._frozen.cache_clear()
     with second_device.attached(capability=capability):
         net = causal.adapted("hf:some/model", second_device.NAME, 2, 4.0, 0)
@@ -245,7 +245,7 @@ def test_likelihoods_that_are_shown_come_from_single_precision(tmp_path: Path, m
 
     folder = language_models.put(tmp_path / "model")
     GPT2LMHeadModel.from_pretrained(folder).half().save_pretrained(folder)
-    monkeypatch.setattr("dpcl_core.backbones.packaged.language_folder", lambda name: folder)
+    monkeypatch.setattr("dpcl_core.backbones.packaged.HubFolders.folder", lambda self, name: folder)
     monkeypatch.setattr(causal, "half_precision", lambda device: torch.bfloat16)
     found = []
     for single in (False, True):
