@@ -114,7 +114,7 @@ def open_run(requested: ResolvedRun, *, device: str = "cpu") -> Generator[Event,
     """Loads the data of a run, computes features and opens its streams; yields the events until then. Raises as `run`."""
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
     spec, rows = requested.spec, requested.dataset.rows_per_unit
-    run = replace(requested, spec=spec.model_copy(update={"privacy": budgets.for_a_row(spec.privacy, rows)}))
+    run = replace(requested, spec=replace(spec, privacy=budgets.for_a_row(spec.privacy, rows)))
     _refuse_unbounded(requested, run.spec)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     written = own.written(spec.data.dataset)

@@ -26,6 +26,8 @@ from pages.parts.text import capital, plain
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpcl_core.figures.curves import Series
+
 LETTERS = "ABCDEF"
 _GROUPS = 6  # groups with a button
 HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {fields.HELP}

@@ -268,6 +268,8 @@ def _curves(
     """Draws one state and, if available, its results without noise; or several states together."""
     import pandas as pd
 
+    from dpcl_core.figures import curves
+
     dark = text.is_dark()
     series = {name: one.source.frame(one.epsilon) for name, one in states.items()}
     if len(states) == 1:

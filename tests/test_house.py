@@ -229,8 +229,8 @@ def test_the_app_process_imports_no_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# What no module that a run without torch reaches should name when it is imported, and the rooms that still do. In a browser
-# there is nothing of it, and in memory nothing needs it. Fewer is better: take out what is gone.
+# What no module that a run without torch reaches names when it is imported. In a browser
+# there is nothing of it, and in memory nothing needs it.
 NOT_EVERYWHERE = {"pydantic", "pyarrow", "ssl", "threading", "multiprocessing", "concurrent", "subprocess"}
 IN_MEMORY = """
 import sys, threading
@@ -254,7 +254,7 @@ def test_a_run_in_memory_starts_no_thread_and_names_no_process() -> None:
     reached = [path for path in MODULES if _module(path) in done.stdout.split()]
     assert len(reached) > 50
     for path in reached:
-        left = at_import(path) & NOT_EVERYWHERE - STILL_NAMED.get(room(_module(path)) or "", set())
+        left = at_import(path) & NOT_EVERYWHERE
         assert not left, f"{path} imports {left} at its top"
 
 

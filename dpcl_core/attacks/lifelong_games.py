@@ -235,8 +235,8 @@ _SUMS_ADVERSARY = "sees the released sums of every task, knows every other examp
 def _on_few_features(spec: RunSpec, n_features: int) -> RunSpec:
     """The settings that are played: few features, and one step on the released sums."""
     assert isinstance(spec.params, dp_coeff_memory.CoeffMemoryParams)
-    params = spec.params.model_copy(update={"steps": 1, "features": n_features, "solution": "steps"})
-    return spec.model_copy(update={"params": params})
+    params = replace(spec.params, steps=1, features=n_features, solution="steps")
+    return replace(spec, params=params)
 
 
 def sum_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
@@ -382,7 +382,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     """The game on two records, two digits if `is_natural`."""
     params = spec.params
     assert isinstance(params, IndependentLaplaceParams)
-    spec, n_tasks = spec.model_copy(update={"params": params.model_copy(update={"steps": 1})}), _n_tasks(spec, 1)
+    spec, n_tasks = replace(spec, params=replace(params, steps=1)), _n_tasks(spec, 1)
     pixels, classes = digits()
     n_values = pixels.shape[1]
     local = randomiser(params, n_values, text_mechanisms.epsilon_of_each(epsilon, spec.privacy.delta, n_tasks))

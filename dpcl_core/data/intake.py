@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import chain, count
 from pathlib import Path
@@ -27,7 +27,7 @@ from dpcl_core.data.files import DataFiles, ending, held
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
 from dpcl_core.errors import BadInput, DataMissing, first_of
-from dpcl_core.spec import DataSpec
+from dpcl_core.spec import DataSpec, updated, validated
 
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
 _STAGED = ".taken-"
@@ -50,10 +50,10 @@ class Asked:
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
-        said = {role: column for role, column in self.columns if column is not None}
+        said = {role: column for role, column in asdict(self.columns).items() if column is not None}
         if twice := [role for role, column in said.items() if role != "target" and column == said.get("target")]:
             raise BadInput(f"--{twice[0]}", said["target"], "is the column of --target already: name another one")
-        changed = {**fields.model_dump(), "columns": {**fields.columns.model_dump(), **said}}
+        changed = {**asdict(fields), "columns": {**asdict(fields.columns), **said}}
         if self.per_person is not None and changed["columns"]["person"] is None:
             raise BadInput("--per-person", self.per_person, "needs --person COLUMN, which says whose a row is")
         for name in ("per_person", "first_line"):
@@ -62,7 +62,7 @@ class Asked:
         from pydantic import ValidationError
 
         try:
-            return schema.Schema.model_validate(changed)
+            return validated(schema.Schema, changed)
         except ValidationError as error:
             raise first_of(error, schema.NAME) from error
 
@@ -146,7 +146,7 @@ def _header(tables: Sequence[Path], path: Path, fields: schema.Schema) -> list[s
     """The columns of tables, of which one may be the test part."""
     first = tables[0]
     test = next((one for one in tables if one.stem == "test" and ending(one) == ending(first)), None)
-    without_roles = fields.model_copy(update={"columns": schema.Columns(person=fields.columns.person)})
+    without_roles = replace(fields, columns=schema.Columns(person=fields.columns.person))
     card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, held_out=fields.held_out or HELD_OUT)
     card = replace(schema.with_columns(card, without_roles), is_named=True)  # nothing of it leaves but by a declaration
     card = sheets.by_public_lines(card, DataFiles((first,), (test,) if test is not None and test != first else ()))
@@ -248,7 +248,7 @@ def _staged(
 
 
 def _write_schema(folder: Path, fields: schema.Schema, coins: int) -> None:
-    (folder / schema.NAME).write_text(schema.written(fields.model_copy(update={"coins": coins})), encoding="utf-8")
+    (folder / schema.NAME).write_text(schema.written(updated(fields, coins=coins)), encoding="utf-8")
 
 
 @contextmanager
@@ -329,7 +329,7 @@ def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     names = _header(tables, folder, fields)
     usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
     is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)
-    return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
+    return fields if is_other else replace(fields, columns=replace(fields.columns, **usual))
 
 
 def _slug(path: Path) -> str:
@@ -348,7 +348,7 @@ def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> s
     Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which older ones lack.
     """
     fields = schema.parsed(staged / schema.NAME, schema.NAME)
-    said = schema.written(fields.model_copy(update={"coins": None}))
+    said = schema.written(replace(fields, coins=None))
     place = "\n".join((str(path.resolve()), *private))
     return sha256(f"{place}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 

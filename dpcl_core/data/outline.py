@@ -431,8 +431,7 @@ def _cells(path: Path, of: Contents) -> Iterator[bytes]:
     table = _typed(path, card)
     typed = [table[name] for name in sorted(table.columns) if table[name].holds != "nested"]
     plain = [_first_bytes(column, f"{card.name} column") for column in typed]
-    for cells in zip(*plain, strict=True):
-        yield _with_lengths(cells)
+    yield from map(_with_lengths, zip(*plain, strict=True))
 
 
 def _with_lengths(cells: Iterable[bytes]) -> bytes:

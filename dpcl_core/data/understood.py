@@ -24,7 +24,7 @@ from dpcl_core.data.outline import Outline
 from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.spec import DataSpec
+from dpcl_core.spec import DataSpec, fields_of, updated
 
 EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
@@ -272,7 +272,7 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
         n_black = _n_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
         reasons = Counter(one.allowed for one in refused.values())
         first = {one.allowed: one.field for one in reversed(refused.values())}
-    declared = tuple(name for name in schema.Schema.model_fields if fields is not None and getattr(fields, name))
+    declared = tuple(name for name in fields_of(schema.Schema) if fields is not None and getattr(fields, name))
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
     undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
     n_beyond = n_rows - len(refused) - len(outlined.open_train.labels) if card.has_people else 0
@@ -296,11 +296,9 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
         outlined = outline.outline(card, data_files)
         found = understood(card, data_files, outlined)
         fields = asked.on(schema.read(card) or schema.Schema())
-    fields = fields.model_copy(
-        update={"title": card.title, "classes": facts.classes or (), "sources": facts.sources, "n_train": facts.n_train}
-    )
+    fields = replace(fields, title=card.title, classes=facts.classes or (), sources=facts.sources, n_train=facts.n_train)
     if fields.columns != schema.Columns():
-        fields = fields.model_copy(update={"kind": card.kind})
+        fields = updated(fields, kind=card.kind)
     given = Path(named)
     path = intake.schema_beside(given) if given.is_file() else data_files.train[0].parent / schema.NAME
     if path.exists():

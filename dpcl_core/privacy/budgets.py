@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Protocol
 
@@ -101,7 +102,7 @@ def for_a_row(privacy: PrivacySpec, size: int) -> PrivacySpec:
         return privacy
     of_row = tuple(epsilon / (size * _UP**2) for epsilon in privacy.epsilons)  # `epsilon_of` is at most _UP too large
     finite = [epsilon for epsilon in of_row if math.isfinite(epsilon)]
-    return privacy.model_copy(update={"epsilons": of_row, "delta": privacy.delta / _growth(max(finite, default=0.0), size)})
+    return replace(privacy, epsilons=of_row, delta=privacy.delta / _growth(max(finite, default=0.0), size))
 
 
 def smallest_delta(epsilon: float, size: int) -> float:

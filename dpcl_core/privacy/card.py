@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.events import (
     CellFinished,
@@ -32,7 +33,7 @@ from dpcl_core.events import (
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budgets import Accountant
 from dpcl_core.privacy.guarantee import PROTECTED
-from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec, written_number
+from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence
 
 FILE = "privacy_card.json"
 NAME = "privacy card of a continual learner"
@@ -49,7 +50,14 @@ LARGEST_DELTA = 0.01  # on a card: with a larger one, a bound says nothing howev
 
 Verdict = Literal["matches", "differs", "unchecked"]
 Task = Annotated[int, Field(strict=True, ge=1, le=100_000)]
-Number = Annotated[float, BeforeValidator(written_number), Field(ge=0)]  # NaN fails the comparison
+def _written_number(value: object) -> object:
+    """A number of JSON, or "inf", as it is. Raises ValueError for what only some readers take for one."""
+    if isinstance(value, bool) or (isinstance(value, str) and value != "inf"):
+        raise ValueError('must be a number, or "inf"')
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_written_number), Field(ge=0)]  # NaN fails the comparison
 
 # The numbers of each kind of mechanism: no fewer, and no others.
 NUMBERS: Mapping[MechanismKind, set[str]] = {
@@ -62,7 +70,7 @@ NUMBERS: Mapping[MechanismKind, set[str]] = {
 _Events = Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)]  # parsed one by one, to name the place of each
 
 
-class _Mechanism(Spec):
+class _Mechanism(Document):
     mechanism: MechanismKind
     noise_multiplier: Annotated[float, Field(strict=True, ge=1e-6, le=1e12)] = 1.0
     sample_rates: tuple[Annotated[float, Field(strict=True, ge=0, le=1)], ...] = Field((), max_length=100)
@@ -100,7 +108,7 @@ class _Event(_Mechanism):
         return Spending(self.what, self.task - 1, people, self.count, self.read, self.shares_batches, channels)
 
 
-class _Statement(Spec):
+class _Statement(Document):
     """In words: the headline is checked, the rest is not."""
 
     headline: str
@@ -112,7 +120,7 @@ class _Statement(Spec):
     notes: tuple[str, ...]
 
 
-class _Name(Spec):
+class _Name(Document):
     asked: Number
     seed: int = Field(strict=True)
 
@@ -121,7 +129,7 @@ class _Name(Spec):
         return Cell(self.asked, self.seed)
 
 
-class _Bound(Spec):
+class _Bound(Document):
     epsilon: Number
     delta: float = Field(strict=True, gt=0, lt=1)
     adjacency: Adjacency
@@ -138,7 +146,7 @@ class _Cell(_Name, _Bound):
     statement: _Statement
 
 
-class _Model(Spec):
+class _Model(Document):
     asked: Number
     events: _Events
 
@@ -157,7 +165,7 @@ class _All(_Bound):
         return [one.cell for learner in self.learners for one in learner]
 
 
-class _Card(Spec):
+class _Card(Document):
     card: Literal["privacy card of a continual learner"]  # NAME
     version: Literal[2]
     how_to_check: str

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection, case, delete, insert, or_, select
@@ -263,7 +263,7 @@ def _fix(spec: RunSpec, budget: Budget) -> dict[str, object]:
     changes = {**{f"privacy.{name}": one for name, one in privacy.items()}, "seeds": spec.seeds[:1]}
     if not epsilon or delta < SMALLEST_DELTA:
         return {}
-    needed = _charge(checks.parse(checks.changed(spec.model_dump(), changes)), "models", budget.unit).bound
+    needed = _charge(checks.parse(checks.changed(asdict(spec), changes)), "models", budget.unit).bound
     before = {**{f"privacy.{name}": getattr(asked, name) for name in privacy}, "seeds": spec.seeds}
     fits = needed[0] <= epsilon and needed[1] <= delta
     return {key: value for key, value in changes.items() if value != before[key]} if fits else {}

@@ -393,7 +393,7 @@ def enqueue(
     for settings with a null character (PostgreSQL could then look up no run's dataset), for what is above a limit of the
     visitor of a shared server, and for what exceeds a budget declared for own data.
     """
-    document = spec.model_dump_json()
+    document = spec.to_json()
     workload, n_cells = workload or run.workload_of(spec), spec.n_cells if n_cells is None else n_cells
     if "\\u0000" in document:
         raise BadInput("settings", "a null character", "must be text that can be printed")

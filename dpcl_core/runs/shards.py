@@ -30,7 +30,7 @@ from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Failure, Run, Split, Status, checked_id, clean_name, stop, stop_shards
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import OPEN, checkpoints, runs, set_runs, sets, shards
-from dpcl_core.spec import DataSpec, RunSpec
+from dpcl_core.spec import DataSpec, RunSpec, validated
 
 _PAUSE_SECONDS = 0.25
 _STOPPED = Failure("worker-died", "A part of this run was stopped, so that all of it ended.", "")
@@ -345,7 +345,7 @@ class Sets:
         """The data settings of the finished runs: their features were computed once."""
         query = select(runs.c.workload, func.max(runs.c.spec)).where(runs.c.status == "finished")
         specs = self.store.pairs(query.group_by(runs.c.workload)).values()
-        return frozenset(DataSpec.model_validate(json.loads(spec)["data"]) for spec in specs)
+        return frozenset(validated(DataSpec, json.loads(spec)["data"]) for spec in specs)
 
 
 _OF_SETS = set_runs.join(sets).join(runs, runs.c.id == set_runs.c.run_id)

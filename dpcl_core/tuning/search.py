@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import optuna
@@ -29,7 +29,7 @@ from dpcl_core.privacy import budgets
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task, generator
-from dpcl_core.spec import Cell, Params, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec, validated
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import CLIP_NORMS, LEARNING_RATES, Sizes, Trial, TuneSpec
 
@@ -54,11 +54,11 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     settings.check(tune)
     # Trials train as the run does: with the budget of one row, along as many public axes as the run takes.
     privacy = budgets.for_a_row(tune.base.privacy, datasets.card(tune.base.data.dataset).rows_per_unit)
-    final = tune.base.model_copy(update={"privacy": privacy})
-    spec = settings.searched(tune).model_copy(update={"privacy": privacy})
+    final = replace(tune.base, privacy=privacy)
+    spec = replace(settings.searched(tune), privacy=privacy)
     n_axes = catalog.numbers(final, of_spec(final))
     if not n_axes:
-        spec = spec.model_copy(update={"data": spec.data.model_copy(update={"axes": 0})})
+        spec = replace(spec, data=replace(spec.data, axes=0))
     elif public_axes.public_part(backbones.card(spec.data.backbone), spec.data.dataset) is None:
         n_axes = {}  # all of the network's axes were made from the proxy
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
@@ -89,7 +89,7 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     )
 
     def train(params: Params) -> Generator[Progress, None, float]:
-        return _accuracy(spec.model_copy(update={"params": params}), context, task)
+        return _accuracy(replace(spec, params=params), context, task)
 
     return Prepared(dataset.title, sizes, train)
 
@@ -136,7 +136,7 @@ def _tried(tune: TuneSpec, ready: Prepared, number: int, proposed: Mapping[str, 
     started, accuracy, trouble = time.perf_counter(), None, None
     drawn = {"learning_rate": rate, "sample_rate": batch / ready.sizes.n_tune, "clip_norm": clip}
     try:
-        params = type(tune.base.params).model_validate({**tune.base.params.model_dump(), **drawn})
+        params = validated(type(tune.base.params), {**asdict(tune.base.params), **drawn})
         steps = ready.train(params)
         while True:
             try:
@@ -279,9 +279,9 @@ def transferred(trial: Trial, sizes: Sizes) -> Transferred:
 
 def tuned_spec(tune: TuneSpec, tuned: Transferred, *, base: RunSpec | None = None) -> RunSpec:
     """The run with the tuned settings, marked as tuned; `base`: another run of the same method (None: the tuning's own)."""
-    raw = (base or tune.base).model_dump()
+    raw = asdict(base or tune.base)
     raw["params"] |= {name: getattr(tuned, name) for name in ("learning_rate", "sample_rate", "clip_norm")}
-    raw["params"]["epochs"] = tune.base.params.model_dump()["epochs"]
+    raw["params"]["epochs"] = asdict(tune.base.params)["epochs"]
     return checks.parse({**raw, "tuned": tune.on})
 
 

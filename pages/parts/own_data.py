@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ from dpcl_core.data import intake, own, schema
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.runs import administration, charges
-from dpcl_core.spec import ScenarioSpec
+from dpcl_core.spec import ScenarioSpec, updated, validated
 from pages.parts import layout, state, train_form, visitor
 from pages.parts.text import plain
 
@@ -104,7 +105,7 @@ def _start(name: str, scenario: ScenarioSpec | None = None, label: str = "Set up
     """Draws the link to Train with settings that fit the data, and with this scenario if one is chosen."""
     try:
         raw = presets.settings(name)
-        spec = checks.parse(raw if scenario is None else {**raw, "scenario": scenario.model_dump()})
+        spec = checks.parse(raw if scenario is None else {**raw, "scenario": asdict(scenario)})
     except (BadInput, DataMissing) as trouble:
         st.caption(plain(str(trouble)))
         return
@@ -174,7 +175,7 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
     that is not allowed.
     """
     key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    said: dict[str, object] = start.model_dump()
+    said: dict[str, object] = asdict(start)
     if columns:
         roles = {role: _role(role, columns, start, key) for role in _ROLES}
         said["columns"] = roles
@@ -195,7 +196,7 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
         with st.expander("What is public about the features"):
             said["features"] = _features(features, start.features, key)
     try:
-        return schema.Schema.model_validate(said)
+        return validated(schema.Schema, said)
     except ValidationError as error:
         raise first_of(error, "schema") from error
 
@@ -212,7 +213,7 @@ def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool)
     key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     options = list(_FIRST_LINES)
     chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=f"own-first-{key}")
-    return UNCLEAR if chosen is None else start.model_copy(update={"first_line": chosen})
+    return UNCLEAR if chosen is None else updated(start, first_line=chosen)
 
 
 def moves_rows(before: schema.Schema, after: schema.Schema) -> bool:

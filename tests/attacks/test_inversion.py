@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -188,6 +189,6 @@ def test_a_run_is_audited_on_the_table_of_its_own_model(monkeypatch: pytest.Monk
     table = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
     monkeypatch.setattr(token_noise_games, "_embeddings", {"smollm2": table}.__getitem__)
     chosen = spec("pecl", [math.inf], mode="local")
-    chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"backbone": "smollm2"})})
+    chosen = replace(chosen, data=replace(chosen.data, backbone="smollm2"))
     (found,) = inversion_audited(chosen, 100)
     assert "the nearest of 3,000 rows names 100.0 % of 2,000 tokens drawn from them" in found.attack

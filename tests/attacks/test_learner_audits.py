@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -218,7 +219,7 @@ def shared(module: str) -> Callable[[pytest.MonkeyPatch], None]:
 def clients_of_one_task(epsilon: float) -> Game:
     spec = asked("label-means", epsilon, params={}, **CLIENTS)
     in_one_task = {"partition": "domain", "protocol": "domain-incremental"}
-    spec = spec.model_copy(update={"scenario": spec.scenario.model_copy(update=in_one_task)})
+    spec = replace(spec, scenario=replace(spec.scenario, **in_one_task))
     return federated_games.release_game(spec, epsilon, is_natural=False)
 
 

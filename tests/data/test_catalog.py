@@ -6,18 +6,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dpcl_core.data import catalog, files
-from dpcl_core.data.card import CARDS, DatasetCard
+from dpcl_core.data.card import CARDS, Caps, DatasetCard
+from dpcl_core.data.catalog import Sizes, members, truthful_title
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import write, write_images, write_pair
-import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
-from dpcl_core.data.card import CARDS, Caps, DatasetCard
-from dpcl_core.data.catalog import Sizes, members, truthful_title
-from dpcl_core.data import catalog
 
 FIVE = ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10")
 

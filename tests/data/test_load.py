@@ -6,20 +6,22 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
+
 from dpcl_core.data import catalog
 from dpcl_core.data.dataset import Dataset, Source, Split
+from dpcl_core.data.images import Images
 from dpcl_core.data.load import load
+from dpcl_core.data.rows import PublicFacts, Rows, usable_rows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_images, write_pair
-from numpy.typing import NDArray
-from dpcl_core.data.images import Images
-from dpcl_core.data.rows import PublicFacts, Rows, usable_rows
-from tests.data.making import picture
+
 
 def own(name: str = "cats", **settings: int) -> Dataset:
     return load(DataSpec(dataset=f"own:{name}", **settings))  # type: ignore[arg-type]

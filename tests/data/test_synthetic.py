@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import BernoulliNB
+
 from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones import plain_language
 from dpcl_core.backbones.plain_language import STOP_WORDS
-from dpcl_core.data import load, synthetic
+from dpcl_core.data import catalog, files, load, synthetic
 from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset, Split
-from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, TOKEN, Span, Texts
-from dpcl_core.spec import DataSpec
-import json
-from dpcl_core.data import catalog, files, load, synthetic
-from dpcl_core.data.texts import Texts
+from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, TOKEN, Sentences, Span, Texts
 from dpcl_core.errors import BadInput
-from dpcl_core.data import load
-from dpcl_core.data.texts import Sentences, Texts
+from dpcl_core.spec import DataSpec
 from tests.data.making import write
 
 NUMBER = re.compile(r"\d+")

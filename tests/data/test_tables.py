@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
 from dpcl_core.data import catalog, outline, sheets, table_features
 from dpcl_core.data.card import Feature
 from dpcl_core.data.columns import Column
@@ -21,9 +23,7 @@ from dpcl_core.data.dataset import Dataset, Vectors
 from dpcl_core.data.load import load
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
-from tests.data.making import refusal, write
-from dpcl_core.data import catalog
-from tests.data.making import place
+from tests.data.making import place, refusal, write
 
 SCHEMA = """
 [columns]

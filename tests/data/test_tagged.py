@@ -5,10 +5,15 @@ from __future__ import annotations
 import functools
 import operator
 from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
+
 import numpy as np
 import pytest
-from dpcl_core.data import catalog, load, own
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcl_core.data import catalog, load, own, texts
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.texts import Sentences
 from dpcl_core.errors import BadInput
@@ -16,10 +21,6 @@ from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import Federated, preview
 from dpcl_core.spec import DataSpec
 from tests.data.making import place, refusal, write
-from itertools import pairwise, product
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from dpcl_core.data import texts
 
 MINE = "own:mine"
 WORDS = [["Ada", "Smith", "slept"], ["Rain", "fell"], ["Acme", "grew"]]

@@ -18,7 +18,7 @@ from dpcl_core.data import catalog, files, load, own
 from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.texts import Span, Texts
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import DataMissing
 from dpcl_core.scenarios.catalog import SourceIncremental, preview
 from dpcl_core.spec import DataSpec
 from tests.data.making import place, refusal, write

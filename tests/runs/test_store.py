@@ -6,6 +6,7 @@ import json
 import math
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -112,7 +113,7 @@ def test_a_failure_with_characters_that_a_database_refuses_still_ends_its_run(st
 def test_settings_with_a_null_character_are_refused(store):
     """PostgreSQL would store them, and then find the dataset of no run."""
     with pytest.raises(BadInput, match="settings = a null character"):
-        store.create(replay.a_spec().model_copy(update={"public_labels": ("a\x00", "b")}))
+        store.create(replace(replay.a_spec(), public_labels=("a\x00", "b")))
     assert store.seen_by(lambda name: False).list_runs() == []
 
 
@@ -313,7 +314,7 @@ def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells
 @both_if_slow
 def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
     good, bad = store.create(replay.a_spec()), replay.fill(store, replay.a_spec(), [Note("info", "said")])
-    raw = json.loads(replay.a_spec().model_dump_json()) | {"method": "gone"}
+    raw = json.loads(replay.a_spec().to_json()) | {"method": "gone"}
     replay.alter(store, bad, spec=json.dumps(raw))
     assert {run.id: run.status for run in store.list_runs()} == {good: "queued", bad: "finished"}
     run = store.get(bad)

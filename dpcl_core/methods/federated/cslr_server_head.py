@@ -6,6 +6,7 @@ The head is a function of the releases and of public numbers, so that the releas
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import ClassVar
 
@@ -27,6 +28,7 @@ from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
 
+@dataclass(frozen=True, kw_only=True)
 class CslrServerHeadParams(federated.ListParams, federated.ReleaseParams, federated.ServerParams):
     """One release per task, and a head trained on the mixture of all releases."""
 

@@ -95,6 +95,7 @@ class Charge:
     people_of: tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
 class BaselineParams(LanguageParams):
     """Settings of a baseline of PeCL: the language model and one of two private training mechanisms."""
 

@@ -22,7 +22,7 @@ from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.scenarios.stream import TaskStream
-from dpcl_core.spec import Recurrence, RunSpec
+from dpcl_core.spec import Recurrence, RunSpec, fields_of
 from tests.support import clients
 from tests.support.watching import watched
 
@@ -246,7 +246,7 @@ def sent(method: str, of: object, patch: pytest.MonkeyPatch) -> list[np.ndarray]
     patch.setattr(local_list, "noisy_lists", hears_lists)
     for module in MEET:
         patch.setattr(import_module(f"dpcl_core.methods.federated.{module}"), "noisy_client_sums", hears)
-    params = {name: value for name, value in SMALL.items() if name in catalog.card(method).params.model_fields}
+    params = {name: value for name, value in SMALL.items() if name in fields_of(catalog.card(method).params)}
     with pytest.raises(Heard):
         clients.run(clients.spec(method, params=params, privacy={"epsilons": [4.0], "noise": "seeded"}), of, HOME_PUBLIC)  # type: ignore[arg-type]
     return heard

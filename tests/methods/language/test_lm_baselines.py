@@ -32,7 +32,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell, PrivacySpec, RunSpec, validated
 from tests.methods.language import tiny
 from tests.support.tiers import quick
 
@@ -80,7 +80,7 @@ def spec(name: str, epsilon: float, **params: object) -> RunSpec:
     given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, "eval": "whole", **params}
     adjacency = "replace" if params.get("mechanism") == "fn" else "add-remove"
     return RunSpec(
-        method=name, params=methods.card(name).params.model_validate(given), labels="prior", scenario=SourceIncremental(),
+        method=name, params=validated(methods.card(name).params, given), labels="prior", scenario=SourceIncremental(),
         privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"), seeds=(0,)
     )
 
