@@ -163,14 +163,14 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
 
 def _costly(spec: RunSpec | None, device: str) -> BadInput | None:
     """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
-    from dpcl_core.runs import charges, queue
+    from dpcl_core.runs import administration, charges
 
     store = state.store()
     if spec is None:
         return None
     try:
         if store.visitor is not None:
-            queue.check_cost(store, spec, _seconds(spec, device)[0])
+            administration.check_cost(store, spec, _seconds(spec, device)[0])
         charges.check_at_start(store, spec)
     except BadInput as refused:
         return refused
