@@ -14,7 +14,7 @@ from dpcl_core.apart import Looked
 from dpcl_core.data import intake, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import administration, queue
+from dpcl_core.runs import administration
 from dpcl_core.spec import ScenarioSpec
 from pages.parts import layout, own_data, own_data_upload, state, visitor
 from pages.parts.layout import header
@@ -97,7 +97,7 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
 
 def _keep(path: Path, asked: Asked, edited: str | None, scenario: ScenarioSpec) -> None:
     """Keeps the file, or another copy of the data that are edited, and says under which name."""
-    queue.check_kept(state.store())
+    administration.check_kept(state.store())
     name = own_data_upload.keep(own_data_upload.given(path, asked, administration.marks_kept(state.store()), edited))
     own_data_upload.discard()
     own_data.done(name, edited, scenario)

@@ -22,7 +22,7 @@ from sqlalchemy import delete as sqlalchemy_delete
 from sqlalchemy.exc import SQLAlchemyError
 
 from dpcl_core import paths, unforeseen
-from dpcl_core.data import intake, own
+from dpcl_core.data import copying, intake, own
 from dpcl_core.errors import BadInput, StoreUnusable
 from dpcl_core.events import Planned
 from dpcl_core.privacy.statement import shown
@@ -33,6 +33,7 @@ from dpcl_core.runs.run import Run, spec_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, OPEN, audits, cells, classifiers, events, kept_looks, metadata, runs, studies
+from dpcl_core.spec import RunSpec
 from dpcl_core.unforeseen import masked
 
 # How often a person's own data were looked at: every launched run, tuning and audit in a store, and what they add up to.
@@ -334,6 +335,31 @@ def usage(store: Store) -> Sequence[Usage]:
             for owner in dict.fromkeys((*of_runs, *data, *(short for short in uploaders if short not in known)))
         ]
     return sorted(used, key=lambda one: -one.megabytes)
+
+
+def check_cost(store: Store, spec: RunSpec, seconds: float | None) -> None:
+    """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of the store's visitor."""
+    if store.visitor is not None:
+        with store.reading() as connection:
+            queue.check(connection, store.visitor, spec.n_cells, seconds)
+
+
+def check_kept(store: Store, more: int = 0) -> None:
+    """Raises BadInput where the store's visitor, with so many more bytes, keeps more than the server allows."""
+    if store.visitor is not None:
+        with store.writing() as connection:
+            if more:  # data without a run, which count for others, too
+                queue.note(connection, store.visitor)
+            queue.check_kept(connection, store.visitor, more)
+
+
+def bytes_left(store: Store) -> int:
+    """How many more bytes the store's visitor may keep; where nothing is limited, as many as data may have."""
+    if store.visitor is None:
+        return copying.MAX_BYTES
+    with store.reading() as connection:
+        left = (most * 10**6 - kept for _, kept, most in queue.kept_by(connection, store.visitor))
+        return max(0, min(copying.MAX_BYTES, *left))
 
 
 def stop(store: Store, owner: str) -> int:

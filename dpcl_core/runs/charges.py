@@ -22,8 +22,9 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from sqlalchemy import Connection, case, delete, insert, or_, select
 
@@ -39,9 +40,6 @@ from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import tables
 from dpcl_core.runs.run import spec_of
 from dpcl_core.spec import SMALLEST_DELTA, RunSpec
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.store import Store
 
 OWN = "own:"  # before the name that an owner gave a dataset
 # What a run of the queue gives away: its models; numbers that are read without noise; nothing, or what another run counts.
@@ -286,7 +284,25 @@ def _down(value: float) -> float:
 # nobody else sees or changes it.
 
 
-def budgets_of(store: Store, dataset: str) -> list[Budget]:
+class Owned(Protocol):
+    """What is asked of a visitor: the name that own data have their owner by."""
+
+    @property
+    def owner(self) -> str: ...
+
+
+class Connected(Protocol):
+    """What declaring needs of a store."""
+
+    @property
+    def visitor(self) -> Owned | None: ...
+
+    def reading(self) -> AbstractContextManager[Connection]: ...
+
+    def writing(self) -> AbstractContextManager[Connection]: ...
+
+
+def budgets_of(store: Connected, dataset: str) -> list[Budget]:
     """The budgets that hold for own:NAME: none, one, or those of several datasets whose rows it joins.
 
     Raises BadInput for data that are not here, and for a visitor of a shared server who did not bring them.
@@ -297,7 +313,7 @@ def budgets_of(store: Store, dataset: str) -> list[Budget]:
         return [replace(one, spent=together(charges(connection, one))) for one in found]
 
 
-def declare(store: Store, dataset: str, epsilon: float | None, delta: float | None = None) -> None:
+def declare(store: Connected, dataset: str, epsilon: float | None, delta: float | None = None) -> None:
     """Declares a budget in place of those that hold; None: there is none from now on. What was spent stays counted.
 
     `delta`: None for the largest power of ten below 1/n, which is public. Raises BadInput as `budgets_of` does, and for
@@ -323,13 +339,13 @@ def declare(store: Store, dataset: str, epsilon: float | None, delta: float | No
             connection.execute(insert(tables.budgets).values(**rows, unit=unit, epsilon=epsilon, delta=delta))
 
 
-def check_at_start(store: Store, spec: RunSpec, gives: Gives = "models") -> None:
+def check_at_start(store: Connected, spec: RunSpec, gives: Gives = "models") -> None:
     """Raises BadInput for what would exceed a budget if it were started now."""
     with store.reading() as connection:
         check(connection, spec, gives)
 
 
-def _check_owner(store: Store, dataset: str) -> None:
+def _check_owner(store: Connected, dataset: str) -> None:
     owner = own.owner(dataset) if dataset.startswith(OWN) else None
     if owner is None:
         raise BadInput("data", dataset, "must be data of your own on this computer, as own:NAME")

@@ -57,6 +57,17 @@ def present_machines(store: Store) -> Mapping[str, Sequence[str]]:
     return store.pairs(select(machines.c.name, machines.c.devices).where(is_here).order_by(machines.c.name))
 
 
+def overrun(store: Store, run: Run) -> str | None:
+    """Why a visitor's run that took so long, with the other turns of its tuning, has to stop; None where it may go on."""
+    most = None if run.owner is None else queue.limits()  # nobody's runs have no limit, whatever the variable says
+    if most is None:
+        return None
+    before = store.scalar(queue.seconds_of_other_turns(run.id)) or 0.0
+    if (run.seconds_taken or 0.0) + before <= most.seconds:
+        return None
+    return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
+
+
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
 
 SILENT_SECONDS = 10.0  # a process that cannot be inspected counts as gone after so long without a sign of life
@@ -102,7 +113,7 @@ class Supervisor:
             if [run for run in unfinished if self._is_given_up(run)]:
                 unfinished = self.store.unfinished()
             for run in unfinished:
-                if run.status in ("starting", "running") and (why := queue.overrun(self.store, run)) is not None:
+                if run.status in ("starting", "running") and (why := overrun(self.store, run)) is not None:
                     self.store.stop_overrun(run.id, why)
         except StoreTrouble:
             self._signs.clear()  # nobody could give a sign of life: silence counts from the end of the outage

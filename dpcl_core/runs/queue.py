@@ -19,21 +19,31 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Connection, Row, Text, cast, delete, func, insert, literal, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    true,
+    update,
+)
 
 from dpcl_core import paths
-from dpcl_core.data import copying, own
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.runs import charges, database, process, run, tables
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.tables import ACTIVE, OPEN, checkpoints, kept_turns, members, rooms, runs, set_runs, shards, turns
 from dpcl_core.runs.tables import visitors as known
 from dpcl_core.spec import RunSpec
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.store import Store
 
 # What each visitor of a shared server may use, all from one address, and all together: runs, seconds, storage, rooms.
 #
@@ -121,13 +131,6 @@ def read(text: str) -> Limits:
     return Limits(**found)
 
 
-def check_cost(store: Store, spec: RunSpec, seconds: float | None) -> None:
-    """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of the store's visitor."""
-    if store.visitor is not None:
-        with store.reading() as connection:
-            check(connection, store.visitor, spec.n_cells, seconds)
-
-
 def check(connection: Connection, visitor: Visitor, n_cells: int, seconds: float | None) -> None:
     """Raises BadInput, with what would mend it, for a run above a limit. `seconds`: its estimate, None if there is none."""
     most, pool = visitor.limits, pool_of(connection, visitor)
@@ -154,38 +157,20 @@ def check(connection: Connection, visitor: Visitor, n_cells: int, seconds: float
     if ahead > max(most.all_seconds, most.seconds):
         later = f"must be at most {most.all_seconds} for all that waits on this server: try again later"
         raise BadInput("estimated seconds of all runs", f"{ahead:.0f}", later)
-    _check_kept(connection, visitor)
+    check_kept(connection, visitor)
 
 
-def check_kept(store: Store, more: int = 0) -> None:
-    """Raises BadInput where the store's visitor, with so many more bytes, keeps more than the server allows."""
-    if store.visitor is not None:
-        with store.writing() as connection:
-            if more:  # data without a run, which count for others, too
-                note(connection, store.visitor)
-            _check_kept(connection, store.visitor, more)
-
-
-def _check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
+def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
     """Raises BadInput, with what would mend it, for a visitor who keeps too much, alone or with others of one address, and
     where all do. `more`: bytes about to be added.
     """
     mend = "delete runs on Runs and empty the trash there, or delete data on Your data"
-    for field, kept, most in _kept(connection, visitor):
+    for field, kept, most in kept_by(connection, visitor):
         if kept + more > most * 1e6:
             raise BadInput(field, f"{(kept + more) / 1e6:.1f}", f"must be at most {most} on this server: {mend}")
 
 
-def bytes_left(store: Store) -> int:
-    """How many more bytes the store's visitor may keep; where nothing is limited, as many as data may have."""
-    if store.visitor is None:
-        return copying.MAX_BYTES
-    with store.reading() as connection:
-        left = (most * 10**6 - kept for _, kept, most in _kept(connection, store.visitor))
-        return max(0, min(copying.MAX_BYTES, *left))
-
-
-def _kept(connection: Connection, visitor: Visitor) -> list[tuple[str, int, int]]:
+def kept_by(connection: Connection, visitor: Visitor) -> list[tuple[str, int, int]]:
     """What is kept by a visitor, by those who count together, and by all: name, bytes, and megabytes that may be kept."""
     most, pool = visitor.limits, pool_of(connection, visitor)
     of_pool = {visitor.owner, *connection.scalars(select(known.c.owner).where(known.c.pool == pool))}
@@ -228,20 +213,11 @@ def note(connection: Connection, visitor: Visitor) -> None:
         connection.execute(insert(known).values(owner=visitor.owner, since=now, **said))
 
 
-def overrun(store: Store, visited: run.Run) -> str | None:
-    """Why a visitor's run that took so long has to stop, as a sentence; None where it may go on.
-
-    The other turns of its tuning, each a run of its own in the queue, count as well.
-    """
-    most = None if visited.owner is None else limits()  # nobody's runs have no limit, whatever the variable says
-    if most is None:
-        return None
+def seconds_of_other_turns(run_id: str) -> Select[float]:
+    """What the other turns of a run's tuning took, each a run of its own in the queue."""
     mine, other = turns.alias("mine"), turns.alias("other")
-    of_tuning = select(other.c.run_id).join(mine, mine.c.study_id == other.c.study_id).where(mine.c.run_id == visited.id)
-    before = store.scalar(select(func.sum(runs.c.seconds)).where(runs.c.id.in_(of_tuning), runs.c.id != visited.id))
-    if (visited.seconds_taken or 0.0) + (before or 0.0) <= most.seconds:
-        return None
-    return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
+    of_tuning = select(other.c.run_id).join(mine, mine.c.study_id == other.c.study_id).where(mine.c.run_id == run_id)
+    return select(func.sum(runs.c.seconds)).where(runs.c.id.in_(of_tuning), runs.c.id != run_id)
 
 
 def stored_bytes(connection: Connection, owners: Collection[str] | None) -> int:

@@ -14,7 +14,7 @@ from dpcl_core.apart import Given, Looked
 from dpcl_core.data import copying, intake, own, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import queue
+from dpcl_core.runs import administration
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import ScenarioSpec, fields_of
@@ -86,7 +86,7 @@ def _written(name: str, content: bytes) -> Path:
     folder = _folder()
     shutil.rmtree(folder, ignore_errors=True)
     own.sweep_uploads()
-    queue.check_kept(state.store(), len(content))
+    administration.check_kept(state.store(), len(content))
     given = PurePath(name.replace("\\", "/"))  # its own name may be longer than a file system allows
     path = folder / f"{intake.slug(given.stem)}{given.suffix[:_LONGEST]}"
     try:
@@ -103,8 +103,8 @@ def _written(name: str, content: bytes) -> Path:
 
 def given(path: Path, asked: Asked, seen: frozenset[str], of: str | None = None) -> Given:
     """A file as this visitor brings it, within the bytes that the server still gives. `seen`, `of`: see `apart.Given`."""
-    mine = visitor.digest()
-    return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, queue.bytes_left(state.store()), of)
+    mine, left = visitor.digest(), administration.bytes_left(state.store())
+    return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, left, of)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.references import forecast
 from dpcl_core.papers import questions
 from dpcl_core.privacy import noise_forecast
-from dpcl_core.runs import charges, process, queue
+from dpcl_core.runs import administration, charges, process
 from dpcl_core.runs.run import Split
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import Preview, classes_per_task, preview
@@ -165,7 +165,7 @@ def _costly(spec: RunSpec | None, device: str) -> BadInput | None:
         return None
     try:
         if store.visitor is not None:
-            queue.check_cost(store, spec, _seconds(spec, device)[0])
+            administration.check_cost(store, spec, _seconds(spec, device)[0])
         charges.check_at_start(store, spec)
     except BadInput as refused:
         return refused

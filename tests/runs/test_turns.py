@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import process, queue, rooms, shards, tables
+from dpcl_core.runs import administration, process, queue, rooms, shards, tables
 from dpcl_core.runs.administration import purge
 from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.run import Run, Split
@@ -208,14 +208,14 @@ def test_all_visitors_together_have_no_more_than_the_server(store, home, limits,
     address = "there" if field.endswith("address") else None
     for number in range(2):
         visitor = stranger(store, number, address, **limits)
-        queue.check_kept(visitor, 900_000)
+        administration.check_kept(visitor, 900_000)
         visitor.create(SPEC)
         (folder := paths.uploads(f"fresh {number}")).mkdir(parents=True)
         if "megabytes" in limits:
             (folder / "x.csv").write_bytes(bytes(999_000))
     visitor = stranger(store, 2, address, **limits)
     with pytest.raises(BadInput) as refused:
-        queue.check_kept(visitor, 10_000) if "megabytes" in limits else visitor.create(SPEC)
+        administration.check_kept(visitor, 10_000) if "megabytes" in limits else visitor.create(SPEC)
     assert refused.value.field == field
     if "places" in limits or "all_seconds" in limits:
         store.create(SPEC)  # from a terminal
@@ -239,10 +239,10 @@ def test_of_an_address_a_keyed_digest_is_kept_for_a_day(store, home):
     assert one == same != other
     assert queue.address_of("::ffff:192.0.2.7") == queue.address_of("192.0.2.7") != queue.address_of("192.0.2.8")
     assert (home / "addresses.key").stat().st_mode & 0o777 == 0o600
-    queue.check_kept(stranger(store, 1, one), 1)
+    administration.check_kept(stranger(store, 1, one), 1)
     open_run = stranger(store, 2, other).create(SPEC)
     store.change(update(tables.visitors).values(seen=time.time() - 86_401))
-    queue.check_kept(stranger(store, 3, None), 1)
+    administration.check_kept(stranger(store, 3, None), 1)
     with store.reading() as connection:
         found = dict(connection.execute(select(tables.visitors.c.owner, tables.visitors.c.address)).all())
     assert found == {"fresh 2": other, "fresh 3": None}

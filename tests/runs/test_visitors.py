@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from dpcl_core import cli, paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import administration, process, queue, resumption, tables
+from dpcl_core.runs import administration, executor, process, queue, resumption, tables
 from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.executor import Supervisor
@@ -50,8 +50,8 @@ def test_a_run_that_would_take_too_long_is_refused_before_it_starts(store):
         visiting(store, "anna", seconds=19).create(SPEC)
     visiting(store, "anna", seconds=20).create(SPEC)
     with pytest.raises(BadInput, match="estimated seconds = 30"):
-        queue.check_cost(visiting(store, "anna", seconds=20), SPEC, 30.0)  # as the page estimates it
-    queue.check_cost(store, SPEC, 1e9)
+        administration.check_cost(visiting(store, "anna", seconds=20), SPEC, 30.0)  # as the page estimates it
+    administration.check_cost(store, SPEC, 1e9)
 
 
 def test_a_set_is_refused_whole(store):
@@ -90,14 +90,14 @@ def test_checkpoints_of_stopped_runs_and_uploaded_data_count(store, home):
         earlier = {"run_id": run_id, "task": 0, "learner": 0, "events": [], "document": None, "arrays": None}
         states = [{"run_id": of, "task": 1, **row} for of in (run_id, others)]
         connection.execute(tables.checkpoints.insert(), [earlier, *states])
-    queue.check_kept(anna)
+    administration.check_kept(anna)
     with pytest.raises(BadInput, match=r"megabytes you keep = 1\.1: .* or delete data on Your data"):
-        queue.check_kept(anna, 500_000)
+        administration.check_kept(anna, 500_000)
     for owner, folder in (("anna", home / "data" / "hers"), ("bert", home / "data" / "his")):
         folder.mkdir(parents=True)
         (folder / own.OWNER).write_text(owner)
         (folder / "train.csv").write_bytes(bytes(300_000))
-    queue.check_kept(anna)
+    administration.check_kept(anna)
     paths.uploads("anna").mkdir(parents=True)
     (paths.uploads("anna") / "next.csv").write_bytes(bytes(200_000))
     with pytest.raises(BadInput, match="megabytes"):
@@ -149,13 +149,13 @@ def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(s
     run_id = anna.create(SPEC)
     for _ in range(2):
         _began(store, run_id, 9000)
-        assert queue.overrun(store, store.get(run_id)) is None
+        assert executor.overrun(store, store.get(run_id)) is None
         assert store.end(run_id, "cancelled")
         resumption.resume(anna, run_id)
         anna.request_stop(run_id)  # waiting takes nothing
         resumption.resume(anna, run_id)
     _began(store, run_id, 9000)
-    assert queue.overrun(store, store.get(run_id)) is not None
+    assert executor.overrun(store, store.get(run_id)) is not None
     store.end(run_id, "finished")
     assert store.get(run_id).seconds_taken == pytest.approx(27_000, abs=1000)
     assert store.estimate_seconds(SPEC) == pytest.approx(27_000, abs=1000)
@@ -210,7 +210,7 @@ def test_a_clock_that_is_set_and_a_computer_that_sleeps_cost_a_run_a_minute_at_m
     _began(store, run_id, 120)
     _is_silent(store, run_id, step)
     assert 110 < (store.get(run_id).seconds_taken or 0.0) < 190
-    assert queue.overrun(store, store.get(run_id)) is None
+    assert executor.overrun(store, store.get(run_id)) is None
     store.heartbeat(run_id, process.me())
     assert 110 < (store.get(run_id).seconds_taken or 0.0) < 190
     store.end(run_id, "finished")
