@@ -7,13 +7,15 @@ import struct
 import warnings
 import zlib
 from typing import Literal
+
 import numpy as np
 import pytest
 from PIL import Image
+
+from dpcl_core.data import images
 from dpcl_core.data.images import Images, open_image
 from dpcl_core.errors import BadInput
 from tests.data.making import picture
-from dpcl_core.data import images
 
 RANDOM = np.random.default_rng(5).integers(0, 256, size=(5, 6, 4, 3), dtype=np.uint8)
 

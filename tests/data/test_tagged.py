@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import functools
 import operator
+from itertools import pairwise, product
 from pathlib import Path
+
 import numpy as np
 import pytest
-from dpcl_core.data import catalog, load, own
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcl_core.data import catalog, load, own, texts
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.texts import Sentences
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import Federated, preview
 from dpcl_core.spec import DataSpec
-from tests.data.making import place, refusal, write
-from itertools import pairwise, product
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from dpcl_core.data import texts
+from tests.data.making import location, refusal, write
 
 MINE = "own:mine"
 WORDS = [["Ada", "Smith", "slept"], ["Rain", "fell"], ["Acme", "grew"]]
@@ -117,7 +118,7 @@ def test_a_subset_counts_sentences_of_each_source(data_dir: Path) -> None:
 )
 def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Path) -> None:
     put(data_dir, train=document("Ada=(PER)"), test=content)
-    assert place(refusal()) == f"own:mine/test.conll{where}"
+    assert location(refusal()) == f"own:mine/test.conll{where}"
     assert "Ada" not in str(refusal()), "a word may be private, and failures are kept"
 
 
@@ -125,7 +126,7 @@ def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Pat
 def test_parquet_files_that_cannot_be_read(lacking: list[str], where: str, data_dir: Path) -> None:
     for split in ("train", "test"):
         write(data_dir / "mine", split, tokens=[["a"], lacking], tags=[["O"], ["O"]])
-    assert place(refusal()) == f"own:mine/test.parquet sentence 1 = {where}"
+    assert location(refusal()) == f"own:mine/test.parquet sentence 1 = {where}"
 
 
 def test_sentences_are_only_taken_whole() -> None:
@@ -166,12 +167,9 @@ def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(
     with pytest.raises(BadInput, match=r"must be at most 3: each client holds 10 of 30 sentences or more"):
         preview(DataSpec(dataset="ner-wnut17"), settings, 0)
     found = preview(DataSpec(dataset="ner-wnut17"), settings.model_copy(update={"clients": 2}), 0)
-    assert found is not None
-    assert found.held is not None
     assert found.held.sum() == 90
     assert (found.held % 3 == 0).all(), "sentences are whole"
     stream = previews.tested(DataSpec(dataset="ner-wnut17"), settings.model_copy(update={"clients": 2}), 0, None)
-    assert stream is not None
     assert stream.metric == "entity-f1", "chance of tags is an F1, also where no training word is read"
 
 
