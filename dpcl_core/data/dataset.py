@@ -140,7 +140,8 @@ class Split:
 
     def take(self, rows: NDArray[np.int64]) -> Split:
         """The examples of these rows, in this order."""
-        sources, keys = (None if one is None else one[rows] for one in (self.sources, self.keys))
+        sources = None if self.sources is None else self.sources[rows]
+        keys = None if self.keys is None else self.keys[rows]
         return Split(self.images.take(rows), self.labels[rows], sources, keys)
 
 
