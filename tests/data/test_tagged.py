@@ -167,9 +167,12 @@ def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(
     with pytest.raises(BadInput, match=r"must be at most 3: each client holds 10 of 30 sentences or more"):
         preview(DataSpec(dataset="ner-wnut17"), settings, 0)
     found = preview(DataSpec(dataset="ner-wnut17"), settings.model_copy(update={"clients": 2}), 0)
+    assert found is not None
+    assert found.held is not None
     assert found.held.sum() == 90
     assert (found.held % 3 == 0).all(), "sentences are whole"
     stream = previews.tested(DataSpec(dataset="ner-wnut17"), settings.model_copy(update={"clients": 2}), 0, None)
+    assert stream is not None
     assert stream.metric == "entity-f1", "chance of tags is an F1, also where no training word is read"
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpcl_core.data import catalog, files, load, own
 from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset
-from dpcl_core.data.texts import Span
+from dpcl_core.data.texts import Span, Texts
 from dpcl_core.errors import DataMissing
 from dpcl_core.scenarios.catalog import SourceIncremental, preview
 from dpcl_core.spec import DataSpec
@@ -41,6 +41,7 @@ def read() -> Dataset:
 
 def strings(found: Dataset, split: str = "train") -> list[str]:
     texts = getattr(found, split).images
+    assert isinstance(texts, Texts)
     return list(texts.strings)
 
 
