@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 _WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*", re.ASCII)
 _MOMENT = re.compile(r"\s*(\d{4}-\d\d-\d\d(?=[ T]))?([ T])?(\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?(Z|[-+]\d\d:?\d\d)?\s*")
-TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+_TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
 EXACT = 2**53  # whole numbers up to here are numbers of double precision
 
 
@@ -40,11 +40,6 @@ def word(cell: str) -> str:
     if cell[-1:] not in ("0", " ") or "." not in cell:
         return cell
     return found[1] if (found := _WHOLE.fullmatch(cell)) else cell
-
-
-def truth(cell: str) -> str:
-    """A cell of text; True and TRUE as JSON has them."""
-    return TRUTH.get(cell, cell)
 
 
 def nested(value: object) -> str:
@@ -82,7 +77,7 @@ def row_text(pairs: Iterable[tuple[str, str | bytes]]) -> bytes:
     """
     return b"\x1e".join(
         f"{name}\x1f".encode("utf-8", "surrogatepass")
-        + (value if isinstance(value, bytes) else truth(value).encode("utf-8", "surrogatepass"))
+        + (value if isinstance(value, bytes) else _TRUTH.get(value, value).encode("utf-8", "surrogatepass"))
         for name, value in pairs
         if value
     )

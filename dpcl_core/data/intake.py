@@ -171,8 +171,8 @@ def _tables(path: Path) -> Iterator[list[Path]]:
     Within this context a file in another form, such as .csv.gz, is a copy in a usual one.
     """
     with tempfile.TemporaryDirectory(prefix="dpcl-") as folder:
-        is_other = path.is_file() and ending(path) not in _READ and copying.convert(path, Path(folder), _slug(path), MAX_BYTES)
-        place = Path(folder) if is_other else path
+        is_other = path.is_file() and ending(path) not in _READ
+        place = Path(folder) if is_other and copying.convert(path, Path(folder), _slug(path), MAX_BYTES) else path
         inside = sorted(place.iterdir(), key=lambda one: (one.stem == "test", one)) if place.is_dir() else [place]
         yield [one for one in inside if ending(one) in _READ]
 

@@ -425,8 +425,8 @@ def _cells(path: Path, of: Contents) -> Iterator[bytes]:
     card = of.card
     if path.suffix in lines.SUFFIXES:
         found, form = sheets.lines_of(path, card, is_private=of.is_private)
-        for line, cells in zip(found, lines.first_cells(found, path.suffix, form), strict=True):
-            yield b"no row" + line if cells is None else _with_lengths(cells)
+        for line, values in zip(found, lines.first_cells(found, path.suffix, form), strict=True):
+            yield b"no row" + line if values is None else _with_lengths(values)
         return
     table = _typed(path, card)
     typed = [table[name] for name in sorted(table.columns) if table[name].holds != "nested"]

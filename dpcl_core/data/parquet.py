@@ -327,8 +327,8 @@ def _pixels_of(
         size = int(lengths.max())
         cells = _Cells(values, "image", shown, rows)
         for place in np.flatnonzero(lengths != size)[:1]:
-            row, allowed = int(place) // int(np.prod(sizes, dtype=np.int64)), f"must have {size} values there, as other rows have"
-            raise cells.of_row(row, f"a list of {lengths[place]}", allowed)
+            allowed = f"must have {size} values there, as other rows have"
+            raise cells.of_row(int(place) // int(np.prod(sizes, dtype=np.int64)), f"a list of {lengths[place]}", allowed)
         if size == 0:
             raise cells.of_row(0, "an empty list", "must hold pixels")
         values = values.flatten()

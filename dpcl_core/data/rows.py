@@ -24,7 +24,7 @@ from dpcl_core.data.card import DatasetCard, Shape
 from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.images import Images
 from dpcl_core.data.schema import CONTROL
-from dpcl_core.data.sheets import PERSON, TIME
+from dpcl_core.data.sheets import PERSON, TIME, listed
 from dpcl_core.errors import BadInput
 
 
@@ -232,8 +232,7 @@ def _refuse_unknown_label(
     allowed_labels = known.numbers if known else declared
     for place, word in enumerate(() if known and known.is_open else words):
         if allowed_labels and word not in allowed_labels:
-            names = f"{', '.join(list(allowed_labels)[:12])}{' ...' if len(allowed_labels) > 12 else ''}"
-            allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"
+            allowed = f"must be a label of the {'test part' if known else 'schema'}: {listed(list(allowed_labels))}"
             raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
 
 

@@ -214,13 +214,10 @@ def _of_parquet(
         columns[name] = of_arrow(values, card.coins, is_vector=name == EMBEDDING_COLUMN)
         if name == CANONICAL["target"] and card.is_own and card.coins > 1 and pa.types.is_integer(values.type):
             labels = declared_names(file.schema_arrow, own_name)
-            words = [None if label is None else labels.get(label, str(label)) for label in values.to_pylist() if labels]
-            columns[name] = Column("text", [*map(_canonical, words)]) if labels else columns[name]
+            numbers = values.to_pylist() if labels else []
+            words = [None if label is None else coins.word(labels.get(label, str(label))) for label in numbers]
+            columns[name] = Column("text", words) if labels else columns[name]
     return names, Table(columns, table.num_rows)
-
-
-def _canonical(word: str | None) -> str | None:
-    return None if word is None else coins.word(word)
 
 
 def rows_of(path: Path, shown: str, *, has_names: bool = True) -> Table:

@@ -62,8 +62,8 @@ def planned(names: Sequence[str], public: Mapping[str, Column], declared: Sequen
     """
     for feature in declared:
         if feature.name not in names:
-            listed = f"{', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"
-            raise BadInput(f"features.{feature.name}", "no such column", f"must be one of the columns {listed}")
+            allowed = f"must be one of the columns {sheets.listed(names)}"
+            raise BadInput(f"features.{feature.name}", "no such column", allowed)
     features = tuple(
         one if one.categories or one.is_text else replace(one, written=_writing(public[one.name], one.name) or "")
         for one in declared

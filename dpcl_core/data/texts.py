@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,14 +64,10 @@ class Texts:
     strings: Sequence[str]
     spans: Sequence[tuple[Span, ...]] | None = None
     people: NDArray[np.int64] | None = None
+    shape: ClassVar[None] = None  # none that all have
 
     def __len__(self) -> int:
         return len(self.strings)
-
-    @property
-    def shape(self) -> None:
-        """None: texts have no common shape."""
-        return None
 
     def take(self, rows: NDArray[np.int64]) -> Texts:
         """The texts of these rows, in this order."""
@@ -99,14 +96,10 @@ class Sentences:
     """Non-empty sentences as lists of words. Rows are words, so the length is the number of words."""
 
     words: Sequence[tuple[str, ...]]
+    shape: ClassVar[None] = None  # none that all have
 
     def __len__(self) -> int:
         return sum(map(len, self.words))
-
-    @property
-    def shape(self) -> None:
-        """None: words have no common shape."""
-        return None
 
     @property
     def sentence_of(self) -> NDArray[np.int64]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
@@ -22,6 +21,7 @@ from dpcl_core import checks, cli, engine, export
 from dpcl_core.classifiers import folder, predict
 from dpcl_core.data import images, table_features
 from dpcl_core.data.card import Feature
+from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.rows import digits
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.errors import BadInput
@@ -346,6 +346,7 @@ def test_texts_are_asked_about_in_the_column_that_the_run_called_so(
 
 
 def test_an_embedding_is_scaled_as_those_of_the_run_were(tmp_path: Path) -> None:
-    table = pa.table({"x": ["3", "0"], "y": ["4", ""], "label": ["a", "b"]})
+    cells = {"x": ["3", "0"], "y": ["4", ""], "label": ["a", "b"]}
+    table = Table({name: Column("text", values) for name, values in cells.items()}, 2)
     encoding = table_features.read(RowEncoding((Feature("x"), Feature("y")), (1, 1), is_embedding=True).document())
     np.testing.assert_array_equal(encoding.values(table, "x.csv"), np.array([[0.6, 0.8], [0, 0]], np.float32))

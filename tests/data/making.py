@@ -53,6 +53,6 @@ def refusal(dataset: str = "own:mine") -> BadInput:
     return caught.value
 
 
-def place(error: BadInput) -> str:
+def location(error: BadInput) -> str:
     """Where a refusal says that something is wrong, and what stands there."""
     return f"{error.field} = {error.value}"

@@ -16,7 +16,7 @@ from dpcl_core.data.images import Images
 from dpcl_core.data.load import load
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
-from tests.data.making import picture, place, refusal, write, write_images, write_pair
+from tests.data.making import location, picture, refusal, write, write_images, write_pair
 
 IMAGES = [picture()] * 3
 LABELS = [0, 1, 2]
@@ -49,10 +49,10 @@ def cats(data_dir: Path, **columns: object) -> None:
 )
 def test_labels_that_cannot_be_used(labels: object, where: str, data_dir: Path) -> None:
     cats(data_dir, image=IMAGES, label=labels)
-    assert place(refusal("own:cats")) == where
+    assert location(refusal("own:cats")) == where
     with pytest.raises(BadInput) as caught:
         catalog.facts("own:cats")
-    assert place(caught.value) == where
+    assert location(caught.value) == where
 
 
 def test_a_label_beyond_the_cards_classes(data_dir: Path) -> None:
@@ -82,7 +82,7 @@ STRUCTS = [{"bytes": b"x", "path": "a"}, {"bytes": b"y", "path": "b"}, {"bytes":
 )
 def test_columns_that_cannot_be_used(columns: dict[str, object], where: str, data_dir: Path) -> None:
     cats(data_dir, **columns)
-    assert place(refusal("own:cats")) == where
+    assert location(refusal("own:cats")) == where
 
 
 def test_names_that_contradict_one_another(data_dir: Path) -> None:
@@ -130,7 +130,7 @@ PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
 )
 def test_pixels_that_are_no_pixels(change: Callable[[list[object]], object], where: str, data_dir: Path) -> None:
     cats(data_dir, image=pa.array(change(PIXELS)), label=LABELS)  # type: ignore[arg-type]
-    assert place(refusal("own:cats")) == f"{TEST} {where}"
+    assert location(refusal("own:cats")) == f"{TEST} {where}"
 
 
 def test_pixel_lists_of_another_size_than_the_cards(data_dir: Path) -> None:
@@ -144,7 +144,7 @@ def test_train_and_test_in_different_sizes(data_dir: Path) -> None:
     write(data_dir / "cats", "test", image=[[[1, 2]]] * 3, label=[0, 1, 2])
     assert not len(load(DataSpec(dataset="own:cats")).train), "of another size than the test part's: no examples"
     write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2])
-    assert place(refusal("own:cats")) == "own:cats images = pixels of 2x2x1 and image files"
+    assert location(refusal("own:cats")) == "own:cats images = pixels of 2x2x1 and image files"
 
 
 def test_a_damaged_public_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
@@ -166,10 +166,10 @@ def test_files_that_are_no_parquet(data_dir: Path) -> None:
     inside = good[:start] + b"\xff" * meta.total_compressed_size + good[start + meta.total_compressed_size :]
     for content in (b"image,label\n1,2\n", b"", good[:-20], good[200:], b"PAR1" + b"\0" * 100 + b"PAR1", inside):
         path.write_bytes(content)
-        assert place(refusal("own:cats")) == "own:cats/train.parquet = unreadable"
+        assert location(refusal("own:cats")) == "own:cats/train.parquet = unreadable"
     path.unlink()
     path.mkdir()
-    assert place(refusal("own:cats")) == "own:cats/train.parquet = unreadable"
+    assert location(refusal("own:cats")) == "own:cats/train.parquet = unreadable"
 
 
 def test_what_may_not_be_read(data_dir: Path, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_parts_without_pictures_or_in_two_forms(data_dir: Path) -> None:
     for split in ("train", "test"):
         (data_dir / "cats" / split).mkdir(parents=True)
         write_images(data_dir / "dogs" / "train", {"a": [1], "b": [2]})
-    assert place(refusal("own:cats")) == "own:cats/test = no folders"
+    assert location(refusal("own:cats")) == "own:cats/test = no folders"
     write(data_dir / "dogs", "test", image=IMAGES, label=LABELS)
     assert "two files of one kind" in refused("own:dogs")
 

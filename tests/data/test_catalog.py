@@ -75,12 +75,10 @@ def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monke
         f"put train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images, "
         f"into {data_dir / 'svhn'}; it is not on this computer, and the Hugging Face hub cannot be reached"
     )
-    assert catalog.available(catalog.card("5-datasets")) == catalog.available(catalog.card("mnist")).replace(  # type: ignore[union-attr]
-        "put train", "for MNIST, put train"
-    )
+    of_mnist = str(catalog.available(catalog.card("mnist")))
+    assert catalog.available(catalog.card("5-datasets")) == of_mnist.replace("put train", "for MNIST, put train")
     assert catalog.available(catalog.card("digits")) is None
     own = catalog.available(catalog.card("own:cats"))
-    assert own is not None
     assert str(data_dir / "cats") in own
     assert "hub" not in own.lower()
     with pytest.raises(DataMissing, match=r"^data\.dataset = own:cats: put train.parquet"):
@@ -150,7 +148,8 @@ LOADED = "; print(sorted({'torch', 'pyarrow', 'sklearn', 'huggingface_hub', 'pan
     ],
 )
 def test_no_heavy_library_is_loaded_before_it_is_used(program: str) -> None:
-    done = subprocess.run([sys.executable, "-c", f"import sys; {program}{LOADED}"], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", f"import sys; {program}{LOADED}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -213,18 +212,21 @@ def test_an_uneven_subset_of_a_balanced_set_is_told_in_totals() -> None:
 
 def test_a_combined_set_says_so_when_one_member_is_short() -> None:
     dataset = catalog.card("5-datasets-mnist-m")
-    full = [Sizes.published(member) for member in members(dataset)]
-    assert truthful_title(dataset, members(dataset), full, full) == "5-Datasets with MNIST-M (stands in for 5-Datasets with SVHN)"
+    of = members(dataset)
+    full = [Sizes.published(member) for member in of]
+    assert truthful_title(dataset, of, full, full) == "5-Datasets with MNIST-M (stands in for 5-Datasets with SVHN)"
     short = [*full[:4], even(4_999, 1_000, 10)]
-    assert "subset: 243,970 of 243,980 training and all 42,746 test images" in truthful_title(dataset, members(dataset), short, short)
+    said = "subset: 243,970 of 243,980 training and all 42,746 test images"
+    assert said in truthful_title(dataset, of, short, short)
 
 
 @given(st.sampled_from(sorted(CARDS)), st.integers(1, 38), st.integers(1, 9))  # fewer than the smallest set has
 def test_a_subset_never_has_the_full_sets_name(name: str, n_train: int, n_test: int) -> None:
     dataset: DatasetCard = catalog.card(name)
-    full = [Sizes.published(member) for member in members(dataset)]
+    of = members(dataset)
+    full = [Sizes.published(member) for member in of]
     for caps in (Caps(n_train, n_test), Caps(train_per_source=n_train)):
-        found = truthful_title(dataset, members(dataset), [Sizes.published(member, caps) for member in members(dataset)], full)
+        found = truthful_title(dataset, of, [Sizes.published(member, caps) for member in of], full)
         assert "subset: " in found
         assert not dataset.stands_in_for or f"stands in for {dataset.stands_in_for}" in found
 

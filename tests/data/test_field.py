@@ -47,10 +47,10 @@ def seen(path: Path, asked: Asked = TARGET) -> tuple[tuple[str, ...], dict[str, 
         return data.classes, read_as, list(found.assumed), len(data.train) + len(data.test)
 
 
-def told(folder: Path, content: str, asked: Asked = TARGET, name: str = "table.csv") -> tuple[tuple[str, ...], list[str], int]:
-    """Of a table with this content what `seen` gives: classes, what is said, and how many rows are used."""
-    (folder / name).write_text(content, encoding="utf-8", newline="")
-    classes, _, said, n = seen(folder / name, asked)
+def told(folder: Path, content: str) -> tuple[tuple[str, ...], list[str], int]:
+    """Of a table with this content: its classes, what is said, and how many rows are used."""
+    (folder / "table.csv").write_text(content, encoding="utf-8")
+    classes, _, said, n = seen(folder / "table.csv")
     return classes, said, n
 
 

@@ -55,7 +55,6 @@ def big() -> tuple[Split, Split]:
 
 
 def texts_of(split: Split) -> Texts:
-    assert isinstance(split.images, Texts)
     assert split.images.spans is not None
     return split.images
 
@@ -154,10 +153,7 @@ def test_labels_are_even_within_a_source(parts: tuple[Split, Split]) -> None:
 
 def test_nobody_is_in_both_parts_and_some_are_in_many_tasks(parts: tuple[Split, Split]) -> None:
     train, test = (texts_of(split).people for split in parts)
-    assert train is not None
-    assert test is not None
     assert not set(train.tolist()) & set(test.tolist())
-    assert parts[0].sources is not None
     n_tasks = [len(set(parts[0].sources[train == person].tolist())) for person in np.unique(train)]
     assert max(n_tasks) == 6
     assert np.mean(np.array(n_tasks) > 1) > 0.3
@@ -209,7 +205,6 @@ def _rows(split: Split, source: int) -> NDArray[np.int64]:
 
 def _spans_of(split: Split, source: int) -> list[dict[str, float]]:
     texts = texts_of(split)
-    assert texts.spans is not None
     found = []
     for row in _rows(split, source):
         features = {f"place {place} {span.kind}": 1.0 for place, span in enumerate(texts.spans[row])}
@@ -260,7 +255,6 @@ def test_a_canary_is_in_as_many_loaded_texts_as_it_says(
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     found = load.load(DataSpec(dataset=name, train_per_class=cap))
     texts = texts_of(found.train)
-    assert found.train.sources is not None
     for canary in found.canaries:
         rows = [row for row, string in enumerate(texts.strings) if canary.prefix + canary.code in string]
         assert len(rows) == canary.repetitions
@@ -364,14 +358,10 @@ def test_another_version_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_what_is_read_is_what_was_made(data_dir: Path) -> None:
     found = load.load(DataSpec(dataset=TINY))
     train, test = synthetic.corpus(200)
-    assert isinstance(found.test.images, Texts)
-    assert isinstance(test.images, Texts)
     assert found.test.images.strings == test.images.strings
     assert found.test.images.spans == test.images.spans
     assert found.test.labels.tolist() == test.labels.tolist()
     assert found.train.labels.tolist() == train.labels.tolist()
-    assert found.test.images.people is not None
-    assert test.images.people is not None
     assert found.test.images.people.tolist() == test.images.people.tolist()
     assert [source.name for source in found.sources] == [name for name, _ in synthetic.classes()]
     assert found.classes == tuple(label for _, labels in synthetic.classes() for label in labels)
@@ -398,7 +388,6 @@ def test_a_folder_of_that_name_among_the_data_is_not_taken_for_it(data_dir: Path
 
 def test_without_a_file_they_are_invented_and_say_so(data_dir: Path) -> None:
     found = load.public_sentences()
-    assert isinstance(found.content, Texts)
     assert found.title == "2,000 invented texts of this project's public corpus"
     assert len(found.content) == len(found.rows) == 2_000
     assert found.content.digest() == load.public_sentences().content.digest()

@@ -23,7 +23,7 @@ from dpcl_core.data.dataset import Dataset, Vectors
 from dpcl_core.data.load import load
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
-from tests.data.making import place, refusal, write
+from tests.data.making import location, refusal, write
 
 SCHEMA = """
 [columns]
@@ -194,7 +194,6 @@ def test_equal_rows_are_not_all_on_one_side_and_one_more_moves_no_other(data_dir
         put(data_dir / f"n{n}", "all.csv", "x,label\n" + "1,a\n" * n + "2,b\n" * 400)
         card = catalog.card(f"own:n{n}")
         (found,) = catalog.outlines(card)
-        assert found is not None
         sizes.append((np.bincount(found.train.labels), np.bincount(found.test.labels)))
     # 80 of 400 in expectation, with a standard deviation of 8.
     assert all(40 < count < 120 for count in sizes[0][1])
@@ -212,7 +211,6 @@ def test_the_rows_of_a_person_are_bounded_and_on_one_side(data_dir: Path) -> Non
         put(folder, "schema.toml", f"per_person = 2\n{head}")
         put(folder, "all.csv", "who,x,y\n" + "".join(f"{who},{x},{y}\n" for who, x, y in left))
         (found,) = catalog.outlines(catalog.card(f"own:d{place}"))
-        assert found is not None
         parts = [[left[row] for row in part.rows.tolist()] for part in (found.train, found.test)]
         people = [[who for who, _, _ in part] for part in parts]
         assert max(part.count(who) for part in people for who in part) == 2
@@ -230,7 +228,6 @@ def test_the_kept_rows_of_a_person_depend_on_that_persons_usable_rows_alone(data
     put(data_dir / "mine", "train.csv", "who,x,y\n" + "p,1,nobody has it\n" * 20 + "p,5,a\n,6,a\n,7,b\n")
     card = catalog.card("own:mine")
     (found,) = catalog.outlines(card)
-    assert found is not None
     assert found.train.rows.tolist() == [20, 21, 22], "rows without a person are a person each"
     assert outline.outline(card, catalog.files.find(card)).train.labels.tolist() == [0, 0, 1]
 
@@ -276,7 +273,8 @@ def with_schema(data_dir: Path, schema: str, train: str = TEXTS) -> None:
 
 
 def test_a_schema_comes_before_the_test_part(data_dir: Path) -> None:
-    with_schema(data_dir, 'title = "Reviews"\nclasses = ["good", "bad", "mixed"]\nn_train = 500\n', TEXTS + "new,mixed\nnew,odd\n")
+    fields = 'title = "Reviews"\nclasses = ["good", "bad", "mixed"]\nn_train = 500\n'
+    with_schema(data_dir, fields, TEXTS + "new,mixed\nnew,odd\n")
     found = load(DataSpec(dataset="own:mine"))
     assert (found.classes, found.n_people, found.title) == (("good", "bad", "mixed"), 500, "Reviews (own data)")
     assert found.train.labels.tolist() == [1, 0] * 20 + [2], "a declared class counts, another one does not"
@@ -303,4 +301,4 @@ def test_what_is_wrong_with_a_schema_is_said(schema: str, sentence: str, data_di
     with_schema(data_dir, schema)
     with pytest.raises(BadInput) as caught:
         load(DataSpec(dataset="own:mine"))
-    assert place(caught.value).startswith(sentence)
+    assert location(caught.value).startswith(sentence)

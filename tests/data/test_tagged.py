@@ -20,7 +20,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import Federated, preview
 from dpcl_core.spec import DataSpec
-from tests.data.making import place, refusal, write
+from tests.data.making import location, refusal, write
 
 MINE = "own:mine"
 WORDS = [["Ada", "Smith", "slept"], ["Rain", "fell"], ["Acme", "grew"]]
@@ -119,7 +119,7 @@ def test_a_subset_counts_sentences_of_each_source(data_dir: Path) -> None:
 )
 def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Path) -> None:
     put(data_dir, train=document("Ada=(PER)"), test=content)
-    assert place(refusal()) == f"own:mine/test.conll{where}"
+    assert location(refusal()) == f"own:mine/test.conll{where}"
     assert "Ada" not in str(refusal()), "a word may be private, and failures are kept"
 
 
@@ -127,7 +127,7 @@ def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Pat
 def test_parquet_files_that_cannot_be_read(lacking: list[str], where: str, data_dir: Path) -> None:
     for split in ("train", "test"):
         write(data_dir / "mine", split, tokens=[["a"], lacking], tags=[["O"], ["O"]])
-    assert place(refusal()) == f"own:mine/test.parquet sentence 1 = {where}"
+    assert location(refusal()) == f"own:mine/test.parquet sentence 1 = {where}"
 
 
 def test_sentences_are_only_taken_whole() -> None:

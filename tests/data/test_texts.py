@@ -21,7 +21,7 @@ from dpcl_core.data.texts import Span, Texts
 from dpcl_core.errors import DataMissing
 from dpcl_core.scenarios.catalog import SourceIncremental, preview
 from dpcl_core.spec import DataSpec
-from tests.data.making import place, refusal, write
+from tests.data.making import location, refusal, write
 
 MINE = "own:mine"
 GOOD = "text,label\nall is well,good\nwoe,bad\n"
@@ -142,7 +142,7 @@ BAD = {
 def test_what_is_wrong_with_a_file_is_said(data_dir: Path, case: str) -> None:
     content, where = BAD[case]
     put(data_dir, train=GOOD, test=content)
-    assert place(refusal()) == where
+    assert location(refusal()) == where
 
 
 def test_a_training_row_that_cannot_be_used_is_none(data_dir: Path) -> None:
@@ -176,7 +176,6 @@ def test_parquet_with_words_for_labels_and_spans(data_dir: Path) -> None:
     for split in ("train", "test"):
         write(data_dir / "mine", split, text=["Ann left.", "It rained."], label=["left", "rain"], spans=spans, person=[4, 4])
     found = read()
-    assert isinstance(found.train.images, Texts)
     assert found.train.images.spans == [(Span(0, 3, "NAME"),), ()]
     assert found.train.images.people is None, "of own data a schema names the column of people"
     assert found.classes == ("left", "rain")
@@ -195,13 +194,13 @@ def test_parquet_with_words_for_labels_and_spans(data_dir: Path) -> None:
 def test_a_wrong_span_is_refused(data_dir: Path, spans: list[object], expected: str) -> None:
     for split in ("train", "test"):
         write(data_dir / "mine", split, text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))
-    assert place(refusal()) == f"own:mine/test.parquet row 0, spans = {expected}"
+    assert location(refusal()) == f"own:mine/test.parquet row 0, spans = {expected}"
 
 
 def test_nulls_in_parquet_are_refused(data_dir: Path) -> None:
     for split in ("train", "test"):
         write(data_dir / "mine", split, text=["a", None], label=[0, 1])
-    assert place(refusal()) == "own:mine/test.parquet row 1, text = nothing"
+    assert location(refusal()) == "own:mine/test.parquet row 1, text = nothing"
 
 
 def test_own_texts_are_shown_only_where_their_owner_says_so(data_dir: Path) -> None:
@@ -244,8 +243,6 @@ def test_two_columns_make_a_text_of_two_lines(data_dir: Path) -> None:
 def test_a_preview_deals_out_the_corpus_in_the_order_given(data_dir: Path) -> None:
     order = ("mailbox", "news")
     found = preview(DataSpec(dataset="pii-synthetic-tiny"), SourceIncremental(order=order), seed=0)
-    assert found is not None
-    assert found.counts is not None
     assert found.tasks == order
     assert [[found.classes[label] for label in home] for home in found.homes] == [
         ["billing", "delivery", "password", "booking", "refund"],
@@ -258,7 +255,6 @@ def test_a_preview_of_own_texts_shows_their_plan_alone(data_dir: Path) -> None:
     content = "text,label,domain\na,x,home\nb,y,home\nc,x,work\nd,y,work\n"
     put(data_dir, train=content, test=content)
     found = preview(DataSpec(dataset=MINE), SourceIncremental(), seed=0)
-    assert found is not None
     assert found.counts is None
 
 
