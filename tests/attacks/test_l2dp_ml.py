@@ -11,16 +11,14 @@ import torch
 from dpcl_core.attacks import catalog, l2dp_games
 from dpcl_core.attacks.l2dp_games import ATTACKS, Setting, audited
 from dpcl_core.attacks.play import Guesses
-from dpcl_core.backbones import extractor
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.lifelong import claim, l2dp_ml, nets
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams, reconstruction
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
-from dpcl_core.spec import Cell, DataSpec, RunSpec
+from dpcl_core.spec import Cell, RunSpec
 from tests.attacks.asked import asked
 
 
@@ -187,9 +185,7 @@ N, CHANCE = 500, 0.612
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """Public pictures [n, 64] in [-1, 1] and one-hot labels [n, 10]."""
-    found = load.load(DataSpec(dataset="digits")).train
-    return 2 * extractor.features("pixels", found.images).astype(np.float64) - 1, np.eye(10)[found.labels]
+    return l2dp_games._pictures()
 
 
 def shared(scale: float):
