@@ -27,7 +27,7 @@ from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each
+from dpcl_core.privacy.text_mechanisms import Randomiser
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import RunSpec
@@ -394,7 +394,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     spec, n_tasks = spec.model_copy(update={"params": params.model_copy(update={"steps": 1})}), _n_tasks(spec, 1)
     pixels, classes = digits()
     n_values = pixels.shape[1]
-    local = randomiser(params, n_values, epsilon_of_each(epsilon, spec.privacy.delta, n_tasks))
+    local = randomiser(spec, n_tasks, n_values, epsilon)
     unit = 1 / math.sqrt(n_values) if params.project_to == 0 else math.sqrt(params.project_to) / params.clip
     labels = (0, 1) if not is_natural else (int(classes[0]), int(classes[1]))
 
