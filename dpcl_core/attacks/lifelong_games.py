@@ -385,7 +385,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     spec, n_tasks = replace(spec, params=replace(params, steps=1)), _n_tasks(spec, 1)
     pixels, classes = digits()
     n_values = pixels.shape[1]
-    local = randomiser(params, n_values, text_mechanisms.epsilon_of_each(epsilon, spec.privacy.delta, n_tasks))
+    local = randomiser(spec, n_tasks, n_values, epsilon)
     unit = 1 / math.sqrt(n_values) if params.project_to == 0 else math.sqrt(params.project_to) / params.clip
     labels = (0, 1) if not is_natural else (int(classes[0]), int(classes[1]))
 

@@ -108,7 +108,7 @@ class Tokenizer:
 
 @lru_cache(maxsize=2)
 def load_tokenizer(backbone: str) -> Tokenizer:
-    """The tokenizer of a language model. Raises as `files` does, and BadInput where the model has none."""
+    """The tokenizer of a language model. Raises as `network_folder` does, and BadInput where the model has none."""
     if backbone == packaged.BUNDLED:
         import tokenizers
 
@@ -280,7 +280,7 @@ def read(texts: Texts, backbone: str, length: int) -> NDArray[np.int32]:
     """Encoded texts [n, length, 3] with the planes of `data.texts`, truncated to `length` tokens.
 
     A token is in a stop word if its whole word, up to the blanks around it, is in the list, and has a span's kind if they
-    share a character. Raises what `tokenizer.load` raises.
+    share a character. Raises what `load_tokenizer` raises.
     """
     ready = load_tokenizer(backbone)
     encoded = np.zeros((len(texts), length, PLANES), np.int32)

@@ -9,7 +9,7 @@ do not divide evenly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +53,9 @@ def open_stream(settings: Blurry, table: Table, seed: int) -> TaskStream:
         n_disjoint -= n_disjoint % settings.tasks
     cut = _cut(settings, seed)
     order = generator(seed, "class order").permutation(len(table.classes))
-    disjoint = _parts(order[:n_disjoint], cut(n_disjoint))
-    blurry = _parts(order[n_disjoint:], cut(len(order) - n_disjoint))
     home = np.empty(len(order), dtype=np.int64)  # of each class
-    for index, classes in enumerate(zip(disjoint, blurry, strict=True)):
-        home[np.concatenate(classes)] = index
+    for classes in (order[:n_disjoint], order[n_disjoint:]):  # disjoint, then blurry
+        home[classes] = np.repeat(np.arange(settings.tasks), cut(len(classes)))
     task_of = np.append(home, table.homes(settings.tasks, seed))[table.train.labels]
     leaves = np.isin(table.train.labels, order[n_disjoint:])
     leaves &= table.train.tossed(generator(seed, "who leaves home")) < settings.blurry_percent / 100
@@ -89,8 +87,3 @@ def _task(settings: Blurry, table: Table, index: int, *, rows: NDArray[np.int64]
     test = table.test.take(np.flatnonzero(np.isin(table.test.labels, home)))
     prior = np.unique(train.labels) if settings.reads_lists else home
     return Task(index, f"task {index + 1}", train, test, prior=tuple(prior.tolist()))
-
-
-def _parts(things: NDArray[np.int64], sizes: NDArray[np.int64]) -> Sequence[NDArray[np.int64]]:
-    """Consecutive parts of these sizes."""
-    return np.split(things, np.cumsum(sizes)[:-1])

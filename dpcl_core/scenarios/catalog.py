@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Interval
@@ -17,7 +17,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
-from dpcl_core.scenarios.stream import CountTasks, Examples, OpenStream, Table, Task, TaskStream, joined
+from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, joined
 from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, parameter
 
 _FILE = "scenarios.toml"  # in assets/cards
@@ -202,7 +202,7 @@ _SETTINGS = (ClassIncremental, Split, Permuted, SourceIncremental, IBlurry, SiBl
 class ScenarioCard:
     """Description of a scenario, and what it can be combined with.
 
-    `module` has `open_stream` and `n_tasks` (protocols of `scenarios.stream`). `needs_values`: it rearranges the examples'
+    `module` has `open_stream` and `n_tasks`. `needs_values`: it rearranges the examples'
     own values, so features of a network cannot be used. `has_clients`: the privacy unit is a client, not an example.
     """
 
@@ -220,7 +220,6 @@ class ScenarioCard:
 
 def read() -> dict[str, ScenarioCard]:
     """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
-
     from pydantic import TypeAdapter
 
     form, tables, cards = TypeAdapter(ScenarioCard), data_card.tables(_FILE), dict[str, ScenarioCard]()
@@ -238,7 +237,17 @@ def check(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> i
 
     Raises BadInput naming the setting that does not fit the dataset.
     """
-    return cast(CountTasks, import_module(card(settings.kind).module).n_tasks)(settings, n_classes, sources)
+    return int(_module(settings).n_tasks(settings, n_classes, sources))
+
+
+def _module(settings: ScenarioSpec) -> Any:
+    """The module of a scenario.
+
+    `open_stream` gives the tasks of these settings, this table and this seed, always the same ones. `n_tasks` gives how many
+    tasks the settings make, from public facts alone: the number of classes and the names of sources. Both raise BadInput
+    naming the setting that does not fit the dataset.
+    """
+    return import_module(card(settings.kind).module)
 
 
 def card(name: str) -> ScenarioCard:
@@ -341,16 +350,13 @@ def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview
     table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
     tasks = open_stream(scenario, table, seed).tasks
     counts = np.array([np.bincount(task.train.labels, minlength=len(shown.classes)) for task in tasks])
-    held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
-    return replace(shown, counts=counts, held=held)
-
-
-def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:
-    """Number of distinct examples of each client over all tasks."""
+    if scenario.n_users is None:
+        return replace(shown, counts=counts)
     examples = joined([task.train for task in tasks])
     assert examples.rows is not None  # a task is a selection of the table
     assert examples.users is not None  # of a stream with clients
-    return np.bincount(examples.users[np.unique(examples.rows, return_index=True)[1]], minlength=n_users)
+    users = examples.users[np.unique(examples.rows, return_index=True)[1]]  # of each distinct example
+    return replace(shown, counts=counts, held=np.bincount(users, minlength=scenario.n_users))
 
 
 def _plan(columns: load.Labels) -> Plan:
@@ -374,7 +380,8 @@ def _table(of: Plan) -> Table:
 
 def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed, as the scenario splits the table. Raises BadInput as the scenario does."""
-    return cast(OpenStream, import_module(card(scenario.kind).module).open_stream)(scenario, table, seed)
+    stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
+    return stream
 
 
 # Chance: what a stream's test part gives to answers that ignore the example. From public facts alone.

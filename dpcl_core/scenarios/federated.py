@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -62,8 +62,9 @@ def open_stream(settings: Federated, table: Table, seed: int) -> TaskStream:
     """
     n = n_tasks(settings, len(table.classes), tuple(source.name for source in table.sources))
     groups = _order(settings, table, n)
+    dealt = _dealt_out(settings, table, groups, seed)
     return TaskStream(
-        tasks=tuple(_tasks(settings, _dealt_out(settings, table, groups, seed), groups, seed)),
+        tasks=tuple(_task(settings, dealt, index, group, seed) for index, group in enumerate(groups)),
         classes=settings.label_names(table.classes),
         recurrence=settings.recurrence,
         unit="user",
@@ -169,24 +170,22 @@ def _by_source(sizes: NDArray[np.float64], homes: Sequence[int], n_clients: int,
     return shares
 
 
-def _tasks(settings: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Iterator[Task]:
-    for index, group in enumerate(groups):
-        if settings.protocol == "one-vs-rest":
-            yield _one_vs_rest(index, group[0], table, seed)
-        elif settings.by_source:
-            yield incremental.source_task(index, group[0], table)
-        else:
-            name = table.classes[group[0]] if len(group) == 1 else f"task {index + 1}"
-            yield incremental.class_task(index, name, group, table)
+def _task(settings: Federated, table: Table, index: int, group: Sequence[int], seed: int) -> Task:
+    """The task of these classes or of this one source.
 
-
-def _one_vs_rest(index: int, label: int, table: Table, seed: int) -> Task:
-    """The examples of one class and, within each client, as many of all others. On the test part, chance is one half."""
+    In one-vs-rest it has the examples of one class and, within each client, as many of all others; on the test part, chance
+    is one half.
+    """
+    label, names = group[0], table.classes
+    if settings.by_source:
+        return incremental.source_task(index, label, table)
+    if settings.protocol != "one-vs-rest":
+        return incremental.class_task(index, names[label] if len(group) == 1 else f"task {index + 1}", group, table)
     train, test = (
         _against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
         for examples, split in ((table.train, "train"), (table.test, "test"))
     )
-    return Task(index, table.classes[label], train, test, prior=(2 * index, 2 * index + 1), task_id=index)
+    return Task(index, names[label], train, test, prior=(2 * index, 2 * index + 1), task_id=index)
 
 
 def _against_rest(examples: Examples, label: int, index: int, random: np.random.Generator) -> Examples:

@@ -13,7 +13,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import Permuted
-from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
+from dpcl_core.scenarios.stream import Table, Task, TaskStream, generator
 
 FIELD = "scenario.permutations"
 BY_COIN = "which task an example is in is a public coin of its own bytes"
@@ -42,23 +42,17 @@ def open_stream(settings: Permuted, table: Table, seed: int) -> TaskStream:
     """
     n_tasks(settings, len(table.classes))
     everything = tuple(range(len(table.classes)))
-    rows_by_task = _rows_by_task(settings, table.train, seed)
+    part = None  # the task of each example; None where each task has all of them
+    if settings.images == "disjoint":
+        part = (table.train.tossed(generator(seed, "images of tasks")) * settings.tasks).astype(np.int64)
     tasks = []
     for index, number in enumerate(incremental.of_tasks(settings.order, settings.tasks)):
         columns = None if table.form is None else _columns(settings, table.form, number, seed)
-        train = table.train if rows_by_task is None else table.train.take(rows_by_task[number])
+        train = table.train if part is None else table.train.take(np.flatnonzero(part == number))
         permuted, test = (replace(examples, columns=columns) for examples in (train, table.test))  # copies no table
         tasks.append(Task(index, f"task {number + 1}", permuted, test, everything))
-    assumed = (PUBLIC,) if rows_by_task is None else (BY_COIN, PUBLIC)
+    assumed = (PUBLIC,) if part is None else (BY_COIN, PUBLIC)
     return TaskStream(tuple(tasks), table.classes, settings.recurrence, assumed=assumed)
-
-
-def _rows_by_task(settings: Permuted, train: Examples, seed: int) -> list[NDArray[np.int64]] | None:
-    """The training rows of every task, ascending; None where each task has all of them."""
-    if settings.images == "same":
-        return None
-    part = (train.tossed(generator(seed, "images of tasks")) * settings.tasks).astype(np.int64)
-    return [np.flatnonzero(part == index) for index in range(settings.tasks)]
 
 
 def _columns(settings: Permuted, form: Form, number: int, seed: int) -> NDArray[np.int64]:

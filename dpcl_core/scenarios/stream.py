@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import coins
 from dpcl_core.data.dataset import Form, Source
 from dpcl_core.data.texts import TextForm
-from dpcl_core.spec import Recurrence, ScenarioSpec, Unit
+from dpcl_core.spec import Recurrence, Unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,13 +154,6 @@ class TaskStream:
     assumed: tuple[str, ...] = ()
     metric: Literal["accuracy", "entity-f1"] = "accuracy"
     looks_ahead: bool = False
-
-
-# Of a scenario's module. `open_stream`: the tasks of these settings, this table and this seed, always the same ones.
-# `n_tasks`: how many tasks the settings give, from public facts alone: the number of classes and the names of sources. Both
-# raise BadInput naming the setting that does not fit the dataset.
-OpenStream = Callable[[ScenarioSpec, Table, int], TaskStream]
-CountTasks = Callable[[ScenarioSpec, int, tuple[str, ...]], int]
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:

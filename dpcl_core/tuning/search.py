@@ -21,7 +21,6 @@ from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.errors import BadInput, Diverged, failure_kind
 from dpcl_core.events import Event, JsonValue, Progress, Started
-from dpcl_core.methods import catalog
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import of_spec
@@ -56,7 +55,7 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     privacy = budgets.for_a_row(tune.base.privacy, datasets.card(tune.base.data.dataset).rows_per_unit)
     final = replace(tune.base, privacy=privacy)
     spec = replace(settings.searched(tune), privacy=privacy)
-    n_axes = catalog.numbers(final, of_spec(final))
+    n_axes = methods.numbers(final, of_spec(final))
     if not n_axes:
         spec = replace(spec, data=replace(spec.data, axes=0))
     elif public_axes.public_part(backbones.card(spec.data.backbone), spec.data.dataset) is None:
@@ -71,21 +70,12 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     if n_axes and spec.params.inputs == "features":
         inputs = inputs[:, : n_axes[privacy.epsilons[0]]]
     everything = Examples(inputs, dataset.train.labels[places])
-    task = Task(
-        index=0,
-        name="tuning",
-        train=everything.take(np.arange(sizes.n_tune)),
-        test=everything.take(np.arange(sizes.n_tune, len(places))),
-        prior=examples.prior,
-    )
+    train_part, test_part = (everything.take(one) for one in np.split(np.arange(len(places)), [sizes.n_tune]))
+    task = Task(0, "tuning", train_part, test_part, examples.prior)
+    n_inputs, n_classes = inputs.shape[1] if inputs.ndim == 2 else 0, len(dataset.classes)
+    public = checks.public_classes(spec, dataset.classes)
     context = PublicContext(
-        n_inputs=inputs.shape[1] if inputs.ndim == 2 else 0,
-        n_classes=len(dataset.classes),
-        public=checks.public_classes(spec, dataset.classes),
-        n_people=sizes.n_tune,
-        n_tasks=1,
-        device=device,
-        n_axes=n_axes,
+        n_inputs=n_inputs, n_classes=n_classes, public=public, n_people=sizes.n_tune, n_tasks=1, device=device, n_axes=n_axes
     )
 
     def train(params: Params) -> Generator[Progress, None, float]:
@@ -123,7 +113,10 @@ def search(
         study.tell(proposal, trial.accuracy or 0.0)
         trials.append(trial)
         yield trial
-        yield Progress("training", number + 1, tune.n_trials, None, _ended(trial, tune.n_trials))
+        how = f"failed: {trial.trouble}"
+        if trial.accuracy is not None:
+            how = f"{100 * trial.accuracy:.1f} % of the held-out examples"
+        yield Progress("training", number + 1, tune.n_trials, None, f"trial {number + 1} of {tune.n_trials}: {how}")
     if all(trial.accuracy is None for trial in trials):
         raise Diverged(f"none of the {len(trials)} trials ended well; the last one: {trials[-1].trouble}")
 
@@ -152,11 +145,6 @@ def _tried(tune: TuneSpec, ready: Prepared, number: int, proposed: Mapping[str, 
     return Trial(number, rate, batch, clip, accuracy, trouble, time.perf_counter() - started)
 
 
-def _ended(trial: Trial, n_trials: int) -> str:
-    how = f"failed: {trial.trouble}" if trial.accuracy is None else f"{100 * trial.accuracy:.1f} % of the held-out examples"
-    return f"trial {trial.number + 1} of {n_trials}: {how}"
-
-
 def _space(n_tune: int) -> dict[str, BaseDistribution]:
     """The search space: the ranges of Table A2."""
     return {
@@ -176,9 +164,8 @@ def _study(tune: TuneSpec, earlier: Sequence[Trial], space: dict[str, BaseDistri
     seed = int(np.random.SeedSequence([tune.seed, len(earlier)]).generate_state(1)[0])
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.GPSampler(seed=seed))
     for trial in earlier:
-        drawn = {"learning_rate": trial.learning_rate, "batch_size": trial.batch_size, "clip_norm": trial.clip_norm}
-        past_trial = optuna.trial.create_trial(params=drawn, distributions=space, value=trial.accuracy or 0.0)
-        study.add_trial(past_trial)
+        drawn = {name: getattr(trial, name) for name in space}
+        study.add_trial(optuna.trial.create_trial(params=drawn, distributions=space, value=trial.accuracy or 0.0))
     return study
 
 
@@ -227,16 +214,10 @@ def chosen(tune: TuneSpec, dataset: Dataset) -> Chosen:
 
 def _places(dataset: Dataset) -> Table:
     """A table whose inputs are the indices of the training examples, without test examples."""
-    train = dataset.train
-    no_labels = np.empty(0, dtype=np.int64)
-    return Table(
-        train=Examples(np.arange(len(train))[:, None], train.labels, keys=train.keys),
-        test=Examples(no_labels[:, None], no_labels),
-        classes=dataset.classes,
-        train_sources=train.sources,
-        test_sources=None if train.sources is None else no_labels,
-        sources=dataset.sources,
-    )
+    train, no_labels = dataset.train, np.empty(0, dtype=np.int64)
+    places = Examples(np.arange(len(train))[:, None], train.labels, keys=train.keys)
+    none, test_sources = Examples(no_labels[:, None], no_labels), None if train.sources is None else no_labels
+    return Table(places, none, dataset.classes, train.sources, test_sources, dataset.sources)
 
 
 # Result of a tuning: the best trial, its settings transferred to the full data, and the privacy cost.
@@ -266,15 +247,9 @@ def best(trials: Sequence[Trial]) -> Trial | None:
 
 def transferred(trial: Trial, sizes: Sizes) -> Transferred:
     """The settings of a trial, scaled from the examples it was tuned on to the full data."""
-    factor = math.sqrt(sizes.ratio)
-    return Transferred(
-        learning_rate=trial.learning_rate * factor,
-        sample_rate=trial.batch_size / sizes.n_tune,
-        clip_norm=trial.clip_norm,
-        batch_size=trial.batch_size * sizes.ratio,
-        ratio=sizes.ratio,
-        learning_rate_factor=factor,
-    )
+    factor, rate = math.sqrt(sizes.ratio), trial.batch_size / sizes.n_tune
+    learning_rate, batch_size = trial.learning_rate * factor, trial.batch_size * sizes.ratio
+    return Transferred(learning_rate, rate, trial.clip_norm, batch_size, sizes.ratio, factor)
 
 
 def tuned_spec(tune: TuneSpec, tuned: Transferred, *, base: RunSpec | None = None) -> RunSpec:

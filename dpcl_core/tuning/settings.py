@@ -122,14 +122,11 @@ def searched(tune: TuneSpec) -> RunSpec:
     """The run whose first task the trials learn: the base itself, or a task with as many classes of the proxy."""
     if tune.on == "private" or tune.proxy is None:
         return tune.base
-    from dpcl_core.scenarios.catalog import classes_per_task  # loads parquet's library
-
     facts = datasets.facts_of(tune.base.data)
     n_tasks = scenarios.check(tune.base.scenario, facts.n_classes, facts.sources)
-    n_home = classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
+    n_home = scenarios.classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
     n_proxy = datasets.facts(tune.proxy).n_classes
     per_task = min(n_proxy, max(2, int(n_home)))
-    assert tune.proxy is not None, "public"
     data = replace(tune.base.data, dataset=tune.proxy, train_per_class=None, train_per_source=None, test_per_class=None)
     return replace(tune.base, data=data, scenario=ClassIncremental(tasks=1, classes_per_task=per_task), public_labels=None)
 

@@ -19,23 +19,13 @@ def model(kind: str, seed: int = 0) -> torch.nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
+    sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 4, "num_attention_heads": 2}
     if kind == "gpt2":
         made = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_positions=64, n_embd=16, n_layer=4, n_head=2))
     elif kind == "neox":
-        made = GPTNeoXForCausalLM(
-            GPTNeoXConfig(vocab_size=40, hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=24)
-        )
+        made = GPTNeoXForCausalLM(GPTNeoXConfig(**sizes))
     else:
-        made = LlamaForCausalLM(
-            LlamaConfig(
-                vocab_size=40,
-                hidden_size=16,
-                intermediate_size=24,
-                num_hidden_layers=4,
-                num_attention_heads=2,
-                num_key_value_heads=1,
-            )
-        )
+        made = LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=1))
     return made.eval().requires_grad_(False)
 
 

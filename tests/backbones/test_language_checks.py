@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -23,41 +22,29 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, STAND_IN: made})
 
 
-def refused(method: str, dataset: str, backbone: str) -> BadInput:
-    with pytest.raises(BadInput) as caught:
-        checks.check(checks.parse({"method": method, "data": {"dataset": dataset, "backbone": backbone}}))
-    assert "\n" not in str(caught.value)
-    return caught.value
-
-
 @pytest.mark.parametrize(
-    ("method", "dataset", "backbone", "field", "allowed"),
+    ("method", "dataset", "backbone", "field", "named"),
     [
-        ("cosine", "pii-synthetic", "pixels", "data.backbone", "must be an encoder of texts for .* or st:NAME"),
-        ("cosine", "pii-synthetic", "lm-tiny", "data.backbone", "must be an encoder of texts"),
-        ("cosine", "digits", "lm-tiny", "data.backbone", "is a language model, which .* does not train"),
-        (STAND_IN, "digits", "lm-tiny", "data.dataset", "must be a dataset of texts, such as .*; Stand-in trains"),
-        (STAND_IN, "digits", "pixels", "data.dataset", "must be a dataset of texts"),
-        (STAND_IN, "har-wisdm", "lm-tiny", "data.dataset", "must be a dataset of texts"),
-        (STAND_IN, "pii-synthetic", "pixels", "data.backbone", "must be .* Stand-in trains: lm-tiny, smollm2 or hf:NAME"),
-        (STAND_IN, "pii-synthetic", "vit-cifar100", "data.backbone", "must be a language model, which Stand-in trains"),
-        (STAND_IN, "pii-synthetic", "hf:no such", "data.backbone", "must be hf:OWNER/NAME"),
-        (
-            STAND_IN,
-            "pii-synthetic",
-            "hf:nobody/nothing",
-            "data.backbone",
-            "put a folder nobody--nothing .* cannot be reached",
-        ),
-        (STAND_IN, "pii-synthetic", "gpt2", "data.backbone", "must be one of .*, st:NAME for .*, or hf:NAME for a causal"),
+        ("cosine", "pii-synthetic", "pixels", "data.backbone", "st:NAME"),
+        ("cosine", "pii-synthetic", "lm-tiny", "data.backbone", "st:NAME"),
+        ("cosine", "digits", "lm-tiny", "data.backbone", "language model"),
+        *((STAND_IN, dataset, "lm-tiny", "data.dataset", "Stand-in trains") for dataset in ("digits", "har-wisdm")),
+        (STAND_IN, "digits", "pixels", "data.dataset", "texts"),
+        (STAND_IN, "pii-synthetic", "pixels", "data.backbone", "lm-tiny, smollm2 or hf:NAME"),
+        (STAND_IN, "pii-synthetic", "vit-cifar100", "data.backbone", "language model"),
+        (STAND_IN, "pii-synthetic", "hf:no such", "data.backbone", "hf:OWNER/NAME"),
+        (STAND_IN, "pii-synthetic", "hf:nobody/nothing", "data.backbone", "nobody--nothing"),
+        (STAND_IN, "pii-synthetic", "gpt2", "data.backbone", "hf:NAME"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(
-    method: str, dataset: str, backbone: str, field: str, allowed: str
+    method: str, dataset: str, backbone: str, field: str, named: str
 ) -> None:
-    error = refused(method, dataset, backbone)
-    assert error.field == field
-    assert re.match(allowed, error.allowed), error.allowed
+    with pytest.raises(BadInput) as caught:
+        checks.check(checks.parse({"method": method, "data": {"dataset": dataset, "backbone": backbone}}))
+    assert caught.value.field == field
+    assert named in caught.value.allowed
+    assert "\n" not in str(caught.value)
 
 
 def test_texts_a_language_model_and_a_method_that_trains_it_pass() -> None:
@@ -67,8 +54,9 @@ def test_texts_a_language_model_and_a_method_that_trains_it_pass() -> None:
 
 def test_texts_longer_than_the_model_can_look_back_are_refused() -> None:
     raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}, "params": {"length": 217}}
-    with pytest.raises(BadInput, match=r"^params\.length = 217: must be at most 216: lm-tiny reads 256 tokens"):
+    with pytest.raises(BadInput, match="at most 216") as caught:
         checks.check(checks.parse(raw))
+    assert caught.value.field == "params.length"
 
 
 def test_the_card_says_how_far_the_bundled_model_looks_back() -> None:
@@ -78,16 +66,14 @@ def test_the_card_says_how_far_the_bundled_model_looks_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("backbone", "dataset", "allowed"),
+    ("backbone", "dataset", "refused"),
     [
-        ("pixels", "pii-synthetic", "reads no texts; take an encoder of texts (minilm, hashed-text or st:NAME), or"),
-        ("convnext-cifar100", "ag_news", "reads no texts"),
-        ("lm-tiny", "digits", "is a language model, which reads texts only"),
-        ("lm-tiny", "har-wisdm", "is a language model, which reads texts only"),
-        ("lm-tiny", "pii-synthetic", None),
-        ("lm-tiny", "pecl-six", None),
+        *(("pixels", "pii-synthetic", True), ("convnext-cifar100", "ag_news", True)),
+        *(("lm-tiny", "digits", True), ("lm-tiny", "har-wisdm", True)),
+        *(("lm-tiny", "pii-synthetic", False), ("lm-tiny", "pecl-six", False)),
     ],
 )
-def test_a_backbone_refuses_what_it_cannot_read(backbone: str, dataset: str, allowed: str | None) -> None:
+def test_a_backbone_refuses_what_it_cannot_read(backbone: str, dataset: str, refused: bool) -> None:
     sentence = catalog.refuses(catalog.card(backbone), dataset)
-    assert sentence == allowed if allowed is None or sentence is None else sentence.startswith(allowed)
+    assert (sentence is not None) is refused
+    assert not refused or "text" in (sentence or "")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,22 +13,10 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.backbones import causal, packaged, plain_language
 from dpcl_core.data import synthetic
-
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pretrain_language_model.py"
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pretrain_language_model", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["pretrain_language_model"] = module
-    spec.loader.exec_module(module)
-    return module
+from scripts import pretrain_language_model as script
 
 
-def test_rows_begin_with_the_start_of_a_text_and_hold_whole_texts_but_the_last(script: ModuleType) -> None:
+def test_rows_begin_with_the_start_of_a_text_and_hold_whole_texts_but_the_last() -> None:
     ready = plain_language.load_tokenizer("lm-tiny")
     encoded = [[10 + place] * (3 + place) for place in range(20)]
     table = script.rows(encoded, ready, 32, random.Random(0))
@@ -44,7 +30,7 @@ def test_rows_begin_with_the_start_of_a_text_and_hold_whole_texts_but_the_last(s
 
 
 def test_a_short_training_writes_a_bundle_that_opens(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {"companion": [*synthetic.companion(300, 0).strings], "wikipedia": ["The city lies by the sea, 12 km off."] * 20}
     monkeypatch.setattr(script, "public_texts", lambda: texts)
@@ -68,7 +54,7 @@ def test_a_short_training_writes_a_bundle_that_opens(
             cached.cache_clear()
 
 
-def test_the_rate_rises_and_falls(script: ModuleType) -> None:
+def test_the_rate_rises_and_falls() -> None:
     shares = np.linspace(0, 1, 101)
     rates = [script.rate(share) for share in shares]
     assert rates[0] == 0

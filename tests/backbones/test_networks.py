@@ -1,8 +1,9 @@
-"""The bundled networks: built as promised, and the very weights their cards describe."""
+"""The bundled networks: built as promised, against their formulas, and the very weights their cards describe."""
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,18 @@ from torch import nn
 
 from dpcl_core import paths
 from dpcl_core.backbones import bundled, extractor
-from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, build, normalised
+from dpcl_core.backbones.networks import (
+    PREPROCESSING,
+    SIZE,
+    Attention,
+    Block,
+    Shape,
+    ViT,
+    ViTShape,
+    build,
+    normalised,
+    positions,
+)
 from dpcl_core.data import rows as bundled_data
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
@@ -27,24 +39,25 @@ def written(name: str) -> dict[str, object]:
     return content
 
 
-def test_network_is_small_and_made_of_modules_that_allow_per_example_gradients() -> None:
-    network = build(Shape())
+@pytest.mark.parametrize(("shape", "most"), [(Shape(), 3_000_000), (ViTShape(), 1_500_000)])
+def test_network_is_small_and_made_of_modules_that_allow_per_example_gradients(shape: Shape | ViTShape, most: int) -> None:
+    network = build(shape)
     leaves = [module for module in network.modules() if not list(module.children())]
     assert {type(module) for module in leaves} == {nn.Conv2d, nn.Linear, nn.LayerNorm, nn.GELU}
     held = sum(parameter.numel() for module in leaves for parameter in module.parameters())
     assert held == sum(parameter.numel() for parameter in network.parameters())  # none outside a plain module
-    assert held <= 3_000_000
+    assert held <= most
     assert {name for name, _ in network.named_buffers()} == {"centre", "whitening"}  # constants, no running statistics
 
 
+@pytest.mark.parametrize(("shape", "width"), [(Shape(n_classes=7), 192), (ViTShape(n_classes=7), 128)])
 @pytest.mark.parametrize("side", [24, 32])
-def test_shapes(side: int) -> None:
-    network = build(Shape(n_classes=7))
+def test_shapes(side: int, shape: Shape | ViTShape, width: int) -> None:
+    network = build(shape)
     images = normalised(torch.zeros(3, side, side, 3, dtype=torch.uint8))
     assert images.shape == (3, 3, side, side)
     assert network(images).shape == (3, 7)
-    assert network.features(images).shape == (3, 192)
-    assert network.pooled(images).shape == network.frozen(images).shape == (3, 192)
+    assert network.features(images).shape == network.pooled(images).shape == network.frozen(images).shape == (3, width)
 
 
 def test_whitening_levels_the_loud_directions_and_keeps_the_quiet_ones_quiet() -> None:
@@ -84,10 +97,11 @@ def test_normalised_maps_the_range_of_bytes_evenly() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-def test_opacus_takes_the_network_with_every_parameter_trainable() -> None:
+@pytest.mark.parametrize("shape", [Shape(n_classes=5), ViTShape(16, 1, 2, 3)])
+def test_opacus_takes_the_network_with_every_parameter_trainable(shape: Shape | ViTShape) -> None:
     from opacus.grad_sample import GradSampleModule
 
-    network = GradSampleModule(build(Shape(n_classes=5)))
+    network = GradSampleModule(build(shape))
     network(normalised(torch.randint(256, (3, SIZE, SIZE, 3), dtype=torch.uint8))).square().sum().backward()
     missing = [name for name, parameter in network.named_parameters() if parameter.grad_sample.shape[0] != 3]
     assert not missing
@@ -126,3 +140,58 @@ def test_damaged_weights_give_one_sentence(damage: str, tmp_path: Path, monkeypa
     path.write_bytes(bytes({"flipped": content, "cut": content[:1000], "empty": b""}[damage]))
     with pytest.raises(BadInput, match=r"^data\.backbone = convnext-cifar100: its weights .* must be a whole"):
         list(extractor.load(NAMES[0]).batches(DIGITS))
+
+
+def scrambled(network: nn.Module) -> nn.Module:
+    """The same with random weights everywhere: blocks that start as the identity would hide what they compute."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return network
+
+
+def test_attention_equals_its_formula_head_by_head() -> None:
+    layer = scrambled(Attention(12, 3)).double()
+    assert isinstance(layer, Attention)
+    tokens = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(1)).double()
+    queries, keys, values = layer.qkv(tokens).split(12, dim=2)
+    heads = []
+    for part in (slice(0, 4), slice(4, 8), slice(8, 12)):
+        shares = (queries[..., part] @ keys[..., part].transpose(1, 2) / math.sqrt(4)).softmax(2)
+        heads.append(shares @ values[..., part])
+    torch.testing.assert_close(layer(tokens), layer.out(torch.cat(heads, 2)), rtol=0, atol=1e-12)
+
+
+def test_block_adds_to_what_it_reads_and_starts_as_the_identity() -> None:
+    tokens = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(Block(12, 3)(tokens), tokens)
+    block = scrambled(Block(12, 3))
+    assert isinstance(block, Block)
+    between = tokens + block.attention(block.before(tokens))
+    expected = between + block.out(nn.functional.gelu(block.up(block.norm(between))))
+    torch.testing.assert_close(block(tokens), expected)
+
+
+def test_places_have_codes_of_their_own_whose_products_tell_the_distance() -> None:
+    codes = positions(16, 3, 4).double()
+    assert codes.shape == (12, 16)
+    assert torch.cdist(codes, codes).add(torch.eye(12) * 9).min() > 0.5
+    products = codes @ codes.T
+    torch.testing.assert_close(products[0, 5], products[6, 11])  # one down and one across, from two places
+    torch.testing.assert_close(products.diagonal(), torch.full((12,), 8.0, dtype=torch.float64), rtol=0, atol=1e-6)
+
+
+def test_order_of_patches_matters() -> None:
+    network = scrambled(build(ViTShape(16, 1, 2, 3)))
+    assert isinstance(network, ViT)
+    images = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    swapped = torch.cat([images[..., 16:], images[..., :16]], dim=3)
+    assert not torch.allclose(network(images), network(swapped), atol=1e-3)
+
+
+def test_pictures_do_not_influence_one_another_in_a_transformer() -> None:
+    network = scrambled(build(ViTShape(16, 2, 2, 3))).double()
+    images = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0)).double()
+    alone = torch.cat([network(image[None]) for image in images])
+    torch.testing.assert_close(network(images), alone, rtol=0, atol=1e-11)

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pretrain_backbone.py"
+from scripts import pretrain_backbone as pretrain
 
 
-@pytest.fixture(scope="module")
-def pretrain() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pretrain_backbone", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["pretrain_backbone"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def split(pretrain: ModuleType, n_images: int = 256) -> object:
+def split(n_images: int = 256) -> object:
     """Two classes of noise, one darker than the other."""
     rng = np.random.default_rng(0)
     labels = torch.arange(n_images) % 2
@@ -37,21 +23,21 @@ def split(pretrain: ModuleType, n_images: int = 256) -> object:
     return pretrain.Split(images, labels, ("0" * 64,))
 
 
-def trained(pretrain: ModuleType, folder: Path, epochs: float) -> dict[str, torch.Tensor]:
+def trained(folder: Path, epochs: float) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     shape = pretrain.Shape((8, 8, 8), (1, 1, 1), 2)
     network, averaged = pretrain.build(shape), pretrain.build(shape)
     averaged.load_state_dict(network.state_dict())
-    pretrain.train(split(pretrain), network, averaged, pretrain.Clock(None, epochs, 256), folder, seed=0)
+    pretrain.train(split(), network, averaged, pretrain.Clock(None, epochs, 256), folder, seed=0)
     state: dict[str, torch.Tensor] = network.state_dict()
     return state
 
 
 def test_same_seed_gives_the_same_weights_and_a_stopped_run_goes_on(
-    pretrain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = trained(pretrain, tmp_path / "whole", 4)
-    again = trained(pretrain, tmp_path / "again", 4)
+    whole = trained(tmp_path / "whole", 4)
+    again = trained(tmp_path / "again", 4)
     assert all(torch.equal(whole[name], again[name]) for name in whole)
     steps = iter(range(100))
     step = pretrain.Optimizer.step
@@ -64,27 +50,27 @@ def test_same_seed_gives_the_same_weights_and_a_stopped_run_goes_on(
     monkeypatch.setattr(pretrain, "CHECKPOINT_SECONDS", 0)
     monkeypatch.setattr(pretrain.Optimizer, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        trained(pretrain, tmp_path / "stopped", 4)
+        trained(tmp_path / "stopped", 4)
     monkeypatch.setattr(pretrain.Optimizer, "step", step)
-    resumed = trained(pretrain, tmp_path / "stopped", 4)
+    resumed = trained(tmp_path / "stopped", 4)
     for name in whole:
         torch.testing.assert_close(resumed[name], whole[name], rtol=1e-5, atol=1e-6)
 
 
-def test_the_transformer_trains_by_the_same_script_with_mixed_pictures(pretrain: ModuleType, tmp_path: Path) -> None:
+def test_the_transformer_trains_by_the_same_script_with_mixed_pictures(tmp_path: Path) -> None:
     networks = [pretrain.build(pretrain.ViTShape(16, 1, 2, 2)) for _ in range(2)]
     networks[1].load_state_dict(networks[0].state_dict())
     before = {name: tensor.clone() for name, tensor in networks[0].named_parameters()}
-    pretrain.train(split(pretrain), *networks, pretrain.Clock(None, 3, 256), tmp_path, seed=0, mixes=True)
+    pretrain.train(split(), *networks, pretrain.Clock(None, 3, 256), tmp_path, seed=0, mixes=True)
     for network in networks:
         moved = [name for name, tensor in network.named_parameters() if not torch.equal(tensor, before[name])]
         assert len(moved) == len(before)
         assert all(bool(tensor.isfinite().all()) for tensor in network.parameters())
 
 
-def test_shares_of_a_mixture_are_spread_as_beta(pretrain: ModuleType) -> None:
+def test_shares_of_a_mixture_are_spread_as_beta() -> None:
     """Mean 1/2 and variance 1 / (4 (2a + 1)); five standard errors of 4000 draws."""
-    data = pretrain.Augmented(split(pretrain), seed=0)
+    data = pretrain.Augmented(split(), seed=0)
     drawn = torch.tensor([data.mixing() for _ in range(4000)])
     spread = 1 / (4 * (2 * pretrain.MIXING + 1))
     assert abs(float(drawn.mean()) - 0.5) < 5 * (spread / 4000) ** 0.5
@@ -92,7 +78,7 @@ def test_shares_of_a_mixture_are_spread_as_beta(pretrain: ModuleType) -> None:
     assert 0 <= float(drawn.min()) < float(drawn.max()) <= 1
 
 
-def test_orthogonal_brings_singular_values_near_one(pretrain: ModuleType) -> None:
+def test_orthogonal_brings_singular_values_near_one() -> None:
     for shape in ((12, 40), (40, 12)):
         matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
         values = torch.linalg.svdvals(pretrain.orthogonal(matrix))
@@ -100,12 +86,12 @@ def test_orthogonal_brings_singular_values_near_one(pretrain: ModuleType) -> Non
         assert values.max() < 1.3
 
 
-def test_pace_rises_then_falls_to_zero(pretrain: ModuleType) -> None:
+def test_pace_rises_then_falls_to_zero() -> None:
     assert [round(pretrain.pace_at(progress), 3) for progress in (0, 0.05, 0.1, 0.55, 1)] == [0, 0.5, 1, 0.5, 0]
 
 
-def test_augmented_batches_are_shaped_finite_and_differ(pretrain: ModuleType) -> None:
-    data = pretrain.Augmented(split(pretrain), seed=0)
+def test_augmented_batches_are_shaped_finite_and_differ() -> None:
+    data = pretrain.Augmented(split(), seed=0)
     (small, labels), (full, _) = data.batch(24), data.batch(32)
     assert small.shape == (128, 3, 24, 24)
     assert full.shape == (128, 3, 32, 32)
@@ -117,11 +103,11 @@ def test_augmented_batches_are_shaped_finite_and_differ(pretrain: ModuleType) ->
 
 
 def test_export_writes_weights_and_a_card_that_agree(
-    pretrain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pretrain, "PROBES", ())
     network = pretrain.build(pretrain.Shape((8, 8, 8), (1, 1, 1), 2))
-    data, out = split(pretrain), tmp_path / "out" / "tiny"
+    data, out = split(), tmp_path / "out" / "tiny"
     pretrain.export(network, "two", (data, data), pretrain.Clock(None, 1, 256), out, 0)
     card = json.loads(out.with_suffix(".json").read_text())
     assert card["sha256"] == hashlib.sha256(out.with_suffix(".safetensors").read_bytes()).hexdigest()

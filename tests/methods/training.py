@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from dpcl_core.events import result_of
 from dpcl_core.methods.common.dpsgd import Schedule
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.privacy.noise import Addition32
 
@@ -16,12 +19,7 @@ N_FEATURES = 5
 
 def trained_heads(*given: Any, **named: Any) -> linear_heads.Heads:
     """The classifiers that a training of last layers returns after its last step."""
-    steps = linear_heads.trained(*given, **named)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return ended.value  # type: ignore[no-any-return]
+    return result_of(linear_heads.trained(*given, **named))
 
 
 def data(n: int = 30, n_classes: int = 4, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -32,17 +30,8 @@ def data(n: int = 30, n_classes: int = 4, seed: int = 3) -> tuple[np.ndarray, np
 
 
 def plan(**changes: float) -> Schedule:
-    settings: dict[str, float] = {
-        "sample_rate": 0.3, "n_steps": 6, "clip_norm": 0.7, "learning_rate": 0.05, "expected_batch": 9.0,
-    }  # fmt: skip
-    settings |= changes
-    return Schedule(
-        settings["sample_rate"],
-        int(settings["n_steps"]),
-        settings["clip_norm"],
-        settings["learning_rate"],
-        settings["expected_batch"],
-    )
+    usual = Schedule(sample_rate=0.3, n_steps=6, clip_norm=0.7, learning_rate=0.05, expected_batch=9.0)
+    return replace(usual, **changes)  # type: ignore[arg-type]
 
 
 class Recorded:
@@ -88,3 +77,11 @@ class Prescribed:
 
     def draw(self, n_records: int) -> np.ndarray:
         return self._batches.pop(0)
+
+
+def public_context(n_inputs: int, n_classes: int, n_people: int, n_tasks: int, **more: Any) -> PublicContext:
+    """Public facts of a stream all of whose classes are public."""
+    public = more.pop("public", range(n_classes))
+    return PublicContext(
+        n_inputs=n_inputs, n_classes=n_classes, public=tuple(public), n_people=n_people, n_tasks=n_tasks, **more
+    )

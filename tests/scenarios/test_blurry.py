@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import blurry, catalog, incremental
+from dpcl_core.scenarios import blurry, incremental
 from dpcl_core.scenarios.catalog import Blurry, ClassIncremental, IBlurry, SiBlurry
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import records, table
@@ -144,15 +143,3 @@ def test_random_cuts_leave_tasks_empty_now_and_then() -> None:
     empty = [task for stream in streams for task in stream.tasks if not len(task.train)]
     assert empty
     assert any(len(task.train) and not len(task.test) for stream in streams for task in stream.tasks), "strays alone"
-
-
-@pytest.mark.parametrize("kind", [IBlurry, SiBlurry])
-def test_more_tasks_than_classes_are_refused(kind: type[IBlurry | SiBlurry]) -> None:
-    for refuse in (
-        lambda: blurry.open_stream(kind(tasks=11), balanced(10, 1), 0),
-        lambda: catalog.check(kind(tasks=11), 10, ()),
-    ):
-        with pytest.raises(BadInput) as caught:
-            refuse()
-        assert str(caught.value) == "scenario.tasks = 11: must be at most 10, the number of classes"
-    assert catalog.check(kind(tasks=10), 10, ()) == 10

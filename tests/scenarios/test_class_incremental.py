@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.scenarios.incremental import n_tasks, open_stream
+from dpcl_core.scenarios.incremental import open_stream
 from tests.scenarios.making import examples, records, table
 
 LABELS = st.lists(st.integers(0, 9), max_size=40)
@@ -106,31 +105,6 @@ def test_users_travel_with_their_records() -> None:
     stream = open_stream(settings(2), type(given_table)(users, given_table.test, given_table.classes), 0)
     by_class = {task.prior[0]: task.train.users for task in stream.tasks}
     assert {label: found.tolist() for label, found in by_class.items() if found is not None} == {0: [7, 7], 1: [8, 9]}
-
-
-@pytest.mark.parametrize(
-    ("tasks", "per_task", "sentence"),
-    [
-        (11, None, "scenario.tasks = 11: must be at most 10, the number of classes"),
-        (11, 1, "scenario.tasks = 11: must be at most 10, the number of classes"),
-        (6, 2, "scenario.tasks = 6: must be at most 5, as each takes 2 of the 10 classes"),
-        (1, 11, "scenario.classes_per_task = 11: must be at most 10"),
-        (
-            3,
-            None,
-            "scenario.tasks = 3: must divide the 10 classes evenly (1, 2, 5, 10), or scenario.classes_per_task be given",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit(tasks: int, per_task: int | None, sentence: str) -> None:
-    for refuse in (
-        lambda: open_stream(settings(tasks, per_task), table([], [], 10), 0),
-        lambda: n_tasks(settings(tasks, per_task), 10),
-        lambda: catalog.check(settings(tasks, per_task), 10, ()),
-    ):
-        with pytest.raises(BadInput) as caught:
-            refuse()
-        assert str(caught.value) == sentence
 
 
 @given(st.integers(1, 12), st.none() | st.integers(1, 12), st.integers(1, 12))

@@ -15,7 +15,7 @@ from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.scenarios.federated import _against_rest, _dealt_out, _order
-from dpcl_core.scenarios.stream import Examples, OpenStream, Table, Task, generator
+from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples
 
@@ -48,10 +48,7 @@ def table(rows: np.ndarray) -> Table:
 
 
 def opened(chosen: ScenarioSpec, of: Table, seed: int) -> tuple[Task, ...]:
-    from importlib import import_module
-
-    open_stream: OpenStream = import_module(catalog.card(chosen.kind).module).open_stream
-    return open_stream(chosen, of, seed).tasks
+    return catalog.open_stream(chosen, of, seed).tasks
 
 
 def places(chosen: ScenarioSpec, rows: np.ndarray, seed: int) -> dict[int, set[tuple[int, int, int]]]:

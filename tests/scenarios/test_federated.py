@@ -10,7 +10,6 @@ from scipy import stats
 
 from dpcl_core.data import coins
 from dpcl_core.data.dataset import Source
-from dpcl_core.errors import BadInput
 from dpcl_core.scenarios.catalog import Federated, check
 from dpcl_core.scenarios.federated import MIN_ROWS, open_stream
 from dpcl_core.scenarios.stream import Table, TaskStream
@@ -151,40 +150,6 @@ def test_sentences_are_dealt_out_whole() -> None:
     for task in stream.tasks:
         assert task.train.sentences is not None
         assert (np.diff(task.train.sentences) >= 0).all()
-
-
-@pytest.mark.parametrize(
-    ("changes", "of", "said"),
-    [
-        ({"clients": 100}, FOUR, "scenario.clients = 100: must be at most 80: each client holds 10 of 800 examples or more"),
-        ({"clients": 79, "alpha": 0.01}, FOUR, "scenario.clients = 79: 1,000 draws left a client with fewer than 10"),
-        ({"tasks": 5}, FOUR, "scenario.tasks = 5: must be at most 4, the number of classes"),
-        ({"tasks": 3}, FOUR, "scenario.tasks = 3: must divide the 4 classes evenly (1, 2, 4)"),
-        ({"order": ("c1", "c1")}, FOUR, "scenario.order = c1: must name each at most once"),
-        ({"order": ("c1", "x")}, FOUR, "scenario.order = x: must name classes of the dataset: c0, c1, c2, c3"),
-        ({"order": ()}, FOUR, "scenario.order = 0 names: must name 1 to 4 classes"),
-        ({"protocol": "domain-incremental"}, FOUR, "scenario.protocol = domain-incremental: needs a dataset made of"),
-        ({"partition": "domain"}, FOUR, "scenario.partition = domain: needs a dataset made of several sources"),
-        ({"partition": "domain", "clients": 2}, domains(), "scenario.clients = 2: must be at least 3, one client a source"),
-        ({"partition": "domain", "clients": 60}, domains(), "scenario.clients = 60: leaves a client with fewer than 10"),
-        (
-            {"protocol": "domain-incremental", "order": ("a", "z")},
-            domains(),
-            "scenario.order = z: must name sources of the dataset: a, b, c",
-        ),
-        (
-            {"protocol": "domain-incremental", "tasks": 4},
-            domains(),
-            "scenario.tasks = 4: must be at most 3, the number of sources",
-        ),
-        ({"protocol": "one-vs-rest", "clients": 1}, table([0] * 20, [0], 1), "needs a dataset of two classes or more"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_in_one_sentence(changes: dict[str, object], of: Table, said: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        opened(Federated(**changes), of)  # type: ignore[arg-type]
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_one_client_is_a_stream_as_any_other_and_an_absent_client_has_no_rows_in_a_task() -> None:

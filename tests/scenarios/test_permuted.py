@@ -14,7 +14,6 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.privacy import accounting
-from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.permuted import BY_COIN, open_stream
 from dpcl_core.scenarios.stream import Examples, Table
@@ -120,38 +119,6 @@ def test_permutations_of_ones_own_are_used_as_written() -> None:
     assert orders(Permuted(tasks=2, permutations=wanted, order=(2, 1)), grey) == [[3, 2, 1, 0], [0, 1, 2, 3]]
 
 
-@pytest.mark.parametrize(
-    ("permutations", "sentence"),
-    [
-        (((0, 1, 2, 3),), "scenario.permutations = 1 lists: must be 2, one for each task"),
-        (
-            ((0, 1, 2, 3), (0, 1, 1, 3)),
-            "scenario.permutations of task 2 = 4 places: must have each place from 0 to 3 once, but 1 occurs 2 times",
-        ),
-        (
-            ((1, 2, 3, 4), (0, 1, 2, 3)),
-            "scenario.permutations of task 1 = 4 places: must have each place from 0 to 3 once, but 4 is none of them",
-        ),
-        (
-            ((0, -1, 2, 3), (0, 1, 2, 3)),
-            "scenario.permutations of task 1 = 4 places: must have each place from 0 to 3 once, but -1 is none of them",
-        ),
-    ],
-)
-def test_a_permutation_that_is_none(permutations: tuple[tuple[int, ...], ...], sentence: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        catalog.check(Permuted(tasks=2, permutations=permutations), 3, ())
-    assert str(caught.value) == sentence
-
-
-def test_a_permutation_of_another_length_than_the_examples() -> None:
-    with pytest.raises(BadInput) as caught:
-        open_stream(Permuted(tasks=1, permutations=((1, 0),)), made(), 0)
-    assert str(caught.value) == (
-        "scenario.permutations of task 1 = 2 places: must have each place from 0 to 11 once, 12 in all"
-    )
-
-
 def spec(**changes: object) -> dict[str, object]:
     return {
         "data": {"dataset": "digits", "backbone": "pixels", "train_per_class": 30},
@@ -163,24 +130,16 @@ def spec(**changes: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "field"),
     [
-        (
-            {"data": {"dataset": "digits", "backbone": "convnext-cifar100"}},
-            "data.backbone = convnext-cifar100: must be pixels with scenario.kind = permuted, which rearranges the "
-            "examples' own values",
-        ),
-        (
-            {"method": "naive", "params": {"adapter": "film"}},
-            "params.adapter = film: must be head with data.backbone = pixels: there is no network whose layers could be "
-            "adapted",
-        ),
+        ({"data": {"dataset": "digits", "backbone": "convnext-cifar100"}}, "data.backbone"),
+        ({"method": "naive", "params": {"adapter": "film"}}, "params.adapter"),
     ],
 )
-def test_features_of_a_network_cannot_be_permuted(changes: dict[str, object], sentence: str) -> None:
+def test_features_of_a_network_cannot_be_permuted(changes: dict[str, object], field: str) -> None:
     with pytest.raises(BadInput) as caught:
         checks.check(checks.parse(spec(**changes)))
-    assert str(caught.value) == sentence
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize("labels", quick(1, ["prior", "prior-const", "dp-learned"]))

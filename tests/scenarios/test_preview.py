@@ -18,9 +18,16 @@ from dpcl_core.scenarios.stream import Examples, Table
 from tests.data.making import write_pair
 
 
-def shown(dataset: Mapping[str, object], scenario: Mapping[str, object], seed: int = 0) -> Preview | None:
+def shown(dataset: Mapping[str, object], scenario: Mapping[str, object], seed: int = 0) -> Preview:
     spec = checks.parse({"data": dataset, "scenario": scenario, "seeds": [seed]})
-    return previews.preview(spec.data, spec.scenario, seed)
+    found = previews.preview(spec.data, spec.scenario, seed)
+    assert found is not None
+    return found
+
+
+def counted(found: Preview) -> np.ndarray:
+    assert found.counts is not None
+    return found.counts
 
 
 def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:
@@ -32,9 +39,8 @@ def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:
     stream = blurry.open_stream(spec.scenario, Table(train, test, digits.classes), 7)
     found = previews.preview(spec.data, spec.scenario, 7)
     assert found is not None
-    assert found.counts is not None
-    assert found.counts.tolist() == [np.bincount(task.train.labels, minlength=10).tolist() for task in stream.tasks]
-    assert found.counts.sum() == len(digits.train)
+    assert counted(found).tolist() == [np.bincount(task.train.labels, minlength=10).tolist() for task in stream.tasks]
+    assert counted(found).sum() == len(digits.train)
     assert found.homes == tuple(task.prior for task in stream.tasks)
     assert previews.preview(spec.data, spec.scenario, 7) is found, "kept"
 
@@ -42,8 +48,6 @@ def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:
 def test_homes_are_the_plan_even_where_the_lists_are_the_oracle_s(data_dir: Path) -> None:
     scenario = {"kind": "i-blurry", "blurry_percent": 100}
     plain, oracle = (shown({"dataset": "digits"}, {**scenario, "task_prior": kind}) for kind in ("home", "occurring"))
-    assert plain is not None
-    assert oracle is not None
     assert plain.homes == oracle.homes
     assert all(len(home) == 2 for home in plain.homes)
 
@@ -51,12 +55,10 @@ def test_homes_are_the_plan_even_where_the_lists_are_the_oracle_s(data_dir: Path
 def test_of_ones_own_data_there_is_a_plan_and_no_count(data_dir: Path) -> None:
     write_pair(data_dir / "mine", [0, 0, 0, 1, 2, 2], [0, 1, 2])
     found = shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3})
-    assert found is not None
     assert found.counts is None
     assert sorted(label for home in found.homes for label in home) == [0, 1, 2]
     write_pair(data_dir / "mine", [0, 1, 1, 1, 1, 2], [0, 1, 2])  # other records, the same plan
     again = shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3})
-    assert again is not None
     assert again.homes == found.homes
 
 
@@ -74,28 +76,16 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
         assert own.sources.tolist() == split.sources.tolist()
     found = previews.preview(spec.data, spec.scenario, 1)
     assert found is not None
-    assert found.counts is not None
-    assert found.tasks == tuple(
-        task.name
-        for task in incremental.open_stream(
-            spec.scenario,
-            Table(
-                Examples(np.zeros((55, 1)), column.train.labels),
-                Examples(np.zeros((50, 1)), column.test.labels),
-                whole.classes,
-                column.train.sources,
-                column.test.sources,
-                whole.sources,
-            ),
-            1,
-        ).tasks
-    )
-    assert found.counts.sum(axis=1).tolist() == [11] * 5
-    assert all(row[list(home)].sum() == 11 for row, home in zip(found.counts, found.homes, strict=True))
+    train, test = (Examples(np.zeros((len(one.labels), 1)), one.labels) for one in (column.train, column.test))
+    dealt = Table(train, test, whole.classes, column.train.sources, column.test.sources, whole.sources)
+    assert found.tasks == tuple(task.name for task in incremental.open_stream(spec.scenario, dealt, 1).tasks)
+    assert counted(found).sum(axis=1).tolist() == [11] * 5
+    assert all(row[list(home)].sum() == 11 for row, home in zip(counted(found), found.homes, strict=True))
 
 
 def test_a_dataset_elsewhere_has_none_and_a_stream_that_does_not_fit_says_why(data_dir: Path) -> None:
-    assert shown({"dataset": "cifar100"}, {"kind": "i-blurry"}) is None
+    elsewhere = checks.parse({"data": {"dataset": "cifar100"}, "scenario": {"kind": "i-blurry"}})
+    assert previews.preview(elsewhere.data, elsewhere.scenario, 0) is None
     with pytest.raises(BadInput, match=r"^scenario\.tasks = 11: must be at most 10"):
         shown({"dataset": "digits"}, {"kind": "i-blurry", "tasks": 11})
 
@@ -105,17 +95,12 @@ def test_an_edited_file_is_counted_again(data_dir: Path) -> None:
     before = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
     write_pair(data_dir / "mnist", [*range(10), 4, 4], list(range(10)))
     after = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
-    assert before is not None
-    assert after is not None
-    assert before.counts is not None
-    assert after.counts is not None
-    assert after.counts.sum() - before.counts.sum() == 2
+    assert counted(after).sum() - counted(before).sum() == 2
 
 
 def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir: Path) -> None:
     for protocol in ("class-incremental", "one-vs-rest"):
         found = shown({"dataset": "digits"}, {"kind": "federated", "clients": 12, "protocol": protocol})
-        assert found is not None
         assert found.held is not None
         assert len(found.held) == 12
         assert found.held.min() > 0
@@ -123,10 +108,8 @@ def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir:
             assert found.held.sum() == 1347
         else:
             assert found.classes[:2] == ("not 0", "0")
-            assert found.counts is not None
-            assert found.held.sum() <= 1347 < found.counts.sum()
+            assert found.held.sum() <= 1347 < counted(found).sum()
             asked, tasks = 2 * np.arange(10), np.arange(10)
-            assert (found.counts[tasks, asked] <= found.counts[tasks, asked + 1]).all()
+            assert (counted(found)[tasks, asked] <= counted(found)[tasks, asked + 1]).all()
     plain = shown({"dataset": "digits"}, {"kind": "class-incremental"})
-    assert plain is not None
     assert plain.held is None

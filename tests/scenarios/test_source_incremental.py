@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from dpcl_core.data.dataset import Source
-from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.incremental import open_stream
 from dpcl_core.scenarios.stream import Examples
-from tests.scenarios.making import five, records, table
+from tests.scenarios.making import five, records
 
 NAMES = ("A", "B", "C", "D", "E")
 
@@ -68,33 +67,6 @@ def test_a_source_without_records_keeps_its_place_and_its_labels() -> None:
 def test_styles_share_all_classes() -> None:
     given = replace(five(), sources=tuple(Source(name, tuple(range(10))) for name in NAMES))
     assert {task.prior for task in open_stream(SourceIncremental(), given, 0).tasks} == {tuple(range(10))}
-
-
-@pytest.mark.parametrize(
-    ("order", "sentence"),
-    [
-        (("A", "F"), "scenario.order = F: must name sources of the dataset: A, B, C, D, E"),
-        (("A", "B", "A"), "scenario.order = A: must name each source at most once"),
-        ((), "scenario.order = (): must name at least one of A, B, C, D, E"),
-    ],
-)
-def test_orders_that_do_not_fit(order: tuple[str, ...], sentence: str) -> None:
-    for refuse in (
-        lambda: open_stream(SourceIncremental(order=order), five(), 0),
-        lambda: catalog.check(SourceIncremental(order=order), 10, NAMES),
-    ):
-        with pytest.raises(BadInput) as caught:
-            refuse()
-        assert str(caught.value) == sentence
-
-
-def test_a_dataset_without_sources_is_refused() -> None:
-    for refuse in (
-        lambda: open_stream(SourceIncremental(), table([0], [0], 1), 0),
-        lambda: catalog.check(SourceIncremental(), 10, ()),
-    ):
-        with pytest.raises(BadInput, match=r"^scenario.kind = source-incremental: needs a dataset made of several sources"):
-            refuse()
 
 
 def test_check_counts_the_tasks() -> None:

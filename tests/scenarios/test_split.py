@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core import checks, engine
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Started, TaskLearned
-from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Split
 from dpcl_core.scenarios.incremental import open_stream
 from dpcl_core.spec import validated
@@ -46,27 +44,6 @@ def test_eleven_tasks_of_ten_classes() -> None:
 def test_classes_per_task_leaves_the_rest_out() -> None:
     stream = open_stream(Split(tasks=2, classes_per_task=3), table(range(10), [], 10), 0)
     assert [task.prior for task in stream.tasks] == [(0, 1, 2), (3, 4, 5)]
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"tasks": 11}, "scenario.tasks = 11: must be at most 10, the number of classes"),
-        (
-            {"tasks": 2, "order": (1, 1)},
-            "scenario.order = 1, 1: must name each task from 1 to 2 once, but 1 occurs 2 times",
-        ),
-        ({"tasks": 1, "order": (0,)}, "scenario.order = 0: must name each task from 1 to 1 once, but 0 is none of them"),
-        ({"tasks": 5, "order": (5, 3)}, "scenario.order = 5, 3: must name each task from 1 to 5 once, but 1 is missing"),
-        ({"tasks": 2, "order": ()}, "scenario.order = : must name each task from 1 to 2 once, but 1 is missing"),
-    ],
-)
-def test_settings_that_do_not_fit(settings: dict[str, object], sentence: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        catalog.check(validated(Split, settings), 10, ())
-    assert str(caught.value) == sentence
-    with pytest.raises(BadInput):
-        open_stream(validated(Split, settings), table([], [], 10), 0)
 
 
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "naive", "non-cl"])

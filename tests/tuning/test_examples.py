@@ -21,9 +21,7 @@ DIGITS = load.load(DataSpec(dataset="digits"))
 
 def a_base(seed: int = 0, tasks: int = 5) -> RunSpec:
     scenario = {"kind": "class-incremental", "tasks": tasks}
-    return checks.parse(
-        {"method": "naive", "privacy": {"epsilons": [1.0]}, "seeds": [seed], "scenario": scenario}
-    )
+    return checks.parse({"method": "naive", "privacy": {"epsilons": [1.0]}, "seeds": [seed], "scenario": scenario})
 
 
 @pytest.mark.parametrize("seed", [0, 7])

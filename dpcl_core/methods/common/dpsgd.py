@@ -101,9 +101,6 @@ def noise_multiplier(spec: RunSpec, sample_rate: float, n_steps: int, epsilon: f
     return accounting.noise_multiplier(left, delta, sample_rate, n_steps, spec.privacy.adjacency)
 
 
-# Check for tasks without a public label, for methods that require at least one in every task.
-
-
 # Adam on NumPy arrays, for heads trained without torch.
 
 
@@ -135,9 +132,6 @@ class Adam:
         np.divide(self._mean, scale, out=scale)
         scale *= self._rate * (1 - first) / (1 - first**self._count) / root
         weights -= scale
-
-
-# Public sizes of a run's data, on which cards and learners base their checks and noise.
 
 
 # Parts of methods' plans (`methods.planned`).

@@ -52,6 +52,11 @@ class PublicSizes:
         """
         return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
 
+    @property
+    def n_recurring(self) -> int:
+        """The number of tasks that one person can be in."""
+        return self.n_tasks if self.recurrence == "every" else 1
+
     def check_sampled(self, sample_rate: float) -> None:
         """Raises BadInput for a rate of Poisson sampling under which a batch has less than one example on average."""
         if sample_rate * self.task_size < 1:

@@ -35,7 +35,6 @@ from dpcl_core.methods.lifelong.params import ReplayParams
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
-from dpcl_core.published import Published
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Params, PrivacySpec, Recurrence, RunSpec, parameter
 
@@ -147,7 +146,10 @@ class Model:
         turns = self._turns[task.index]
         own, replays = self._account(task.index, turns, ledger)
         current = self._source(train, competing, own, task.index, None)
-        earlier = {sample: self._replayed(sample, steps, task.index) for sample, steps in replays.items()}
+        earlier: dict[int, Source] = {}
+        for kept, steps in replays.items():
+            examples, of_sample = self._samples[kept]
+            earlier[kept] = self._source(examples, self._competing(of_sample), steps, task.index, kept)
         for step, sample in enumerate(turns):
             means = self._noisy_gradient(current)
             if sample is not None:
@@ -183,10 +185,6 @@ class Model:
     def _competing(self, labels: tuple[int, ...]) -> tuple[int, ...]:
         """The classes in the loss of a task with this list of labels: the list, or all labels released so far."""
         return labels if self._params.head == "per-task" else self._released
-
-    def _replayed(self, sample: int, steps: Steps, task: int) -> Source:
-        examples, labels = self._samples[sample]
-        return self._source(examples, self._competing(labels), steps, task, sample)
 
     def _source(self, examples: Examples, classes: tuple[int, ...], steps: Steps, task: int, sample: int | None) -> Source:
         """The task's own examples (`sample` None) or a kept sample, each with the coins and the noise that are charged."""
@@ -353,7 +351,9 @@ def names(spec: RunSpec) -> tuple[str, str]:
         return "Repair: DP-A-GEM", ""
     if params.noise_multiplier is None or params.budget != "fixed":
         return "NaiveGaussian", ""
-    return "NaiveGaussian", _grid_name(params.noise_multiplier, params.clip_norm, spec.privacy.epsilons[0])
+    if _NOISE.get(spec.privacy.epsilons[0]) == params.noise_multiplier and params.clip_norm in _CLIPS:
+        return "NaiveGaussian", ""  # those that the paper selected have no other name
+    return "NaiveGaussian", f"z={params.noise_multiplier} C={params.clip_norm}"
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
@@ -366,22 +366,11 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     return (*settings.differences(spec), *([clipped] if spec.params.budget != "lifetime" else []))
 
 
-def _part(row: Published, name: str) -> float:
-    """The number after "z=" or "C=" in the variant of a row of table 5."""
-    return next(float(part[2:]) for part in row.variant.split() if part.startswith(f"{name}="))
-
-
 _NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5
 _CLIPS = tuple(dict.fromkeys(published.by_budget("lifelong", "text", "clipping_bound_C").values()))
-_GRID = published.numbers("lifelong", "5", "avg_accuracy_pct")
-_GRID_OF = {name: tuple(dict.fromkeys(_part(row, name) for row, _ in _GRID)) for name in "zC"}
-
-
-def _grid_name(noise_multiplier: float, clip_norm: float, epsilon: float) -> str:
-    """The name that table 5 gives to these settings; "" for those that the paper selected, which have none elsewhere."""
-    if _NOISE.get(epsilon) == noise_multiplier and clip_norm in _CLIPS:
-        return ""
-    return f"z={noise_multiplier} C={clip_norm}"
+# The numbers after "z=" and "C=" in the variants of table 5, such as "z=1.0 C=0.1".
+_GRID = [part for row, _ in published.numbers("lifelong", "5", "avg_accuracy_pct") for part in row.variant.split()]
+_GRID_OF = {name: tuple(dict.fromkeys(float(p[2:]) for p in _GRID if p.startswith(f"{name}="))) for name in "zC"}
 
 
 PRINTED = Print(

@@ -62,12 +62,7 @@ class CoefficientMemory(LinearReadout):
         super().__init__(spec, cells, context, "coefficients", n_features)
         seeds = self._weights if self._is_raw else ()
         self._maps = {seed: RandomRelu(context.n_inputs, n_features, seed) for seed in seeds}
-        n_releases = context.n_tasks if context.recurrence == "every" else 1
-        delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
-        self._stds = [
-            coefficients_std(epsilon, delta, adjacency, is_non_negative=self._is_raw, n_releases=n_releases)
-            for epsilon in self._epsilons
-        ]
+        self._stds = [_std(spec, context, epsilon, is_raw=self._is_raw) for epsilon in self._epsilons]
         self._kept: dict[tuple[int, int], NDArray[np.float32]] = {}  # features of test examples, which are public
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -121,13 +116,17 @@ class CoefficientMemory(LinearReadout):
 make_learner = CoefficientMemory
 
 
+def _std(spec: RunSpec, facts: PublicSizes, epsilon: float, *, is_raw: bool) -> float:
+    """Standard deviation of the noise on a task's sums at this budget, which all releases of a person share."""
+    privacy, n = spec.privacy, facts.n_recurring
+    return coefficients_std(epsilon, privacy.delta, privacy.adjacency, is_non_negative=is_raw, n_releases=n)
+
+
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): three noisy sums a task."""
     adjacency, is_raw = spec.privacy.adjacency, spec.data.backbone == "pixels"
-    n = facts.n_tasks if facts.recurrence == "every" else 1
-    std = coefficients_std(epsilon, spec.privacy.delta, adjacency, is_non_negative=is_raw, n_releases=n)
     ratio = coefficients_sensitivity(adjacency, is_non_negative=is_raw) / SENSITIVITY[adjacency]
-    each_task(ledger, facts, dp.GaussianDpEvent(std / ratio))
+    each_task(ledger, facts, dp.GaussianDpEvent(_std(spec, facts, epsilon, is_raw=is_raw) / ratio))
 
 
 def forecast(
@@ -137,8 +136,7 @@ def forecast(
     params = spec.params
     assert isinstance(params, CoeffMemoryParams)
     on_pixels = spec.data.backbone == "pixels"
-    delta, adjacency, n = spec.privacy.delta, spec.privacy.adjacency, facts.n_tasks if facts.recurrence == "every" else 1
-    std = coefficients_std(epsilon, delta, adjacency, is_non_negative=on_pixels, n_releases=n)
+    std = _std(spec, facts, epsilon, is_raw=on_pixels)
     class_size = facts.task_size / classes_per_task
     uses = facts.n_tasks if settings.is_noised_in_every_task(spec, facts) else 1
     ratio = noise_to_signal(std, params.features if on_pixels else n_features, class_size, uses=uses)

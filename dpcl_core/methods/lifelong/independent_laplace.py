@@ -52,8 +52,10 @@ class IndependentLaplaceParams(CoefficientParams):
         description="Share of epsilon that pays for the label of each example.")
 
 
-def randomiser(params: IndependentLaplaceParams, n_inputs: int, epsilon: float) -> Randomiser:
-    """The local randomiser of a record at this budget, split between values and label."""
+def randomiser(spec: RunSpec, n_copies: int, n_inputs: int, budget: float) -> Randomiser:
+    """The local randomiser of a record's copies at the budget that they share, split between values and label."""
+    params, epsilon = spec.params, epsilon_of_each(budget, spec.privacy.delta, n_copies)
+    assert isinstance(params, IndependentLaplaceParams)
     for_values, for_labels = (1 - params.label_share) * epsilon, params.label_share * epsilon
     if params.project_to == 0:
         return Randomiser(n_inputs, for_values, for_labels)
@@ -75,11 +77,7 @@ class NoisyRecords(LinearReadout):
             allowed = f"must be at most {n_inputs}, the number of values of an example"
             raise BadInput("params.project_to", params.project_to, allowed)
         super().__init__(spec, cells, context, "records", (params.project_to or n_inputs) + 1)
-        n_copies = context.n_tasks if context.recurrence == "every" else 1
-        self._randomisers = [
-            randomiser(params, n_inputs, epsilon_of_each(epsilon, spec.privacy.delta, n_copies))
-            for epsilon in self._epsilons
-        ]
+        self._randomisers = [randomiser(spec, context.n_recurring, n_inputs, epsilon) for epsilon in self._epsilons]
         is_projected = params.project_to > 0
         self._unit = math.sqrt(params.project_to) / params.clip if is_projected else 1 / math.sqrt(n_inputs)
         seeds = self._weights if is_projected else ()
@@ -158,9 +156,7 @@ make_learner = NoisyRecords
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): one noisy copy of every record a task."""
-    assert isinstance(spec.params, IndependentLaplaceParams)
-    n_copies = facts.n_tasks if facts.recurrence == "every" else 1
-    each_task(ledger, facts, randomiser(spec.params, 1, epsilon_of_each(epsilon, spec.privacy.delta, n_copies)).event)
+    each_task(ledger, facts, randomiser(spec, facts.n_recurring, 1, epsilon).event)
 
 
 def forecast(
@@ -169,8 +165,7 @@ def forecast(
     """Forecast for noise on every record: the noise on the sum of a class's copies; projected values by their usual norm."""
     params = spec.params
     assert isinstance(params, IndependentLaplaceParams)
-    n_copies = facts.n_tasks if facts.recurrence == "every" else 1
-    local = randomiser(params, n_features, epsilon_of_each(epsilon, spec.privacy.delta, n_copies))
+    local = randomiser(spec, facts.n_recurring, n_features, epsilon)
     length, signal = math.sqrt(n_features), "longest signal there can be"
     if local.l1_clip is not None:  # normal values with an L1 norm of 1, or of the clip if smaller
         length, signal = min(1.0, local.l1_clip) * math.sqrt(math.pi / 2 / local.n_values), "usual signal"

@@ -119,7 +119,7 @@ class JointNetwork:
         from dpcl_core.methods.lifelong import nets
 
         params, device = self._params, self._context.device
-        net = self._fresh().to(device)
+        net = nets.build_named(params.network, self._form, self._context.n_classes, self._cell.seed).to(device)
         allowed = torch.from_numpy(self._competing(of_task)).to(device)
         targets = torch.from_numpy(examples.labels).to(device)
         optimiser = torch.optim.Adam(net.parameters(), params.learning_rate)
@@ -136,14 +136,6 @@ class JointNetwork:
             optimiser.step()
             yield Progress("training", step, total, task, "steps on all tasks")
         self._net = net
-
-    def _fresh(self) -> Network:
-        from dpcl_core.methods.lifelong import nets
-
-        name, n_classes, seed = self._params.network, self._context.n_classes, self._cell.seed
-        if name == "lifelong":
-            return nets.build(self._form, n_classes, seed)
-        return nets.build_sensor_net(name, n_classes, seed)
 
 
 def _batches(n: int, size: int, draws: np.random.Generator) -> Iterator[NDArray[np.int64]]:

@@ -225,8 +225,10 @@ def statistics(signals: Tensor) -> Tensor:
     return torch.cat([means, deviations, distances, lengths, shares], dim=1)
 
 
-def build_sensor_net(network: NetworkName, n_classes: int, seed: int) -> SensorNet:
-    """One of the networks on the CPU, with torch's own initial weights drawn from the seed."""
+def build_named(network: NetworkName, form: Form, n_classes: int, seed: int) -> Network:
+    """A network on the CPU: for windows of a sensor one of table 4, with torch's own initial weights; else `build`'s."""
+    if network == "lifelong":
+        return build(form, n_classes, seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if network == "bilstm":
@@ -237,11 +239,9 @@ def build_sensor_net(network: NetworkName, n_classes: int, seed: int) -> SensorN
             return SensorNet(body, 196 * (SAMPLES // 4), 1024, n_classes, has_statistics=network == "cnn-ig")
         channels = _CHANNELS[network]
         sizes = (AXES, channels, channels, channels)
-        layers = [
-            layer
-            for n_in, n_out in pairwise(sizes)
-            for layer in (nn.Conv1d(n_in, n_out, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2))
-        ]
+        layers: list[nn.Module] = []
+        for n_in, n_out in pairwise(sizes):
+            layers += [nn.Conv1d(n_in, n_out, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2)]
         return SensorNet(nn.Sequential(*layers, nn.Flatten()), channels * (SAMPLES // 8), 128, n_classes)
 
 
@@ -271,14 +271,11 @@ def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection,
     result: list[Tensor] = []
     for start, end in pairwise(cuts):
         block = grads[start:end]
-        flat = project(_flat(block), _flat(refs[start:end]), when)
-        pieces = torch.split(flat, [grad.numel() for grad in block])
-        result += [piece.view_as(grad) for piece, grad in zip(pieces, block, strict=True)]
+        grad, ref = (torch.cat([part.reshape(-1) for part in parts]) for parts in (block, refs[start:end]))
+        flat = project(grad, ref, when)
+        pieces = torch.split(flat, [one.numel() for one in block])
+        result += [piece.view_as(one) for piece, one in zip(pieces, block, strict=True)]
     return result
-
-
-def _flat(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat([part.reshape(-1) for part in parts])
 
 
 # Gradient descent over a task's fixed batches, projected against the memory's gradient (A-GEM), for any loss.
@@ -333,11 +330,9 @@ def descend(
         grads = gradients(batches[step % len(batches)])
         if stored and params.projection != "never":
             of_stored = [gradients(batch) for batch in drawn(stored, params.ref_batches, generator)]
-            refs = (
-                [torch.stack(parts).mean(0) for parts in zip(*of_stored, strict=True)]
-                if len(of_stored) > 1
-                else of_stored[0]
-            )
+            refs = of_stored[0]
+            if len(of_stored) > 1:
+                refs = [torch.stack(parts).mean(0) for parts in zip(*of_stored, strict=True)]
             grads = projected(grads, refs, params.projection, params.scope)
         for parameter, grad in zip(parameters, grads, strict=True):
             parameter.sub_(grad, alpha=params.learning_rate)
@@ -345,10 +340,8 @@ def descend(
         # Checked after the yield, since the caller may have rescaled weights to its norm caps.
         peak = torch.stack([parameter.abs().max() for parameter in parameters]).max()  # NaN if any weight is
         if not peak <= largest:
-            raise Diverged(
-                f"training diverged at step {step + 1} of {n_steps} with params.learning_rate = {params.learning_rate:g}: "
-                "a smaller learning rate may help"
-            )
+            where = f"step {step + 1} of {n_steps} with params.learning_rate = {params.learning_rate:g}"
+            raise Diverged(f"training diverged at {where}: a smaller learning rate may help")
 
 
 # L2DP-ML's auto-encoder: the network's first convolution θ1, its noise, and the tied decoder (Lai et al. 2022, section 4).

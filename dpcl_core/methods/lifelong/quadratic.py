@@ -91,7 +91,7 @@ class Memory:
 def projected(grads: Weights, refs: Weights, when: Projection) -> Weights:
     """g - (g.g_ref / g_ref.g_ref) g_ref for each budget where the projection applies; otherwise g.
 
-    As `projection.project` for networks: "if-violated" where g.g_ref < 0, "always" at every step; g_ref = 0 gives g.
+    As `nets.project` for networks: "if-violated" where g.g_ref < 0, "always" at every step; g_ref = 0 gives g.
     """
     along = np.einsum("eck,eck->e", grads, refs)
     length = np.einsum("eck,eck->e", refs, refs)

@@ -41,12 +41,7 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     from dpcl_core.methods.lifelong import nets
 
     last, facts, layout = steps[-1], steps[-1].facts, form(steps[-1].facts)
-    architecture = facts.get("architecture", "lifelong")
-    made: nets.Network = (
-        nets.build(layout, len(last.classes), 0)
-        if architecture == "lifelong"
-        else nets.build_sensor_net(cast(NetworkName, architecture), len(last.classes), 0)
-    )
+    made = nets.build_named(cast(NetworkName, facts.get("architecture", "lifelong")), layout, len(last.classes), 0)
     offset = last.arrays.get("offset")
     made.load_state_dict({name: torch.from_numpy(one) for name, one in last.arrays.items() if name != "offset"})
     made.eval()

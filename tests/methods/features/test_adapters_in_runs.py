@@ -8,7 +8,6 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import adaptable
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, TaskLearned
 from dpcl_core.spec import RunSpec
 from tests.support.tiers import quick
@@ -71,9 +70,3 @@ def test_the_models_of_a_run_share_one_network(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(adaptable, "load", counted)
     list(engine.run(spec("peft-ensemble", "film", seeds=[0, 1])))
     assert len(loaded) == 3
-
-
-@pytest.mark.parametrize("adapter", ["film", "lora"])
-def test_pixels_are_refused_before_anything_runs(adapter: str) -> None:
-    with pytest.raises(BadInput, match=rf"params\.adapter = {adapter}: must be head"):
-        checks.check(spec("naive", adapter, data={"dataset": "digits", "backbone": "pixels"}))

@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import chi2, kstest, norm
 from sklearn.datasets import load_digits
 
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams, make_learner
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
@@ -20,6 +19,7 @@ from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from tests.methods.training import public_context
 
 DELTA = 1e-5
 N_CLASSES, SIZE = 4, 3
@@ -52,13 +52,7 @@ def stream() -> list[Task]:
 
 def learned(run: RunSpec, tasks: Sequence[Task], n_classes: int = N_CLASSES) -> tuple[CosineClassifier, dict[Cell, Ledger]]:
     cells = list(run.cells())
-    known = PublicContext(
-        n_inputs=tasks[0].train.inputs.shape[1],
-        n_classes=n_classes,
-        public=tuple(range(n_classes)),
-        n_people=100,
-        n_tasks=len(tasks),
-    )
+    known = public_context(tasks[0].train.inputs.shape[1], n_classes, 100, len(tasks))
     learner = make_learner(run, cells, known)
     ledgers = {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
     for each in tasks:
@@ -246,7 +240,7 @@ def test_the_example_of_eighty_lines_is_this_classifier(recurrence: str) -> None
     found.loader.exec_module(example)
     cell, tasks = Cell(0.7, 3), stream()
     run = spec("prior", (cell.epsilon,), (cell.seed,), noise="seeded")
-    known = PublicContext(n_inputs=SIZE, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=100, n_tasks=2)
+    known = public_context(SIZE, N_CLASSES, 100, 2)
     learner, ledger = make_learner(run, [cell], known), Ledger(DELTA, "add-remove", recurrence)  # type: ignore[arg-type]
     its_ledger = example.Ledger(DELTA, same_people_in_all_tasks=recurrence == "every")
     model, noise = example.CosineClassifier(N_CLASSES, SIZE, cell.epsilon, its_ledger), SeededNoise(cell, "class sums")

@@ -21,7 +21,6 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import agem, nets
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.nets import Batch
@@ -29,6 +28,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task
 from dpcl_core.spec import Cell, RunSpec
+from tests.methods.training import public_context
 
 SMALL = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, PER_TASK, SIZE = 4, 50, 8
@@ -67,9 +67,7 @@ class Watched(Agem):
     """A-GEM that writes down which batches it took gradients on, task by task."""
 
     def __init__(self, run: RunSpec, n_tasks: int, public: Sequence[int] = range(N_CLASSES)) -> None:
-        known = PublicContext(
-            n_inputs=64, n_classes=N_CLASSES, public=tuple(public), n_people=PER_TASK * n_tasks, n_tasks=n_tasks, form=SMALL
-        )
+        known = public_context(64, N_CLASSES, PER_TASK * n_tasks, n_tasks, public=tuple(public), form=SMALL)
         super().__init__(run, [CELL], known)
         self.asked: list[list[Batch]] = []
         self.net, self.memory, self.ledger = self._net, self._memory, Ledger(1e-5, "add-remove", "once")
@@ -86,23 +84,6 @@ class Watched(Agem):
 
 
 # What is refused.
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"privacy": {"epsilons": [1.0]}}, r"privacy\.epsilons = 1: must be inf: A-GEM adds no noise; dp-agem is"),
-        ({"params": {"head": "per-task"}}, r"params\.head = per-task: needs labels = prior"),
-        ({"data": {"dataset": "digits", "backbone": "vit-cifar100"}}, r"data\.backbone = vit-cifar100: must be pixels"),
-        ({"params": {"variant": "balanced"}}, r"params\.steps = nothing: must be given"),
-        ({"params": {"variant": "heterogeneous", "epochs_by_task": [1, 2, 3]}}, r"epochs_by_task = 1, 2, 3: must be 2 "),
-        ({"params": {"variant": "heterogeneous"}}, r"params\.epochs_by_task = nothing: must be 2 whole numbers"),
-        ({"params": {"variant": "heterogeneous", "epochs_by_task": [1, 0]}}, r"epochs_by_task = 0: must be whole "),
-    ],
-)
-def test_what_it_cannot_do_is_refused_in_a_sentence(changes: dict[str, object], sentence: str) -> None:
-    with pytest.raises(BadInput, match=sentence):
-        checks.check(spec(**{"data": {"dataset": "digits"}, **changes}))
 
 
 def test_epochs_by_task_are_read_from_a_command_line_and_from_toml() -> None:
@@ -268,13 +249,7 @@ def test_l2dp_ml_without_noise_on_the_same_loss_is_a_gem_exactly() -> None:
     streams, settings = tasks(3), {"scope": "per-block", "learning_rate": 0.05}
     plain = Watched(spec(settings), 3).go(streams)
     run = spec({**settings, "losses": "softmax", "encoder_weight": 0.0, "output_norm_cap": 0.0}, method="l2dp-ml")
-    other = methods.maker("l2dp-ml")(
-        run,
-        [CELL],
-        PublicContext(
-            n_inputs=64, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=3 * PER_TASK, n_tasks=3, form=SMALL
-        ),
-    )
+    other = methods.maker("l2dp-ml")(run, [CELL], public_context(64, N_CLASSES, 3 * PER_TASK, 3, form=SMALL))
     for task in streams:
         list(other.learn({0: task}, {CELL: Ledger(1e-5, "add-remove", "once")}))
     for task in streams:
@@ -307,15 +282,7 @@ def test_it_forgets_less_than_fine_tuning_on_permuted_mnist(monkeypatch: pytest.
             learner = Agem(
                 run,
                 [cell],
-                PublicContext(
-                    n_inputs=49,
-                    n_classes=10,
-                    public=tuple(range(10)),
-                    n_people=1000,
-                    n_tasks=5,
-                    form=table.form,
-                    recurrence="every",
-                ),
+                public_context(49, 10, 1000, 5, form=table.form, recurrence="every"),
             )
             ledger = Ledger(1e-5, "add-remove", "every")
             matrix = []

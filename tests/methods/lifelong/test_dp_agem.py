@@ -21,6 +21,7 @@ from dpcl_core.methods.lifelong import agem, dp_agem, nets, odometer
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Recurrence, RunSpec
+from tests.methods.training import public_context
 from tests.support.tiers import quick
 
 FORM = Form((6, 6, 1), 0.0, 1.0)
@@ -55,15 +56,7 @@ def stream(n_tasks: int = 3, n: int = PER_TASK) -> list[Task]:
 
 def known(n_tasks: int, recurrence: Recurrence = "once", n_people: int | None = None) -> PublicContext:
     people = PER_TASK * (n_tasks if recurrence == "once" else 1) if n_people is None else n_people
-    return PublicContext(
-        n_inputs=36,
-        n_classes=N_CLASSES,
-        public=tuple(range(N_CLASSES)),
-        n_people=people,
-        n_tasks=n_tasks,
-        form=FORM,
-        recurrence=recurrence,
-    )
+    return public_context(36, N_CLASSES, people, n_tasks, form=FORM, recurrence=recurrence)
 
 
 def learned(
@@ -203,7 +196,8 @@ def sources(run: RunSpec, n_people: int = PER_TASK) -> tuple[dp_agem.Model, dp_a
     list(model.learn(nobody[0], Ledger(DELTA, "add-remove", "once")))
     steps, replays = model._account(1, model._turns[1], Ledger(DELTA, "add-remove", "once"))
     own = model._source(nobody[1].train, (2, 3), steps, 1, None)
-    kept = model._replayed(0, replays[0], 1)
+    examples, labels = model._samples[0]
+    kept = model._source(examples, model._competing(labels), replays[0], 1, 0)
     return model, own, kept
 
 

@@ -13,7 +13,6 @@ import pytest
 from dpcl_core import checks, cli, engine
 from dpcl_core.attacks.l2dp_games import difference_game
 from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoefficientMemory, make_learner
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
@@ -22,6 +21,7 @@ from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
+from tests.methods.training import public_context
 
 REAL = os.environ.get("DPCL_DATA")
 DELTA = 1e-5
@@ -45,9 +45,7 @@ def finished(run: RunSpec) -> dict[float, CellFinished]:
 def weights(run: RunSpec, tasks: list[Task]) -> tuple[dict[int, np.ndarray], dict[Cell, Ledger]]:
     """What is learned of network features (no map before them), by seed."""
     cells = list(run.cells())
-    known = PublicContext(
-        n_inputs=tasks[0].train.inputs.shape[1], n_classes=3, public=(0, 1, 2), n_people=60, n_tasks=len(tasks)
-    )
+    known = public_context(tasks[0].train.inputs.shape[1], 3, 60, len(tasks))
     learner = make_learner(run, cells, known)
     assert isinstance(learner, CoefficientMemory)
     ledgers = {cell: Ledger(DELTA, run.privacy.adjacency, "once") for cell in cells}
@@ -168,7 +166,7 @@ def test_two_tasks_never_share_noise() -> None:
     first, second = made_tasks()[:1] * 2
     again = Task(1, "task 2", second.train, second.test, second.prior)
     run = spec(privacy={"epsilons": [1.0], "noise": "seeded"}, seeds=[0], params={"solution": "exact"})
-    known = PublicContext(n_inputs=4, n_classes=3, public=(0, 1, 2), n_people=60, n_tasks=2)
+    known = public_context(4, 3, 60, 2)
     learner = make_learner(run, list(run.cells()), known)
     assert isinstance(learner, CoefficientMemory)
     ledgers = {Cell(1.0, 0): Ledger(DELTA, "add-remove", "once")}

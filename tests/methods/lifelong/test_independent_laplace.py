@@ -13,7 +13,6 @@ import pytest
 from dpcl_core import checks, cli, engine
 from dpcl_core.attacks.l2dp_games import difference_game
 from dpcl_core.data.dataset import Form
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods.lifelong.independent_laplace import SIZES_ARE_PUBLIC, centred, unbiased_sums
 from dpcl_core.privacy.ledger import Ledger
@@ -133,30 +132,6 @@ def test_a_task_without_a_public_class_stores_nothing() -> None:
     assert [name for name in event.guarantee.parts if name.startswith("task")] == ["task 1"]
     first = next(event for event in events if isinstance(event, TaskLearned))
     assert (first.accuracy[0] or 0) > 0.7
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"privacy": {"adjacency": "add-remove"}}, r"privacy\.adjacency = add-remove: must be replace"),
-        ({"params": {"project_to": 65}}, r"params\.project_to = 65: must be at most 64, the number of values of an example"),
-        (
-            {"params": {"project_to": 0}, "data": {"backbone": "vit-cifar100"}},
-            r"params\.project_to = 0: must be at least 1 with features of a network",
-        ),
-        ({"params": {"project_to": -1}}, r"params\.project_to"),
-        ({"params": {"clip": 0}}, r"params\.clip"),
-        ({"params": {"label_share": 1}}, r"params\.label_share"),
-        ({"labels": "data"}, "labels = data"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_any_task(changes: dict[str, object], said: str) -> None:
-    def before_the_first_task() -> None:
-        for event in engine.run(spec(**changes)):
-            assert not isinstance(event, TaskLearned)
-
-    with pytest.raises(BadInput, match=said):
-        before_the_first_task()
 
 
 def test_subtracting_a_known_record_leaves_two_noises() -> None:

@@ -13,14 +13,13 @@ import torch
 
 from dpcl_core import checks, engine
 from dpcl_core.data.dataset import Form
-from dpcl_core.errors import BadInput
 from dpcl_core.events import TaskLearned
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import joint_network, nets
 from dpcl_core.methods.lifelong.joint_network import TITLES, JointNetwork, NetworkName
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
+from tests.methods.training import public_context
 
 CELL = Cell(math.inf, 0)
 FORM = Form((100, 3), -1.0, 1.0)
@@ -58,9 +57,7 @@ def tasks() -> list[Task]:
 
 def learner(run: RunSpec) -> JointNetwork:
     n_people = N_TASKS * PER_TASK
-    context = PublicContext(
-        n_inputs=300, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=n_people, n_tasks=N_TASKS, form=FORM
-    )
+    context = public_context(300, N_CLASSES, n_people, N_TASKS, form=FORM)
     return JointNetwork(run, [CELL], context)
 
 
@@ -68,7 +65,7 @@ def learner(run: RunSpec) -> JointNetwork:
 def test_each_network_reads_windows_and_depends_on_the_seed_alone(network: NetworkName) -> None:
     rows = np.random.default_rng(1).uniform(-1, 1, (5, 300)).astype(np.float32)
     state = torch.get_rng_state()
-    one, same, other = (nets.build_sensor_net(network, N_CLASSES, seed) for seed in (3, 3, 4))
+    one, same, other = (nets.build_named(network, FORM, N_CLASSES, seed) for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), state), "the global generator is left alone"
     first = one.logits(rows, FORM)
     assert first.shape == (5, N_CLASSES)
@@ -76,12 +73,15 @@ def test_each_network_reads_windows_and_depends_on_the_seed_alone(network: Netwo
     assert np.abs(first - other.logits(rows, FORM)).max() > 1e-3
 
 
+def convolutions(name: NetworkName) -> list[torch.nn.Conv1d]:
+    return [layer for layer in nets.build_named(name, FORM, 5, 0).modules() if isinstance(layer, torch.nn.Conv1d)]
+
+
 def test_convolutions_have_the_printed_channels() -> None:
     for channels in (32, 64, 128):
         name: NetworkName = f"cnn-{channels}"  # type: ignore[assignment]
-        convolutions = [layer for layer in nets.build_sensor_net(name, 5, 0).modules() if isinstance(layer, torch.nn.Conv1d)]
-        assert {layer.out_channels for layer in convolutions} == {channels}
-    (ignatov,) = [layer for layer in nets.build_sensor_net("cnn-ig", 5, 0).modules() if isinstance(layer, torch.nn.Conv1d)]
+        assert {layer.out_channels for layer in convolutions(name)} == {channels}
+    (ignatov,) = convolutions("cnn-ig")
     assert (ignatov.out_channels, ignatov.kernel_size) == (196, (12,))
 
 
@@ -133,26 +133,6 @@ def test_batches_use_every_example_once_before_any_twice() -> None:
     assert Counter(taken.tolist()) == dict.fromkeys(range(10), 4)
     assert sorted(taken[:10].tolist()) == list(range(10))
     assert len(next(joint_network._batches(0, 4, np.random.default_rng(0)))) == 0
-
-
-DIGITS: dict[str, object] = {  # bundled: what is refused does not depend on which data this computer has
-    "data": {"dataset": "digits", "backbone": "pixels"},
-    "scenario": {"kind": "split", "tasks": 2},
-}
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"params": {"network": "lifelong"}, "privacy": {"epsilons": [1.0]}},
-         r"^privacy\.epsilons = 1: must be inf: this training adds no noise"),
-        ({}, r"^params\.network = cnn-32: must be lifelong on pictures"),
-        ({"params": {"network": "lifelong", "head": "per-task"}}, r"^params\.head = per-task: needs labels = prior"),
-    ],
-)  # fmt: skip
-def test_what_it_cannot_do_is_refused_in_a_sentence(changes: dict[str, object], sentence: str) -> None:
-    with pytest.raises(BadInput, match=sentence):
-        checks.check(spec(**DIGITS | changes))  # type: ignore[arg-type]  # params come by their name
 
 
 @pytest.mark.skipif(not os.environ.get("DPCL_DATA"), reason="needs DPCL_DATA")

@@ -16,9 +16,8 @@ from torch.nn import functional
 
 from dpcl_core import checks, cli
 from dpcl_core.data.dataset import Form
-from dpcl_core.errors import BadInput, Diverged
+from dpcl_core.errors import Diverged
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import agem, claim, l2dp_ml, nets
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMl
@@ -27,6 +26,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
+from tests.methods.training import public_context
 
 FORM = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, SIZE = 4, 64
@@ -74,15 +74,7 @@ def stream(n_tasks: int = 3, n: int = 34) -> list[Task]:
 
 def made(run: RunSpec) -> L2dpMl:
     (cell,) = run.cells()
-    known = PublicContext(
-        n_inputs=SIZE,
-        n_classes=N_CLASSES,
-        public=tuple(range(N_CLASSES)),
-        n_people=34,
-        n_tasks=3,
-        form=FORM,
-        recurrence="every",
-    )
+    known = public_context(SIZE, N_CLASSES, 34, 3, form=FORM, recurrence="every")
     learner = methods.maker(run.method)(run, [cell], known)
     assert isinstance(learner, Agem)
     return learner  # type: ignore[return-value]
@@ -238,9 +230,7 @@ def test_gradients_as_printed_are_those_of_equations_12_and_13() -> None:
 @pytest.mark.parametrize("form", [Form((32, 32, 3), 0.0, 1.0), Form((100, 3), -1.0, 1.0), Form((9, 11, 1), 0.0, 1.0)])
 def test_every_kind_of_example_has_its_gradients(form: Form) -> None:
     run, n_values = spec(batch_size=4), math.prod(form.shape)
-    known = PublicContext(
-        n_inputs=n_values, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=4, n_tasks=1, form=form
-    )
+    known = public_context(n_values, N_CLASSES, 4, 1, form=form)
     learner = L2dpMl(run, list(run.cells()), known)
     rows = np.random.default_rng(0).uniform(form.low, form.high, (4, n_values)).astype(np.float32)
     examples = Examples(rows, np.arange(4))
@@ -424,12 +414,6 @@ def test_without_noise_nothing_is_claimed() -> None:
 
 
 # Bad input.
-
-
-@pytest.mark.parametrize(("share", "left"), [(0, "ε1"), (1, "ε2")])
-def test_a_split_of_the_budget_that_leaves_nothing_is_one_sentence(share: float, left: str) -> None:
-    with pytest.raises(BadInput, match=rf"params.encoder_share = {share}.*: must lie between 0 and 1, .* for {left}$"):
-        checks.check(spec(encoder_share=share))
 
 
 def test_steps_too_large_stop_at_once() -> None:
