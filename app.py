@@ -11,8 +11,6 @@ from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
 from pages.parts import document, layout, rooms, state, text, visitor
-from pages.parts.layout import INSIDE
-from pages.parts.state import CHANGES
 
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges"), ("room", "Classroom")],
@@ -47,8 +45,8 @@ def main() -> None:
     st.logo(assets_dir() / f"logo-{'dark' if text.is_dark() else 'light'}.svg", size="large")
     if st.session_state.get("page") != page.url_path:
         st.session_state["page"] = page.url_path
-        st.session_state[CHANGES] = st.session_state.get(CHANGES, 0) + 1
-    st.session_state[INSIDE] = True
+        st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
+    st.session_state[layout.INSIDE] = True
     if visitor.is_shared() and visitor.is_missing() and page.url_path:  # Start is open to everybody
         visitor.ask()
     else:

@@ -17,7 +17,6 @@ from dpcl_core.runs import process, queue
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.version import __version__
 from pages.parts import figure_card, layout, text
-from pages.parts.layout import header
 from pages.parts.text import plain
 
 LIMITS = """
@@ -33,31 +32,21 @@ PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plo
 
 def page() -> None:
     """The page."""
-    header("About", "Can I trust this?")
-    draw = {"Methods and data": _methods_and_data, "Words": _words, "Limits, version, citation": _limits}
+    layout.header("About", "Can I trust this?")
+    words = "\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in glossary.words())
+    draw = {"Methods and data": _cards, "Words": lambda: st.markdown(words), "Limits, version, citation": _limits}
     layout.views(draw, "about-views")
-
-
-def _methods_and_data() -> None:
-    _cards("Methods", methods.CARDS.values())
-    _cards("Streams", scenarios.CARDS.values())
-    _cards("Networks for features", backbones.CARDS.values())
-    _cards("Datasets", datasets.CARDS.values())
-
-
-def _words() -> None:
-    st.markdown("\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in glossary.words()))
 
 
 def _limits() -> None:
     st.markdown(LIMITS)
-    st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(_versions()))
+    st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(map(_version, PACKAGES)))
     text.button()
     _this_computer()
     if queue.limits() is None:
         figure_card.draw()
     else:
-        st.page_link("pages/administration.py", label=":primary[Administration of this server →]")
+        layout.arrow("administration", "Administration of this server")
 
 
 def _this_computer() -> None:
@@ -69,30 +58,27 @@ def _this_computer() -> None:
     st.markdown(f"This computer trains on {device}. Datasets ready to use: {', '.join(ready)}{rest}.")
 
 
-def _cards(
-    title: str, cards: Iterable[MethodCard | scenarios.ScenarioCard | backbones.BackboneCard | datasets.DatasetCard]
-) -> None:
-    with st.container(key=f"card-about-{title.split()[0].lower()}"):
-        st.header(title, anchor=False)
-        lines = [f"**{plain(card.title)}** {plain(card.summary)} :small[{plain(_origin(card))}]" for card in cards]
-        st.markdown("\n\n".join(lines))  # one element: a browser takes milliseconds for each
+def _cards() -> None:
+    catalogs: dict[str, Iterable[MethodCard | scenarios.ScenarioCard | backbones.BackboneCard | datasets.DatasetCard]] = {
+        "Methods": methods.CARDS.values(), "Streams": scenarios.CARDS.values(),
+        "Networks for features": backbones.CARDS.values(), "Datasets": datasets.CARDS.values(),
+    }  # fmt: skip
+    for title, cards in catalogs.items():
+        lines = []
+        for card in cards:
+            # What a network was trained on decides what can be private for it.
+            seen = f". Trained on: {card.seen}." if isinstance(card, backbones.BackboneCard) else ""
+            lines.append(f"**{plain(card.title)}** {plain(card.summary)} :small[{plain(card.source + seen)}]")
+        with st.container(key=f"card-about-{title.split()[0].lower()}"):
+            st.header(title, anchor=False)
+            st.markdown("\n\n".join(lines))  # one element: a browser takes milliseconds for each
 
 
-def _origin(card: MethodCard | scenarios.ScenarioCard | backbones.BackboneCard | datasets.DatasetCard) -> str:
-    """Where it comes from; of a network also what it was trained on, which decides what can be private for it."""
-    if isinstance(card, backbones.BackboneCard):
-        return f"{card.source}. Trained on: {card.seen}."
-    return card.source
-
-
-def _versions() -> list[str]:
-    installed = []
-    for package in PACKAGES:
-        try:
-            installed.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            installed.append(f"{package} not installed")
-    return installed
+def _version(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"{package} not installed"
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ from dpcl_core.backbones import catalog
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import counted
 from dpcl_core.runs import administration, queue
-from dpcl_core.runs.administration import Usage
 from dpcl_core.runs.run import Run
 from pages.parts import figure_card, layout, state
-from pages.parts.layout import header
 from pages.parts.text import plain
 
 HELP = """Visitors are known by a random token in their browser. Only its digest is kept; its first letters are their name
@@ -26,7 +24,7 @@ _MOST = 100  # visitors that are listed
 @state.guarded
 def page() -> None:
     """The page."""
-    header("Administration", "Who uses this server, and how much?", help_text=HELP)
+    layout.header("Administration", "Who uses this server, and how much?", help_text=HELP)
     limits = queue.limits()
     if limits is None:
         st.info("This server is not shared: nobody owns a run and nothing is limited. `dpcl app --shared` serves many.")
@@ -68,7 +66,7 @@ def _watched(limits: queue.Limits) -> None:
             st.caption(f"The {_MOST} who use most, of {len(used):,}.")
 
 
-def _visitor(one: Usage, limits: queue.Limits) -> None:
+def _visitor(one: administration.Usage, limits: queue.Limits) -> None:
     """Draws what a visitor uses, with the buttons that stop and delete."""
     store = state.whole_store()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -11,17 +11,14 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.events import Signatures
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
-from pages.parts import anchor_pictures, anchor_rematching, anchor_source, fields, layout, link, pecl_claim, run_panel, state
-from pages.parts.anchor_pictures import Scene
-from pages.parts.layout import actions, heading
-from pages.parts.state import View
+from pages.parts import anchor_pictures, anchor_source, fields, layout, link, pecl_claim, run_panel, state
 
 SIMULATION, RUN = "play", "run"
 SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
 CODEC = link.Codec(
     [
         link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), SIMULATION),
-        *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *anchor_rematching.FIELDS, *anchor_pictures.FIELDS,
+        *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *anchor_pictures.WHAT_IF_FIELDS, *anchor_pictures.FIELDS,
     ]
 )  # fmt: skip
 HELP = """Every client describes its texts by a **list** of a few Gaussians, in no order. Before lists can be averaged, their
@@ -34,28 +31,24 @@ view; a server sees only what is released. Marks at the map's edge lie beyond it
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("anchors", lambda _: CODEC)
+    view = state.View("anchors", lambda _: CODEC)
     question = "CSLR: how are entries of different clients' lists matched?"
-    place = heading("Matching clients", question, notices=[*view.read.notices, *fields.missing_run(view)])
+    place = layout.heading("Matching clients", question, notices=[*view.read.notices, *fields.missing_run(view)])
     controls, answer = layout.controls_and_answer()
     with controls:
-        options = list(SHOWS)
-        start = RUN if view["run"] is not None else str(view["show"])
-        show = st.segmented_control(
-            "Lists of", options, default=start, format_func=SHOWS.__getitem__, required=True, key=view.key("show")
-        ) or start  # fmt: skip
+        show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)
     values: dict[str, object] = {field.name: view[field.name] for field in (*anchor_source.FIELDS, *anchor_pictures.FIELDS)}
-    values |= {field.name: None for field in (*anchor_source.RUN_FIELDS, *anchor_rematching.FIELDS)} | {"show": show}
+    values |= {field.name: None for field in (*anchor_source.RUN_FIELDS, *anchor_pictures.WHAT_IF_FIELDS)} | {"show": show}
 
     def settle(changed: Mapping[str, object]) -> None:
         view.settle({**values, **changed}, CODEC)
 
     values |= _simulation(view, controls, answer) if show == SIMULATION else _run(view, controls, answer, settle)
     view.commit(values, CODEC)
-    actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
 
-def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
+def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
     """Draws the simulation: its settings and figures; returns the link values."""
     with controls:
         setup, values = anchor_source.choose(view)
@@ -67,10 +60,10 @@ def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) ->
             ("Not visible to the server", "the single entries below and their true modes"),
         )
         if setup.is_played:
-            setup = anchor_rematching.draw(setup, key=view.key("explorer"))
+            setup = anchor_pictures.play_lists(setup, key=view.key("explorer"))
             values = {**values, "m": setup.m, "noise": setup.noise, "matcher": setup.matcher}
         rounds, at = anchor_source.rounds(setup)
-        scene = Scene(
+        scene = anchor_source.Scene(
             rounds, at, f"play-{setup.length}-{setup.kind}", setup.provenance(),
             agreement=lambda: anchor_source.agreement(setup),
             sweep=lambda: anchor_source.measured(setup, rounds[at], sweep=True),
@@ -85,7 +78,7 @@ def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) ->
 
 
 def _run(
-    view: View, controls: DeltaGenerator, answer: DeltaGenerator, settle: Callable[[Mapping[str, object]], None]
+    view: state.View, controls: DeltaGenerator, answer: DeltaGenerator, settle: Callable[[Mapping[str, object]], None]
 ) -> Mapping[str, object]:  # fmt: skip
     """Draws a run, live or finished: its figures, and the what-if with other anchors or noise; returns the link values.
 
@@ -97,7 +90,7 @@ def _run(
             with answer, layout.card("anchor-map"):
                 st.markdown("**No lists to show yet**")
                 st.info(anchor_source.NO_RUN)
-                st.page_link("pages/train.py", label=":primary[To the Train page →]")
+                layout.arrow("train", "To the Train page")
             return {}
         model, values = anchor_source.model(result, view)
     values = {**values, "run": result.run_id}
@@ -119,16 +112,16 @@ def _run(
 
 
 def _run_figures(
-    view: View, result: Result, model: Cell, rounds: tuple[Signatures, ...], *, is_live: bool = False
+    view: state.View, result: Result, model: Cell, rounds: tuple[Signatures, ...], *, is_live: bool = False
 ) -> Mapping[str, object]:  # fmt: skip
     """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
     with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
         at, round_value = anchor_source.at_round(result, rounds, view)
-        settings, what_if = anchor_rematching.choose(result, model, view)
+        settings, what_if = anchor_pictures.choose_what_if(result, model, view)
     now = rounds[at]
     guarantee = result.guarantees.get(now.cell.epsilon)
-    anchor_rematching.notice(result, now, settings)
-    scene = anchor_rematching.scene(result, rounds, at, settings, is_live=is_live)
+    anchor_pictures.what_if_notice(result, now, settings)
+    scene = anchor_pictures.what_if_scene(result, rounds, at, settings, is_live=is_live)
     chosen = _maps(view, scene)
     _more(
         scene, settings.noise or None if settings is not None else None,
@@ -138,7 +131,7 @@ def _run_figures(
     return {**round_value, **what_if, **chosen}
 
 
-def _watch(view: View, run_id: str, model: Cell | None) -> Mapping[str, object]:
+def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, object]:
     """Draws the newest round of a live run; when the run has ended, draws the page again, which has no timer then.
 
     Returns what the link carries of the choice.
@@ -157,7 +150,7 @@ def _watch(view: View, run_id: str, model: Cell | None) -> Mapping[str, object]:
     return _run_figures(view, result, model, rounds, is_live=True)
 
 
-def _maps(view: View, scene: Scene) -> Mapping[str, object]:
+def _maps(view: state.View, scene: anchor_source.Scene) -> Mapping[str, object]:
     """Draws the map and the matchers; returns the chosen map."""
     left, right = st.columns([1.6, 1], gap="small")
     with left:
@@ -168,7 +161,7 @@ def _maps(view: View, scene: Scene) -> Mapping[str, object]:
 
 
 def _more(
-    scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None]
+    scene: anchor_source.Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None]
 ) -> None:  # fmt: skip
     """Draws the other figures, in tabs, when opened."""
     draw = {
@@ -186,7 +179,7 @@ def _more(
 def _no_accuracy() -> None:
     with layout.card("anchor-accuracy"):
         st.caption("No model is trained here. A run of a CSLR method shows its accuracy matrix, AA, BWT and FWT.")
-        st.page_link("pages/train.py", label=":primary[Train one →]")
+        layout.arrow("train", "Train one")
 
 
 if __name__ == "__main__":

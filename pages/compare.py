@@ -18,9 +18,6 @@ from dpcl_core.privacy.statement import Standing
 from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, state, text, train_form
-from pages.parts.figure_card import show
-from pages.parts.layout import actions, heading
-from pages.parts.state import View
 from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
 
 LETTERS = "ABCDEF"
 _GROUPS = 6  # groups with a button
+_ALONE = "A difference needs two runs on the same data and stream. Open this run's settings, change one, press Start."
 HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {fields.HELP}
 Differences are formed seed by seed, because runs with the same seed see the same classes in the same order. A difference
 counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is a choice based on the data:
@@ -50,20 +48,25 @@ CODEC = link.Codec(
 def page() -> None:
     """The page."""
     state.store()
-    view = View("compare", lambda _: CODEC)
-    named = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
-    stored = _listed() | state.store().listed(named)
+    view = state.View("compare", lambda _: CODEC)
+    linked = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
+    stored = _listed() | state.store().listed(linked)
     runs = {run_id: run for run_id, run in stored.items() if comparison.has_result(run)}
     start, missing = _initial_runs(view, runs, stored)
-    place = heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
+    place = layout.heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
         _nothing_yet()
-        actions(place, help_text=HELP)
+        layout.actions(place, help_text=HELP)
         return
     st.session_state.setdefault(view.key("runs"), start)
+
+    def named(run_id: str) -> str:
+        run = runs[run_id]
+        return f"{run.name} · {run.id[:4]} · {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
+
     picked = st.multiselect(
-        "Runs", _offered(view, runs), format_func=lambda run_id: _display_name(runs[run_id]), key=view.key("runs"),
-        max_selections=comparison.MOST, placeholder="Pick up to six finished runs",
+        "Runs", _offered(view, runs), format_func=named, key=view.key("runs"), max_selections=comparison.MOST,
+        placeholder="Pick up to six finished runs",
     )  # fmt: skip
     results = {LETTERS[i]: state.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
     nothing = {"focus": None, "first": None, "second": None, "wanted": None}
@@ -72,24 +75,25 @@ def page() -> None:
         st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
     else:
         if len(results) == 1:
-            _partner(runs[picked[0]])
+            st.info(_ALONE)
+            run = runs[picked[0]]
+            label, query = f"Open the settings of {plain(run.name)} in Train", train_form.parameters_of(run.spec)
+            layout.arrow("train", label, query)
         values |= _comparison(view, results)
     view.commit(values, CODEC)
-    actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
 
-def _display_name(run: Run) -> str:
-    return f"{run.name} · {run.id[:4]} · {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
-
-
-def _initial_runs(view: View, runs: dict[str, Run], stored: dict[str, Run]) -> tuple[list[str], list[str]]:
+def _initial_runs(view: state.View, runs: dict[str, Run], stored: dict[str, Run]) -> tuple[list[str], list[str]]:
     """The initial runs, and a notice for each run of the link that cannot be compared, or that the store does not have.
 
     Those of the link, else two that are compared best, else the newest. A ceiling is trained to be read beside its
     run, so only a link or a visitor opens one here.
     """
     linked = cast("tuple[str, ...]", view["runs"])
-    missing = [_not_offered(run_id, stored.get(run_id)) for run_id in linked if run_id not in runs]
+    lost = [run_id for run_id in linked if run_id not in runs]
+    absent = "The link names run {}, which this store does not have."
+    missing = [comparison.no_result(stored[one]) if one in stored else absent.format(one) for one in lost]
     start = list(dict.fromkeys(run_id for run_id in linked if run_id in runs))
     if not start and not linked:
         offered = {run_id: run.spec for run_id, run in runs.items() if not measured.is_one(run.spec)}
@@ -98,19 +102,7 @@ def _initial_runs(view: View, runs: dict[str, Run], stored: dict[str, Run]) -> t
     return start, missing
 
 
-def _not_offered(run_id: str, run: Run | None) -> str:
-    """A sentence on why this run of the link cannot be compared."""
-    return comparison.no_result(run) if run is not None else f"The link names run {run_id}, which this store does not have."
-
-
-def _partner(run: Run) -> None:
-    """States which run could be compared with this one, and opens its settings."""
-    st.info("A difference needs two runs on the same data and stream. Open this run's settings, change one, press Start.")
-    query = train_form.parameters_of(run.spec)
-    st.page_link("pages/train.py", label=f":primary[Open the settings of {plain(run.name)} in Train →]", query_params=query)
-
-
-def _offered(view: View, runs: dict[str, Run]) -> list[str]:
+def _offered(view: state.View, runs: dict[str, Run]) -> list[str]:
     """The runs to pick from, by a search, which adds to `runs` what it finds; a button for each group puts its newest runs
     into the picker."""
     if len(runs) <= comparison.MOST:
@@ -147,15 +139,11 @@ def _nothing_yet() -> None:
     _trade_off({"Example": example})
 
 
-def _layer(result: Result) -> str:
-    """The run's layer and what it does not count, in brackets; empty if unknown."""
-    layer = methods.layer(result.spec)
-    return "" if layer is None else f" ({plain(layer.title)})"
-
-
-def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
+def _comparison(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     specs = {letter: result.spec for letter, result in results.items()}
-    st.caption(" · ".join(f"**{letter}** {plain(result.name)}{_layer(result)}" for letter, result in results.items()))
+    layers = {letter: f" ({plain(layer.title)})" for letter, spec in specs.items() if (layer := methods.layer(spec))}
+    names = (f"**{letter}** {plain(result.name)}{layers.get(letter, '')}" for letter, result in results.items())
+    st.caption(" · ".join(names))
     if apart := comparison.what_differs(specs):
         st.caption(plain(apart))
     if warning := comparison.different_tests(specs):
@@ -184,7 +172,7 @@ def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
     return values
 
 
-def _budget(view: View, budgets: list[float]) -> float | None:
+def _budget(view: state.View, budgets: list[float]) -> float | None:
     if not budgets:
         return None
     linked = cast("float | None", view["focus"])
@@ -192,10 +180,7 @@ def _budget(view: View, budgets: list[float]) -> float | None:
     if len(budgets) == 1:
         st.caption(f"The runs share one budget: ε = {epsilon_text(budgets[0])}.")
         return budgets[0]
-    picked = st.segmented_control(
-        "Budget ε of the curves", budgets, default=default, format_func=epsilon_text, key=view.key("focus"), required=True
-    )
-    return default if picked is None else float(picked)
+    return fields.segmented(view, "focus", "Budget ε of the curves", {e: epsilon_text(e) for e in budgets}, start=default)
 
 
 def _colours(results: dict[str, Result]) -> list[str]:
@@ -255,16 +240,18 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
 
     frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
     runs = _runs(results, frames)
+    words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
+    kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
+    dashed = "".join(words.get(kind, "") for kind in kinds)
     picture = figure_card.kept(curves.compared_over_tasks)(
         runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
         n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
         references=comparison.shared_references([result.references for result in results.values()]),
     )  # fmt: skip
-    show(
+    figure_card.show(
         picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
-        note=f"ε = {epsilon_text(chosen)}{_intervals(results, 'band')}; dashes: label list{_dashed(results, chosen)}",
-        table=_table(frames, results),
-        linked=True,
+        note=f"ε = {epsilon_text(chosen)}{_intervals(results, 'band')}; dashes: label list{dashed}",
+        table=_table(frames, results), linked=True,
     )  # fmt: skip
 
 
@@ -276,12 +263,6 @@ def _intervals(results: dict[str, Result], drawn_as: str) -> str:
     return f"; {drawn_as}: 95 % interval over seeds" if has_any else ""
 
 
-def _dashed(results: dict[str, Result], chosen: float) -> str:
-    words = {"bound": "", "claimed": ", or ε only claimed", "replay": ", or ε of the replay alone", "none": ""}
-    kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
-    return "".join(words[kind] for kind in kinds)
-
-
 def _trade_off(results: dict[str, Result]) -> None:
     from dpcl_core.figures import tradeoff
 
@@ -290,14 +271,14 @@ def _trade_off(results: dict[str, Result]) -> None:
         _runs(results, frames), score=_score(results), dark=text.is_dark(),
         references=comparison.shared_references([result.references for result in results.values()]),
     )  # fmt: skip
-    show(
+    figure_card.show(
         picture, _provenance(results), key="compared-cost",
         title=f"Final {_score(results)} and forgetting against the budget",
         note=f"dots: trained models{_intervals(results, 'bars')}", table=_table(frames, results),
     )  # fmt: skip
 
 
-def _needed(view: View, results: dict[str, Result]) -> int | None:
+def _needed(view: state.View, results: dict[str, Result]) -> int | None:
     """Draws the ε that a wanted accuracy needs, for each run; returns the wanted accuracy."""
     if warning := comparison.different_tests({letter: result.spec for letter, result in results.items()}):
         st.warning(plain(warning))
@@ -309,18 +290,16 @@ def _needed(view: View, results: dict[str, Result]) -> int | None:
         st.info(f"{' and '.join(noiseless)}: {comparison.NO_BUDGET}")
     if not answered:
         return None
-    runs = {letter: _budgets(result) for letter, result in answered.items()}
+    runs = {}
+    for letter, result in answered.items():  # with what the ledger accounts for, where ε are bounds
+        accounted = {epsilon: given.epsilon for epsilon, given in result.guarantees.items()}
+        is_bound = result.standing == "bound"
+        runs[letter] = comparison.Budgets(result.finals, result.standing, accounted=accounted if is_bound else {})
     colours = [colour for letter, colour in zip(results, _colours(results), strict=True) if letter in answered]
     return comparison.panel(view, runs, colours=colours, provenance=_provenance(answered), score=_score(answered))
 
 
-def _budgets(result: Result) -> comparison.Budgets:
-    """A run's scores by ε, with what its ledger accounts for where its ε are bounds."""
-    accounted = {epsilon: given.epsilon for epsilon, given in result.guarantees.items()}
-    return comparison.Budgets(result.finals, result.standing, accounted=accounted if result.standing == "bound" else {})
-
-
-def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
+def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     """Draws the paired difference of two runs, or the reason why they are not comparable."""
     from dpcl_core.figures import curves, statistics
 
@@ -345,14 +324,14 @@ def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
     )
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
     anew = comparison.with_enough_seeds({letter: result.spec for letter, result in pair.items()})
-    show(
+    figure_card.show(
         picture, replace(_provenance(pair), n_seeds=(table["seed"].nunique(),)), key="difference",
         title=f"{first} minus {second}, final {_score(pair)}", table=table,
         note=f"ticks: single seeds; {'dot: mean' if anew else 'dot and bar: mean and 95 % interval'}",
     )  # fmt: skip
     for letter, spec in anew.items():
-        label = f":primary[Open the settings of {letter} with {len(spec.seeds)} seeds in Train →]"
-        st.page_link("pages/train.py", label=label, query_params=train_form.parameters_of(spec))
+        label = f"Open the settings of {letter} with {len(spec.seeds)} seeds in Train"
+        layout.arrow("train", label, train_form.parameters_of(spec))
     verdicts = statistics.paired(one, other, (first, second), n_tested=n_tested)
     for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 and not anew else ():
         st.markdown(f"- {capital(epsilon_phrase(epsilon))}: {verdict.sentence}")
@@ -383,7 +362,7 @@ def _coordinates(results: dict[str, Result], rows: list[dict[str, str]], chosen:
     finals = {letter: _finals(curves.mean_so_far(result.accuracy)) for letter, result in results.items()}
     means = {letter: float(frame[frame["epsilon"] == chosen]["value"].mean()) for letter, frame in finals.items()}
     picture = reproduction.coordinates(rows, means, colours=_colours(results), score=_score(results), dark=text.is_dark())
-    show(
+    figure_card.show(
         picture, _provenance(results), key="coordinates", title="From settings to accuracy",
         note=f"one line per run; ε = {epsilon_text(chosen)}; mean over seeds", table=reproduction.table(rows, means),
         linked=True,

@@ -12,12 +12,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.apart import Looked
 from dpcl_core.data import intake, schema
-from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import administration
 from dpcl_core.spec import ScenarioSpec
-from pages.parts import layout, own_data, own_data_upload, state, visitor
-from pages.parts.layout import header
+from pages.parts import layout, own_data, state, visitor
 from pages.parts.text import labelled, plain
 
 HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
@@ -39,11 +37,11 @@ _FIELDS: Final = {
 @state.guarded
 def page() -> None:
     """The page."""
-    header("Your data", "What would private learning make of your own data?", help_text=HELP)
+    layout.header("Your data", "What would private learning make of your own data?", help_text=HELP)
     side, answer = layout.controls_and_answer()
     edited = own_data.edited()
     with side:
-        path = own_data_upload.choose() if edited is None else own_data.folder(edited)
+        path = own_data.choose() if edited is None else own_data.folder(edited)
         st.caption(visitor.WHERE)
     with answer:
         if path is None and not own_data.is_new():
@@ -68,12 +66,12 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
         if fields is own_data.UNCLEAR:
             st.info("The first line may be a row of data. Say which it is: nothing of it is shown before.")
             return
-        if fields is not None and fields.columns.target is None and own_data_upload.columns(path, fields):
+        if fields is not None and fields.columns.target is None and own_data.columns(path, fields):
             st.info("Choose the target: the column to predict.")
             return
-        asked = Asked(instead=fields)
+        asked = intake.Asked(instead=fields)
         with st.spinner("Reading ..."):
-            looked = own_data_upload.looked(own_data_upload.given(path, asked, administration.marks_kept(state.store())))
+            looked = own_data.looked(own_data.given(path, asked, administration.marks_kept(state.store())))
     except BadInput as refused:
         st.error(plain(_in_words(refused)))
         return
@@ -81,7 +79,7 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
         st.session_state[_FEATURES] = str(path), looked.features
         st.rerun()  # the form can now offer them
     _understood(looked)
-    scenario = own_data_upload.draw(looked)
+    scenario = own_data.draw(looked)
     if edited is not None and fields is not None and own_data.moves_rows(start, fields):
         st.warning(_MOVES)
     is_as_before = edited is not None and fields in (start, replace(start, first_line="names"))
@@ -95,11 +93,11 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
             st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore")
 
 
-def _keep(path: Path, asked: Asked, edited: str | None, scenario: ScenarioSpec) -> None:
+def _keep(path: Path, asked: intake.Asked, edited: str | None, scenario: ScenarioSpec) -> None:
     """Keeps the file, or another copy of the data that are edited, and says under which name."""
     administration.check_kept(state.store())
-    name = own_data_upload.keep(own_data_upload.given(path, asked, administration.marks_kept(state.store()), edited))
-    own_data_upload.discard()
+    name = own_data.keep(own_data.given(path, asked, administration.marks_kept(state.store()), edited))
+    own_data.discard()
     own_data.done(name, edited, scenario)
     st.rerun()
 
@@ -111,10 +109,10 @@ def _schema(path: Path, start: schema.Schema, *, is_kept: bool) -> schema.Schema
         st.markdown(f"Its schema is read from {plain(beside.name)}, which lies beside it.")
         return None
     known, features = st.session_state.get(_FEATURES, ("", ()))
-    start = own_data.with_first_line(start, own_data_upload.first_line(path), str(path), is_kept=is_kept)
+    start = own_data.with_first_line(start, own_data.first_line(path), str(path), is_kept=is_kept)
     if start is own_data.UNCLEAR:
         return start
-    columns = own_data_upload.columns(path, start)
+    columns = own_data.columns(path, start)
     return own_data.form(columns, features if known == str(path) else (), start, str(path))
 
 

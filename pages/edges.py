@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, cast
 import streamlit as st
 
 from dpcl_core.lessons import text
-from dpcl_core.lessons.text import Edge
 from pages.parts import layout
-from pages.parts.layout import header
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.edges import Shown
@@ -21,14 +19,14 @@ noise is fresh at every press."""
 
 def page() -> None:
     """The page."""
-    header("Sharp edges", "Where does private learning go wrong?", help_text=HELP)
+    layout.header("Sharp edges", "Where does private learning go wrong?", help_text=HELP)
     columns, edges = st.columns(2), text.edges()
     for number, edge in enumerate(edges, start=1):
         with columns[number > (len(edges) + 1) // 2]:
             _card(number, edge)
 
 
-def _card(number: int, edge: Edge) -> None:
+def _card(number: int, edge: text.Edge) -> None:
     key = f"edge:{edge.key}"
     with layout.card(f"edge-{edge.key}"):
         st.header(f"{number}. {edge.title}", anchor=False)
@@ -40,9 +38,7 @@ def _card(number: int, edge: Edge) -> None:
 
                 st.session_state[key] = edges.demonstration(edge.key)
             if edge.lesson is not None:
-                lesson = text.number(edge.lesson)
-                label, query = f":primary[Lesson {lesson} →]", {"v": "1", "l": edge.lesson}
-                st.page_link("pages/lessons.py", label=label, query_params=query)
+                layout.arrow("lessons", f"Lesson {text.number(edge.lesson)}", {"v": "1", "l": edge.lesson})
         if (shown := cast("Shown | None", st.session_state.get(key))) is not None:
             layout.table(shown.head, shown.rows)
             st.markdown(f"**{shown.finding}**")

@@ -5,10 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dpcl_core.lessons import exercises, text
-from dpcl_core.lessons.exercises import Exercise
 from pages.parts import layout, lesson_stage, state
-from pages.parts.layout import actions, heading
-from pages.parts.state import View
 from pages.parts.text import plain
 
 HELP = """Each exercise has a number for its answer. The numbers in the questions follow from the **name** that you enter:
@@ -23,8 +20,8 @@ PROVES = (
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("exercises", lambda _: lesson_stage.CODEC)
-    place = heading("Exercises", "Can you work it out yourself?", notices=view.read.notices)
+    view = state.View("exercises", lambda _: lesson_stage.CODEC)
+    place = layout.heading("Exercises", "Can you work it out yourself?", notices=view.read.notices)
     of_part, of_name = st.columns(2)
     with of_part:
         part = lesson_stage.chosen(view)
@@ -39,7 +36,7 @@ def page() -> None:
     else:
         st.markdown("Enter a name to see the questions of this part, with numbers of your own.")
     view.commit({"part": number}, lesson_stage.CODEC)
-    actions(place, is_shared=True, help_text=HELP)
+    layout.actions(place, is_shared=True, help_text=HELP)
 
 
 def _sheet(part: str, number: int, name: str) -> None:
@@ -64,7 +61,7 @@ def _sheet(part: str, number: int, name: str) -> None:
         st.code(exercises.sealed(exercises.Handed(name, number, right)), language=None, wrap_lines=True)
 
 
-def _question(one: Exercise, number: int, key: str, given: dict[str, float | None]) -> None:
+def _question(one: exercises.Exercise, number: int, key: str, given: dict[str, float | None]) -> None:
     st.caption(f"Lesson {text.number(one.lesson)}, {text.load(one.lesson).title}")
     layout.markdown(f"**{number}{one.letter}.** {one.ask}")
     answer = st.number_input(

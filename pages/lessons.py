@@ -12,10 +12,7 @@ import streamlit as st
 from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts import layout, lesson_stage, link
-from pages.parts.figure_card import mounted
-from pages.parts.layout import actions, heading
-from pages.parts.lesson_stage import Stage
+from pages.parts import figure_card, layout, lesson_stage, link
 from pages.parts.state import View
 from pages.parts.text import is_dark
 
@@ -31,7 +28,7 @@ later. Results are not saved: their noise is fresh each time."""
 
 
 @dataclass(frozen=True)
-class _Lesson:
+class _Lesson(link.Written):
     """A lesson by its name, or by its number, as somebody types it who sees the number on the page."""
 
     def read(self, typed: str) -> str:
@@ -39,9 +36,6 @@ class _Lesson:
         if found not in text.NAMES:
             raise ValueError(typed)
         return found
-
-    def write(self, value: str) -> str:
-        return value
 
 
 def _fields() -> list[object]:
@@ -80,7 +74,7 @@ def page() -> None:
     notices, n_steps = list(view.read.notices), len(text.load(linked).steps)
     if (cast("int | None", view["step"]) or 1) > n_steps:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
-    place = heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
+    place = layout.heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
     side, answer = layout.controls_and_answer()
     layout.link_to_controls(side, answer, "To all lessons and steps")
     with side:
@@ -100,7 +94,7 @@ def page() -> None:
         _contents(state, lesson)
         if not view["alone"]:
             _teacher(state, lesson)
-    actions(place, is_shared=True, help_text=HELP)
+    layout.actions(place, is_shared=True, help_text=HELP)
 
 
 class _State:
@@ -178,7 +172,7 @@ def _in_browser(state: _State) -> None:
     data = in_browser.document(
         state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, is_alone=False
     )
-    reported = mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
+    reported = figure_card.mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
     state.take(state.progress.changed(reported, state.name))
     if len(state.done) == state.n_steps:
         lesson_stage.onward(state.view, state.name, CODEC, state.values())
@@ -188,7 +182,7 @@ def _step(state: _State, lesson: Lesson) -> None:
     """Draws a step; each of its four parts appears when the previous one is done."""
     step = lesson.steps[state.step]
     controls = {one.name: one for one in lesson.controls}
-    stage = Stage(state.name, step, controls, state.controls, state.hidden, state.view.key, is_dark())
+    stage = lesson_stage.Stage(state.name, step, controls, state.controls, state.hidden, state.view.key, is_dark())
     if st.session_state.setdefault(stage.key("opened"), state.step in state.done) is False:
         stage.forget()  # a link without this tick restarts the step
         st.session_state[stage.key("opened")] = True
@@ -213,7 +207,7 @@ def _step(state: _State, lesson: Lesson) -> None:
     _onward(state, lesson)
 
 
-def _done(state: _State, stage: Stage) -> None:
+def _done(state: _State, stage: lesson_stage.Stage) -> None:
     """Draws what is done in a step, its result and, when there is or was one, the explanation."""
     truth = None
     with suppress(lesson_stage.Waiting):
@@ -223,7 +217,7 @@ def _done(state: _State, stage: Stage) -> None:
         _explained(state, stage, truth)
 
 
-def _predicted(state: _State, stage: Stage) -> bool:
+def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
     """Draws the question; returns whether it is answered or hidden by the link."""
     if PREDICTION in state.hidden:
         return True
@@ -243,7 +237,7 @@ def _predicted(state: _State, stage: Stage) -> bool:
     return True
 
 
-def _explained(state: _State, stage: Stage, truth: int | None) -> None:
+def _explained(state: _State, stage: lesson_stage.Stage, truth: int | None) -> None:
     step, choice = stage.step, state.predictions.get(state.step)
     with layout.card("lesson-explain"):
         st.subheader("Explain", anchor=False)
@@ -278,7 +272,7 @@ def _contents(state: _State, lesson: Lesson) -> None:
             label = f"{'✓' if place in state.done else '○'} {place + 1}. {step.title}"
             label = f"**{label} (here)**" if place == state.step else label
             st.button(label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,))
-        st.page_link("pages/about.py", label=":primary[Glossary →]")
+        layout.arrow("about", "Glossary")
 
 
 def _teacher(state: _State, lesson: Lesson) -> None:
@@ -288,11 +282,9 @@ def _teacher(state: _State, lesson: Lesson) -> None:
     with st.expander("For teachers", key=_FOR_TEACHERS, on_change="rerun"):
         names = [control.name for control in lesson.controls]
         hidden = st.multiselect(
-            "Hide from the class",
-            [*names, PREDICTION],
-            key=state.view.key("teacher-hide"),
+            "Hide from the class", [*names, PREDICTION], key=state.view.key("teacher-hide"),
             help="A hidden control keeps the value it has now.",
-        )
+        )  # fmt: skip
         alone = st.toggle("This lesson alone", key=state.view.key("teacher-alone"), help="Leaves the other lessons out.")
         keeps = st.toggle("Include my ticks and predictions", key=state.view.key("teacher-ticks"))
         values = {**state.values(), "hide": tuple(hidden), "alone": alone}
@@ -300,8 +292,7 @@ def _teacher(state: _State, lesson: Lesson) -> None:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
-        query = {"p": str(lesson_stage.number(text.part(state.name)))}
-        st.page_link("pages/teacher.py", label=":primary[Notes, plan, handout, codes →]", query_params=query)
+        layout.arrow("teacher", "Notes, plan, handout, codes", {"p": str(lesson_stage.number(text.part(state.name)))})
 
 
 if __name__ == "__main__":

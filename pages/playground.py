@@ -13,16 +13,12 @@ import streamlit as st
 from dpcl_core.elements import calculator
 from dpcl_core.elements.calculator import SETTINGS, TEACHING, Source
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Guarantee
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from dpcl_core.spec import LABELS, LabelSetting
-from pages.parts import comparison, figure_card, layout, link, state, text
-from pages.parts.layout import actions, heading
-from pages.parts.pecl_claim import privacy_bar
-from pages.parts.state import View
+from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, state, text
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
@@ -30,6 +26,7 @@ if TYPE_CHECKING:
 
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
+Draw = Callable[..., Picture]
 Show = Callable[[Picture, dict[str, "State"], str, "pd.DataFrame"], None]
 _SHORT: dict[LabelSetting, str] = {
     "prior-const": "one list", "prior": "task lists", "dp-learned": "learned list", "data": "labels from data",
@@ -70,9 +67,9 @@ class State:
 
 def page() -> None:
     """The page."""
-    view = View("playground", lambda _: CODEC)
+    view = state.View("playground", lambda _: CODEC)
     run_source, run_notices = _linked_source(view)
-    place = heading("Playground", "What happens if I change this?", notices=[*view.read.notices, *run_notices])
+    place = layout.heading("Playground", "What happens if I change this?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
         values = _controls(view, run_source)
@@ -82,14 +79,15 @@ def page() -> None:
     def draw() -> None:
         with st.container(key="card-drag"):
             epsilon = figure_card.drag(
-                source,
-                cast(float, view["epsilon"]),
-                key=view.key(f"drag-{source.key}" if not source.is_exact else "drag"),
-                panels=("accuracy", "matrix", "classes") if source.is_exact else ("accuracy", "matrix"),
-                is_plain=bool(values["plain"]),
-            )
+                source, cast(float, view["epsilon"]), key=view.key("drag" if source.is_exact else f"drag-{source.key}"),
+                panels=("accuracy", "matrix", *(["classes"] if source.is_exact else [])), is_plain=bool(values["plain"]),
+            )  # fmt: skip
         now = State(source, epsilon)
-        privacy_bar({epsilon: _guarantee(now)}, chosen=epsilon)
+        if source.is_exact:
+            given = calculator.digits_guarantee(source.labels, source.n_tasks, epsilon)
+        else:
+            given = state.of(state.store().get(source.key)).guarantees[epsilon]
+        pecl_claim.privacy_bar({epsilon: given}, chosen=epsilon)
         pins = _pins(view, now)
         wanted = _figures(view, now, [_pinned(pin) for pin in pins], partial(_show, moved=not values["plain"]))
         changed.update(epsilon=epsilon, pins=pins, wanted=wanted)
@@ -97,10 +95,10 @@ def page() -> None:
     with answer:
         layout.apart(draw, lambda: view.settle({**values, **changed}, CODEC))
     view.commit({**values, **changed}, CODEC)
-    actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
 
-def _linked_source(view: View) -> tuple[Source | None, list[str]]:
+def _linked_source(view: state.View) -> tuple[Source | None, list[str]]:
     """The stored run to show (None: the digits), and a notice if the linked run cannot be shown."""
     key = view.key("run")
     run_id = st.session_state.get(key, view["run"])
@@ -125,23 +123,18 @@ def _read(result: Result) -> Source | None:
     return calculator.trained(result)
 
 
-def _controls(view: View, source: Source | None) -> dict[str, object]:
+def _controls(view: state.View, source: Source | None) -> dict[str, object]:
     values: dict[str, object] = {"run": _data(view, source)}
     labels, tasks = str(view["labels"]), str(view["tasks"])
     if source is None:
         labels = st.radio(
-            "Label list",
-            list(SETTINGS),
-            list(SETTINGS).index(cast(LabelSetting, labels)),
+            "Label list", list(SETTINGS), list(SETTINGS).index(cast(LabelSetting, labels)),
             format_func=lambda name: SETTINGS[name][0], captions=[caption for _, caption in SETTINGS.values()],
             key=view.key("labels"), help="Where the classifier's list of labels comes from.",
         )  # fmt: skip
-        options = [str(n) for n in calculator.TASKS]
-        picked = st.segmented_control(
-            "Tasks", options, default=tasks, key=view.key("tasks"), required=True,
-            help="The same ten digits, divided into this many tasks.",
-        )  # fmt: skip
-        tasks = picked or tasks
+        options = {str(n): str(n) for n in calculator.TASKS}
+        help_text = "The same ten digits, divided into this many tasks."
+        tasks = fields.segmented(view, "tasks", "Tasks", options, help=help_text)
     else:
         st.markdown(
             f"{plain(source.dataset)}, {LABELS[source.labels]}, {source.n_tasks} tasks, {source.n_seeds} "
@@ -156,7 +149,7 @@ def _controls(view: View, source: Source | None) -> dict[str, object]:
     return values
 
 
-def _data(view: View, source: Source | None) -> str | None:
+def _data(view: state.View, source: Source | None) -> str | None:
     shown = None if source is None else source.key
     names = dict(_finished(state.where()))
     if shown is not None:
@@ -177,13 +170,7 @@ def _finished(where: tuple[str, str, str]) -> dict[str, str]:
     return {run.id: run.name for run in runs if run.readable_spec is not None}
 
 
-def _guarantee(now: State) -> Guarantee:
-    if now.source.is_exact:
-        return calculator.digits_guarantee(now.source.labels, now.source.n_tasks, now.epsilon)
-    return state.of(state.store().get(now.source.key)).guarantees[now.epsilon]
-
-
-def _pins(view: View, now: State) -> tuple[str, ...]:
+def _pins(view: state.View, now: State) -> tuple[str, ...]:
     """Draws the pinned states and their buttons; returns the pins."""
     key = view.key("pins")
     pins: tuple[str, ...] = st.session_state.setdefault(key, cast("tuple[str, ...]", view["pins"]))
@@ -221,7 +208,7 @@ def _pinned(text: str) -> State | None:
     return State(source, source.nearest(epsilon)) if source is not None else None
 
 
-def _figures(view: View, now: State, pins: Sequence[State | None], show: Show) -> int | None:
+def _figures(view: state.View, now: State, pins: Sequence[State | None], show: Show) -> int | None:
     """Draws the figures in tabs; returns the wanted accuracy while its tab is open."""
     wanted: list[int | None] = []
     # Short names that fit at the end of a line: now, A, B, C.
@@ -237,7 +224,7 @@ def _figures(view: View, now: State, pins: Sequence[State | None], show: Show) -
     return wanted[0] if wanted else None
 
 
-def _needed(view: View, states: dict[str, State]) -> int | None:
+def _needed(view: state.View, states: dict[str, State]) -> int | None:
     sources = {name: one.source for name, one in states.items() if one.source.labels != "data"}
     if not sources:
         st.info(comparison.NO_BOUND)
@@ -294,7 +281,7 @@ def _matrix(states: dict[str, State], now: State, show: Show) -> None:
 
     name = next(iter(states))
     if len(states) > 1:
-        name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix") or name
+        name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix")
     chosen = states.get(name, now)
     frame = chosen.source.frame(chosen.epsilon)
     draw = figure_card.kept(grids.accuracy_matrix)

@@ -9,37 +9,23 @@ import pandas as pd
 import streamlit as st
 
 from dpcl_core.elements import calculator as calculators
-from dpcl_core.elements.calculator import BUDGETS, DELTA, Panel, Question
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import accounting, gaussian, statement
-from dpcl_core.privacy.guarantee import who
+from dpcl_core.privacy import accounting, gaussian, guarantee, statement
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
-from pages.parts import (
-    cards,
-    claim_calculator,
-    cslr_claim,
-    fields,
-    figure_card,
-    layout,
-    lifelong_claims,
-    link,
-    pecl_claim,
-    state,
-    text,
-    tuning_panel,
-)
-from pages.parts.figure_card import mounted
+from pages.parts import claim_calculator, cslr_claim, fields, figure_card, layout, lifelong_claims, link, pecl_claim, state
 from pages.parts.layout import actions, heading
-from pages.parts.state import View
-from pages.parts.text import labelled, plain
+from pages.parts.text import is_dark, labelled, plain
+from pages.parts.tuning_panel import audit_panel
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
+_TYPED = link.Text(calculators.MOST_CHARACTERS)
+_GIVEN, _CHOSEN = ("epsilon", "sigma", "delta", "rate", "steps"), ("mechanism", "find", "adjacency")  # of a question
 CODEC = link.Codec(
     [
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
@@ -47,13 +33,13 @@ CODEC = link.Codec(
         link.Field("mechanism", "m", "mechanism", link.Choice(tuple(calculators.MECHANISMS)), "gaussian"),
         link.Field("find", "f", "what to find", link.Choice(tuple(calculators.UNKNOWNS)), "sigma"),
         link.Field("adjacency", "a", "neighbours", link.Choice(tuple(calculators.ADJACENCIES)), "add-remove"),
-        link.Field("in_epsilon", "ce", "ε given", link.Text(calculators.MOST_CHARACTERS), "1"),
-        link.Field("in_sigma", "cs", "σ given", link.Text(calculators.MOST_CHARACTERS), "3.7306"),
-        link.Field("in_delta", "cd", "δ given", link.Text(calculators.MOST_CHARACTERS), "1e-5"),
-        link.Field("in_rate", "cq", "share drawn a step", link.Text(calculators.MOST_CHARACTERS), "0.01"),
-        link.Field("in_steps", "cn", "steps", link.Text(calculators.MOST_CHARACTERS), "1"),
+        link.Field("in_epsilon", "ce", "ε given", _TYPED, "1"),
+        link.Field("in_sigma", "cs", "σ given", _TYPED, "3.7306"),
+        link.Field("in_delta", "cd", "δ given", _TYPED, "1e-5"),
+        link.Field("in_rate", "cq", "share drawn a step", _TYPED, "0.01"),
+        link.Field("in_steps", "cn", "steps", _TYPED, "1"),
         link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
-        link.Field("task_epsilon", "ke", "ε of a task", link.Number(BUDGETS[0], BUDGETS[-1]), 1.0),
+        link.Field("task_epsilon", "ke", "ε of a task", link.Number(calculators.BUDGETS[0], calculators.BUDGETS[-1]), 1.0),
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
@@ -65,7 +51,7 @@ can check here."""
 
 def page() -> None:
     """The page."""
-    view = View("privacy", lambda _: CODEC)
+    view = state.View("privacy", lambda _: CODEC)
     result, run_notices = _linked_result(view)
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
     values, guarantee = _statement(view, result)
@@ -79,7 +65,7 @@ def page() -> None:
     with left:
         above = st.container()
         claim_calculator.odds()
-        cards.check()
+        claim_calculator.check_card()
         with above:  # drawn last, because for random batches the accountant has to load
             values |= _calculator(view)
     view.commit(values, CODEC)
@@ -91,7 +77,7 @@ def _claim(given: Guarantee) -> claim_calculator.Claim:
     return next((claim for claim in CLAIMS if claim.is_of(given)), CLAIMS[0])
 
 
-def _linked_result(view: View) -> tuple[Result, list[str]]:
+def _linked_result(view: state.View) -> tuple[Result, list[str]]:
     """The linked run, else the bundled example; and a notice if the linked run cannot be shown."""
     run_id = st.session_state.get(view.key("run"), view["run"])
     if run_id is None:
@@ -105,7 +91,7 @@ def _linked_result(view: View) -> tuple[Result, list[str]]:
     return result, []
 
 
-def _statement(view: View, result: Result) -> tuple[dict[str, object], Guarantee]:
+def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Guarantee]:
     """Draws the choice of a run and an ε, and its statement and ledger; returns the link values and the guarantee."""
     guarantees = result.guarantees
     runs: dict[str | None, str] = {None: "Example: digits, five tasks"}
@@ -114,12 +100,9 @@ def _statement(view: View, result: Result) -> tuple[dict[str, object], Guarantee
     budgets = sorted(guarantees)
     with st.container(key="privacy-choice", horizontal=True, vertical_alignment="bottom", gap="small"):
         run = fields.select(view, "run", "Statement of", runs, width=340)
-        start = view["epsilon"] if view["epsilon"] in guarantees else _middle(budgets)
-        chosen = st.segmented_control(
-            "Requested ε", budgets, default=start, required=True,
-            format_func=lambda budget: epsilon_label(budget, result.standing), key=view.key(f"epsilon-{result.run_id}"),
-        )  # fmt: skip
-    chosen = chosen if chosen in guarantees else start
+        start = None if view["epsilon"] in guarantees else _middle(budgets)
+        labels, key = {each: epsilon_label(each, result.standing) for each in budgets}, view.key(f"epsilon-{result.run_id}")
+        chosen = fields.segmented(view, "epsilon", "Requested ε", labels, start=start, key=key)
     pecl_claim.privacy_bar(guarantees, chosen=chosen, more=False)
     pecl_claim.looks(result.spec.data.dataset)
     left, right = st.columns(2)
@@ -130,9 +113,9 @@ def _statement(view: View, result: Result) -> tuple[dict[str, object], Guarantee
             claim_calculator.of_run(_claim(guarantees[chosen]), guarantees[chosen])
         _ledger(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
-            claim_calculator.card(question)
+            claim_calculator.accountants_card(question)
         if result.run_id is not None:
-            tuning_panel.audit_panel(state.store().get(result.run_id), always=True)
+            audit_panel(state.store().get(result.run_id), always=True)
     return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}, guarantees[chosen]
 
 
@@ -160,10 +143,10 @@ def _ledger(result: Result, chosen: float) -> None:
     if len(names) > 1 and all(map(math.isinf, given.parts.values())):
         rows = [(f"each of {len(names)} parts, {names[0]} to {names[-1]}", "no bound")]
     how = plain(given.composition.partition(":")[0])
-    total = (f"**total for any one {who(given.unit)}** ({how})", f"**{claim_calculator.bound(given.epsilon)}**")
+    total = (f"**total for any one {guarantee.who(given.unit)}** ({how})", f"**{claim_calculator.bound(given.epsilon)}**")
     if not spent.empty:
         figure_card.show(
-            figure_card.kept(tokens.ledger)(spent, dark=text.is_dark()), result.provenance, key="ledger",
+            figure_card.kept(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
             title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
         )  # fmt: skip
     with layout.card("ledger-table"):
@@ -190,7 +173,7 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _calculator(view: View) -> dict[str, object]:
+def _calculator(view: state.View) -> dict[str, object]:
     start = _question(view)
     with layout.card("calculator"):
         asked = start.changed(_drawn(view, start, "noise"))
@@ -201,23 +184,22 @@ def _calculator(view: View) -> dict[str, object]:
                 st.error(plain(labelled(refused, calculators.LABELS)))
             except ValueError as unaccountable:  # one sentence, too
                 st.error(plain(str(unaccountable)))
-    given = {f"in_{name}": getattr(asked, name) for name in ("epsilon", "sigma", "delta", "rate", "steps")}
-    return {"mechanism": asked.mechanism, "find": asked.find, "adjacency": asked.adjacency, **given}
+    given = {f"in_{name}": getattr(asked, name) for name in _GIVEN}
+    return given | {name: getattr(asked, name) for name in _CHOSEN}
 
 
-def _question(view: View) -> Question:
-    typed = {name: str(view[f"in_{name}"]) for name in ("epsilon", "sigma", "delta", "rate", "steps")}
-    chosen = {name: str(view[name]) for name in ("mechanism", "find", "adjacency")}
-    return Question(**typed, **chosen, tasks=cast(int, view["tasks"]), task_epsilon=cast(float, view["task_epsilon"]))
+def _question(view: state.View) -> calculators.Question:
+    said = {name: str(view[f"in_{name}"]) for name in _GIVEN} | {name: str(view[name]) for name in _CHOSEN}
+    return calculators.Question(**said, tasks=cast(int, view["tasks"]), task_epsilon=cast(float, view["task_epsilon"]))
 
 
-def _drawn(view: View, start: Question, panel: Panel) -> object:
+def _drawn(view: state.View, start: calculators.Question, panel: calculators.Panel) -> object:
     """Draws a part of the browser's calculators; returns the question that it reports."""
     data = calculators.document(start, (panel,))
-    return mounted(CALCULATOR)(key=view.key(panel), data=data, on_question_change=lambda: None).get("question")
+    return figure_card.mounted(CALCULATOR)(key=view.key(panel), data=data, on_question_change=lambda: None).get("question")
 
 
-def _by_losses(asked: Question) -> None:
+def _by_losses(asked: calculators.Question) -> None:
     """Draws the answer of the app's own accountant: for random batches the browser has a looser one."""
     given, adjacency = asked.numbers(), cast(Adjacency, asked.adjacency)
     rate, steps = given["rate"], int(given["steps"])
@@ -237,16 +219,16 @@ def _by_losses(asked: Question) -> None:
         claim_calculator.shown(claim_calculator.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
 
 
-def _composition(view: View) -> dict[str, object]:
+def _composition(view: state.View) -> dict[str, object]:
     start = _question(view)
     with layout.card("composition"):
         asked = start.changed(_drawn(view, start, "tasks"))
     tasks, epsilon = asked.tasks, asked.task_epsilon
-    noise = accounting.noise_over_tasks(gaussian.sigma(epsilon, DELTA), tasks)
-    picture = figure_card.kept(tokens.noise_growth)(noise, dark=text.is_dark())
-    provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=DELTA)
+    noise = accounting.noise_over_tasks(gaussian.sigma(epsilon, calculators.DELTA), tasks)
     figure_card.show(
-        picture, provenance, key="noise", title="How noise grows over tasks",
+        figure_card.kept(tokens.noise_growth)(noise, dark=is_dark()),
+        Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA), key="noise",
+        title="How noise grows over tasks",
         note=f"variance after {tasks} task{'s' if tasks != 1 else ''}: {tasks} × σ² with one public list, 1 × σ² otherwise",
         linked=True,
     )  # fmt: skip

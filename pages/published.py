@@ -7,14 +7,10 @@ import streamlit as st
 from dpcl_core import presets
 from dpcl_core.figures.picture import span
 from dpcl_core.papers import catalog, comparison, questions
-from dpcl_core.papers.comparison import METRICS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
 from pages.parts import fields, figure_card, layout, link, published_cards, state, text
-from pages.parts.figure_card import show
 from pages.parts.layout import actions, heading
-from pages.parts.published_content import Content, Key, content, drawn, opening_form
-from pages.parts.state import View
 from pages.parts.text import plain
 
 HELP = """Hollow marks: the paper's numbers. Filled marks: ours, from your own finished run of the same preset if there is
@@ -35,7 +31,7 @@ CODEC = link.Codec(
             _FIRST.experiments[0].name,
         ),
         link.Field("size", "z", "form", link.Choice(("", *SIZES)), ""),  # empty: the one that an experiment opens on
-        link.Field("metric", "q", "quantity", link.Choice(tuple(METRICS)), "AA"),
+        link.Field("metric", "q", "quantity", link.Choice(tuple(comparison.METRICS)), "AA"),
     ]
 )  # fmt: skip
 
@@ -44,12 +40,12 @@ CODEC = link.Codec(
 def page() -> None:
     """The page."""
     state.store()
-    view = View("published", lambda _: CODEC)
+    view = state.View("published", lambda _: CODEC)
     shown = catalog.paper(st.session_state.get(view.key("paper"), view["paper"]))  # the heading is drawn before the choice
     place = heading("Published numbers", f"{plain(shown.title)}: do its results come out here?", notices=view.read.notices)
     paper, experiment, size, metric, specs = _choices(view)
-    linked_size = "" if size == opening_form(paper, experiment) else size
-    key, found = content(paper, experiment, size)
+    linked_size = "" if size == published_cards.opening_form(paper, experiment) else size
+    key, found = published_cards.content(paper, experiment, size)
     layout.markdown(experiment.question)
     published_cards.findings(key, found)
     _picture(key, found, metric, comparison.quantity(metric, specs.values()))
@@ -64,47 +60,37 @@ def page() -> None:
     actions(place, is_shared=True, help_text=HELP, view=view)
 
 
-def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpec]]:
+def _choices(view: state.View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpec]]:
     with st.container(key="published-choices", horizontal=True, vertical_alignment="bottom", gap="medium"):
         titles = {name: paper.title for name, paper in catalog.PAPERS.items()}
         paper = catalog.paper(fields.select(view, "paper", "Paper", titles, width=260))
         titles = {one.name: one.title for one in paper.experiments}
         experiment = catalog.experiment(paper, fields.select(view, "experiment", "Experiment", titles, width=260))
-        forms = list(experiment.sizes)
-        start = view["size"] if view["size"] in forms else opening_form(paper, experiment)
-        presets_of = {size: experiment.preset(size) for size in forms}
+        presets_of: dict[Size, str] = {size: experiment.preset(size) for size in experiment.sizes}
         durations = questions.durations([*presets_of.values()], state.store())
-        labels = {size: _form(size, durations[name].seconds) for size, name in presets_of.items()}
-        size = st.segmented_control(
-            "Form", forms, default=start, format_func=labels.__getitem__, key=f"{view.key('size')}-{experiment.name}",
-            required=True, help="Small: a part of the data. Larger: more of it, and a network that comes with pip.",
-        )  # fmt: skip
-        size = start if size is None else size
+        # A form with how long its runs take, as the gallery of questions has it, where that is known.
+        known = {size: durations[name].seconds for size, name in presets_of.items()}
+        labels = {size: FORMS[size] + ("" if n is None else f": about {span(n)}") for size, n in known.items()}
+        start = None if view["size"] in labels else published_cards.opening_form(paper, experiment)
+        help_text = "Small: a part of the data. Larger: more of it, and a network that comes with pip."
+        key = f"{view.key('size')}-{experiment.name}"
+        size = fields.segmented(view, "size", "Form", labels, start=start, key=key, help=help_text)
         specs = presets.variants(experiment.preset(size))
-        metrics = experiment.metrics
-        looked_at = str(view["metric"]) if view["metric"] in metrics else metrics[0]
-        metric = looked_at
-        if len(metrics) > 1:
-            metric = st.segmented_control(
-                "Quantity", metrics, default=looked_at, format_func=lambda name: comparison.quantity(name, specs.values()),
-                key=f"{view.key('metric')}-{paper.name}", required=True,
-            )  # fmt: skip
-    return paper, experiment, size, str(metric or looked_at), specs
+        metric = experiment.metrics[0]
+        if len(experiment.metrics) > 1:
+            titles = {name: comparison.quantity(name, specs.values()) for name in experiment.metrics}
+            metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{paper.name}")
+    return paper, experiment, size, metric, specs
 
 
-def _form(size: Size, seconds: float | None) -> str:
-    """What the control says of a form: how long its runs take, as the gallery of questions has it, where that is known."""
-    return FORMS[size] if seconds is None else f"{FORMS[size]}: about {span(seconds)}"
-
-
-def _picture(key: Key, found: Content, metric: str, quantity: str) -> None:
+def _picture(key: published_cards.Key, found: published_cards.Content, metric: str, quantity: str) -> None:
     from dpcl_core.figures import reproduction
 
     experiment = found.experiment
-    frame, references = drawn(key, metric, found)
+    frame, references = published_cards.drawn(key, metric, found)
     n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
     note = f"{found.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
-    show(
+    figure_card.show(
         figure_card.kept(reproduction.published_and_ours)(frame, what=quantity, references=references, dark=text.is_dark()),
         found.provenance(),
         key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,

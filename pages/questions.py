@@ -12,14 +12,10 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import counted
 from dpcl_core.papers import measured, questions, report
-from dpcl_core.papers.measured import Measured
 from dpcl_core.results import Result, references
 from dpcl_core.runs.shards import Set
 from pages.parts import figure_card, layout, link, run_panel, state, text, train_form
 from pages.parts import questions as parts_questions
-from pages.parts.layout import actions, heading
-from pages.parts.questions import FORMS, GROUPS, draw
-from pages.parts.state import View
 from pages.parts.text import plain
 
 HELP = """A question is answered by all its runs together. **Start** queues them as one entry, the cheapest first; **Stop**
@@ -27,7 +23,7 @@ ends the whole. Until they have finished here, the answer shows recorded results
 CODEC = link.Codec(
     [
         link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
-        link.Field("by", "by", "grouping", link.Choice(tuple(GROUPS)), "paper"),
+        link.Field("by", "by", "grouping", link.Choice(tuple(parts_questions.GROUPS)), "paper"),
     ]
 )
 
@@ -36,31 +32,31 @@ CODEC = link.Codec(
 def page() -> None:
     """The page."""
     state.store()
-    view = View("questions", lambda _: CODEC)
+    view = state.View("questions", lambda _: CODEC)
     name, by = view["question"], str(view["by"])
     if name is None:
-        place = heading("Questions", "What do you want to find out?", notices=view.read.notices)
-        by = draw(view, by)
+        place = layout.heading("Questions", "What do you want to find out?", notices=view.read.notices)
+        by = parts_questions.draw(view, by)
     else:
         about = presets.about(str(name))
-        place = heading(about.title, about.question, notices=view.read.notices)
+        place = layout.heading(about.title, about.question, notices=view.read.notices)
         _links(view, about.name, by)
         _answer(view, about.name, by)
     view.commit({"question": name, "by": by}, CODEC)
-    actions(place, is_shared=True, help_text=HELP)
+    layout.actions(place, is_shared=True, help_text=HELP)
 
 
-def _links(view: View, name: str, by: str) -> None:
+def _links(view: state.View, name: str, by: str) -> None:
     """Draws the way back to all questions, and to the same question in its other sizes."""
     with st.container(horizontal=True, gap="small"):
         st.page_link("pages/questions.py", label="← All questions", query_params=view.linked({"v": "1", "by": by}))
         for size, form in questions.of_preset(name).forms.items():
             if form.name != name:
-                label, target = f"The same, {FORMS[size]}", {"v": "1", "question": form.name, "by": by}
+                label, target = f"The same, {parts_questions.FORMS[size]}", {"v": "1", "question": form.name, "by": by}
                 st.page_link("pages/questions.py", label=label, query_params=view.linked(target))
 
 
-def _answer(view: View, name: str, by: str) -> None:
+def _answer(view: state.View, name: str, by: str) -> None:
     """Draws the state of the runs, then the answer: from the runs of this computer, else from records."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
@@ -92,16 +88,15 @@ def _answer(view: View, name: str, by: str) -> None:
     _details(name, found, newest)
 
 
-def _instead(view: View, name: str, by: str, missing: DataMissing) -> None:
+def _instead(view: state.View, name: str, by: str, missing: DataMissing) -> None:
     """States what the runs lack on this computer, and leads to the largest of the smaller forms that lacks nothing."""
     st.warning(plain(f"These runs cannot start here. {train_form.in_words(missing)}."))
     forms = list(questions.of_preset(name).forms.items())
     smaller = forms[: [form.name for _, form in forms].index(name)]
     for size, form in reversed(smaller):
         if parts_questions.lacking(form.name) is None:
-            label = f":primary[The same, {FORMS[size]}, can start here →]"
             target = view.linked({"v": "1", "question": form.name, "by": by})
-            st.page_link("pages/questions.py", label=label, query_params=target)
+            layout.arrow("questions", f"The same, {parts_questions.FORMS[size]}, can start here", target)
             return
 
 
@@ -145,6 +140,11 @@ def _promise(name: str) -> None:
 @state.guarded
 def _watch(set_id: str) -> None:
     """Draws a set under way, with the figures of its current run, refreshed every second; reruns the page as runs end."""
+
+    def stop() -> None:
+        parts_questions.sets().request_stop(set_id)
+        state.executor().schedule()
+
     whole = parts_questions.sets().get(set_id)
     n_over = sum(run.is_over for run in whole.runs.values())
     if whole.is_over or st.session_state.get("ended-of-set") not in (None, (set_id, n_over)):
@@ -165,7 +165,7 @@ def _watch(set_id: str) -> None:
             if whole.status == "stopping":
                 st.button("Stopping …", key="stop-set", disabled=True)
             elif is_mine:
-                st.button("Stop", key="stop-set", type="primary", on_click=run_panel.attempt(lambda: _stop(set_id)))
+                st.button("Stop", key="stop-set", type="primary", on_click=run_panel.attempt(stop))
         place = list(whole.runs).index(label) + 1
         st.caption(plain(f"Run {place} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
         if line.fraction is not None:
@@ -187,12 +187,7 @@ def _watch_alone(run_id: str) -> None:
         run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
 
 
-def _stop(set_id: str) -> None:
-    parts_questions.sets().request_stop(set_id)
-    state.executor().schedule()
-
-
-def _picture(name: str, found: Mapping[str, Measured]) -> None:
+def _picture(name: str, found: Mapping[str, measured.Measured]) -> None:
     store, titles = state.store(), questions.titles(name)
     spec = next(iter(questions.specs(name).values()))
     ceiling = measured.known(spec, store=store)
@@ -208,7 +203,7 @@ def _picture(name: str, found: Mapping[str, Measured]) -> None:
     figure_card.show(picture, None, key="answer", title=title, note=note, table=questions.scores(found, titles))
 
 
-def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> None:
+def _details(name: str, found: Mapping[str, measured.Measured], newest: Set | None) -> None:
     """Draws one row per run and budget, and links to the runs of this computer."""
     titles = questions.titles(name)
     if found:

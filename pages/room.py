@@ -7,13 +7,9 @@ from collections.abc import Callable
 import streamlit as st
 
 from dpcl_core.elements import element
-from dpcl_core.elements.element import ROOM
 from dpcl_core.errors import BadInput
-from pages.parts import layout, link, state, visitor
-from pages.parts.figure_card import mounted
-from pages.parts.layout import actions, heading
+from pages.parts import figure_card, layout, link, state, visitor
 from pages.parts.rooms import FIELDS, found, open_rooms, panel
-from pages.parts.state import View
 from pages.parts.text import labelled, plain
 
 HELP = """A teacher **opens** a room and shows its code. Everybody else **joins** with the code: no account, a name drawn by
@@ -27,18 +23,18 @@ CODEC = link.Codec([link.Field("room", "room", "room", link.Text(12), "")])
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("room", lambda _: CODEC)
+    view = state.View("room", lambda _: CODEC)
     code = str(view["room"])
-    place = heading("Classroom", "What does everybody think, and what did everybody find?", notices=view.read.notices)
+    place = layout.heading("Classroom", "What does everybody think, and what did everybody find?", notices=view.read.notices)
     if code:
         _room(view, code)
     else:
         _door(view)
     view.commit({"room": code}, CODEC)
-    actions(place, is_shared=True, help_text=HELP)
+    layout.actions(place, is_shared=True, help_text=HELP)
 
 
-def _door(view: View) -> None:
+def _door(view: state.View) -> None:
     """Draws the ways in: a code, a new room, and the rooms that this browser has opened."""
     join, start = st.columns(2)
     with join, layout.card("room-join"), st.form("room-join-form", border=False):
@@ -51,7 +47,7 @@ def _door(view: View) -> None:
         title = st.text_input("Title", max_chars=80, placeholder="Privacy, Monday at ten", key="room-title")
         if st.form_submit_button("Open", key="room-open-button"):
             _go(view, lambda: open_rooms().open(title, visitor.token()))
-    st.page_link("pages/teacher.py", label=":primary[For teachers: notes, plans, handouts, codes handed in →]")
+    layout.arrow("teacher", "For teachers: notes, plans, handouts, codes handed in")
     mine = open_rooms().of_owner(visitor.token())
     if mine:
         st.header("Your rooms", anchor=False)
@@ -60,7 +56,7 @@ def _door(view: View) -> None:
             st.page_link("pages/room.py", label=label, query_params=view.linked({"room": code}))
 
 
-def _go(view: View, find: Callable[[], str]) -> None:
+def _go(view: state.View, find: Callable[[], str]) -> None:
     """Goes to the room with the code found, or says why there is none."""
     try:
         code = find()
@@ -70,13 +66,13 @@ def _go(view: View, find: Callable[[], str]) -> None:
     st.switch_page("pages/room.py", query_params=view.linked({"room": code}))
 
 
-def _room(view: View, code: str) -> None:
+def _room(view: state.View, code: str) -> None:
     rooms, token = open_rooms(), visitor.token()
     try:
         room = found(code)
     except BadInput as refused:
         st.error(plain(labelled(refused, FIELDS)))
-        st.page_link("pages/room.py", label=":primary[Join or open another room →]", query_params=view.linked({"v": "1"}))
+        layout.arrow("room", "Join or open another room", view.linked({"v": "1"}))
         return
     st.header(plain(room.title), anchor=False)
     if room.belongs_to(token):
@@ -85,11 +81,11 @@ def _room(view: View, code: str) -> None:
         name = rooms.join(room.code, token)
         st.markdown(f"You are **{name}**. Runs that you start in this browser appear below, under this name.")
         with st.container(horizontal=True):
-            st.page_link("pages/questions.py", label=":primary[Start a run →]")
+            layout.arrow("questions", "Start a run")
             if st.button("Leave the room", key="room-leave"):
                 rooms.leave(room.code, token)
                 st.switch_page("pages/room.py", query_params=view.linked({"v": "1"}))
-    mounted(ROOM)(data=element.room_document(room.code), key=f"room-{room.code}")
+    figure_card.mounted(element.ROOM)(data=element.room_document(room.code), key=f"room-{room.code}")
 
 
 if __name__ == "__main__":

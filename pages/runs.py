@@ -22,9 +22,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
 from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.run import End, Run, Status
-from pages.parts import comparison, fields, link, run_panel, state, status_line, tuning_panel
-from pages.parts.layout import header
-from pages.parts.state import View
+from pages.parts import comparison, fields, layout, link, run_panel, state, status_line, tuning_panel
 from pages.parts.text import plain
 
 STATUSES: tuple[Status, ...] = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
@@ -76,13 +74,13 @@ class _Rows:
 def page() -> None:
     """The page."""
     store = state.store()
-    view = View("runs", lambda _: CODEC)
+    view = state.View("runs", lambda _: CODEC)
     counts = store.n_listed()
     notices = list(view.read.notices)
     linked = cast("str | None", view["run"])
     if linked not in (None, *st.session_state.get("runs-deleted", ())) and _linked(linked) is None:
         notices.append(f"The link asks for run {view['run']}, which is not in this store.")
-    header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
+    layout.header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
     _messages()
     if not counts:
         with st.container(key="card-empty"):
@@ -107,7 +105,7 @@ def _linked(run_id: str | None) -> Run | None:
     return None if run_id is None else state.store().listed([run_id]).get(run_id)
 
 
-def _controls(view: View, counts: Mapping[Status, int]) -> dict[str, object]:
+def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, object]:
     start = cast("tuple[Status, ...]", view["status"])
     kept = (*start, *st.session_state.get(view.key("status"), ()))  # also after the last run of a chosen state has gone
     with st.container(key="runs-controls", horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -158,17 +156,11 @@ def _list(values: dict[str, object], was_active: bool) -> None:
         st.caption(f"The table has no more than {fields.LISTED} runs: choose a state or search for others.")
     rows = _rows([run.id for run in shown], cast("str | None", values["run"]))
     event = st.dataframe(
-        frame,
-        key=rows.key,
-        on_select="rerun",
-        selection_mode="multi-row",
-        selection_default={"selection": {"rows": list(rows.ticked)}},
-        hide_index=True,
-        height="content" if len(frame) <= 15 else 560,
-        placeholder="",
-        column_config=_COLUMNS,
+        frame, key=rows.key, on_select="rerun", selection_mode="multi-row",
+        selection_default={"selection": {"rows": list(rows.ticked)}}, hide_index=True,
+        height="content" if len(frame) <= 15 else 560, placeholder="", column_config=_COLUMNS,
         alt=f"{len(frame)} runs with state, name, method, data, budgets, accuracy, start and duration",
-    )
+    )  # fmt: skip
     _actions([shown[row] for row in _ticked(event, len(shown))])
 
 
@@ -207,20 +199,12 @@ def _chosen(values: dict[str, object]) -> list[Run]:
 def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFrame:
     """One row per run; accuracy in percent (NaN: unfinished)."""
     rows = [
-        {
-            "run": run.id[:6],
-            "status": run.status,
-            "name": run.name,
-            "method": _method(run),
-            "data": _SIZES.sub("subset", _data(run)),
-            "layer": _layer(run),
-            "epsilons": _epsilons(run),
-            "accuracy": _accuracy(results.get(run.id, [])),
-            "started": run.started,
-            "seconds": run.seconds_taken,
-        }
+        (
+            run.id[:6], run.status, run.name, _method(run), _SIZES.sub("subset", _data(run)), _layer(run), _epsilons(run),
+            _accuracy(results.get(run.id, [])), run.started, run.seconds_taken,
+        )
         for run in runs
-    ]
+    ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"accuracy": "float64", "started": "float64"})
     return frame.assign(started=pd.to_datetime(frame["started"], unit="s"))
 
@@ -286,7 +270,9 @@ def _actions(picked: list[Run]) -> None:
                 st.button(f"Delete these {len(picked)}", key="delete-many", on_click=lambda: _delete(picked))
         return
     (run,) = picked
-    line = _line(run)
+    # The run's state in words, from what it has said; a finished one's needs no events, and they may be many.
+    is_short = run.status == "finished" or run.readable_spec is None
+    line = status_line.of(run, (), time.time()) if is_short else run_panel.looked_at(run, state.of(run))
     with st.container(key="card-chosen"):
         st.markdown(f"**{plain(run.name)}** · {line.label.lower()} · {plain(line.detail or line.headline)}")
         st.caption(plain(f"{_method(run)} · {_data(run)} · ε = {_epsilons(run)}"))
@@ -296,17 +282,19 @@ def _actions(picked: list[Run]) -> None:
             st.page_link("pages/train.py", label="Open", query_params={"v": "1", "run": run.id})
             is_mine = state.store().may_change(run)
             if is_mine and run.status in ("queued", "starting", "running"):
-                st.button("Stop", key="runs-stop", on_click=lambda: _stop(run))
-            refusal = None
+                st.button("Stop", key="runs-stop", on_click=_do, args=(run_panel.stop, run.id))
+            refusal, queued = None, f"“{run.name}” is in the queue again"
             if run.is_over:
-                refusal = run_panel.resume_button(run, "runs-resume", lambda: _resume(run))
+                resume = partial(_do, run_panel.resume, run.id, done=f"{queued}, after its last finished task.")
+                refusal = run_panel.resume_button(run, "runs-resume", resume)
                 again = "Run again" if run.status == "finished" else "Retry"
-                st.button(again, key="runs-retry", on_click=lambda: _retry(run))
+                retry = partial(_do, run_panel.retry, run.id, done=f"{queued}.")
+                st.button(again, key="runs-retry", on_click=retry)
                 run_panel.export(run.id)
             if is_mine:
                 with st.popover("Rename"):
                     st.text_input("New name", run.name, key=f"name-{run.id}", max_chars=100)
-                    st.button("Save name", key="runs-rename", on_click=lambda: _rename(run))
+                    st.button("Save name", key="runs-rename", on_click=_rename, args=(run.id,))
             if is_mine and run.status not in ("starting", "running", "stopping"):
                 st.button("Delete", key="runs-delete", on_click=lambda: _delete([run]))
         if refusal is not None:
@@ -314,17 +302,14 @@ def _actions(picked: list[Run]) -> None:
     tuning_panel.audit_panel(run)
 
 
-def _line(run: Run) -> status_line.StatusLine:
-    """The run's state in words, from what it has said; a finished one's needs no events, and they may be many."""
-    if run.status == "finished" or run.readable_spec is None:
-        return status_line.of(run, (), time.time())
-    return run_panel.looked_at(run, state.of(run))
+def _do(action: Callable[..., object], *of: object, done: str = "") -> None:
+    _is_done(action, *of, done=done)
 
 
-def _do(action: Callable[[], object], done: str = "") -> bool:
+def _is_done(action: Callable[..., object], *of: object, done: str = "") -> bool:
     """Carries out an action on a run and returns whether it succeeded; a refusal becomes the page's message."""
     try:
-        action()
+        action(*of)
     except (BadInput, StoreTrouble) as refused:
         st.session_state["runs-refused"] = str(refused)
         return False
@@ -332,24 +317,12 @@ def _do(action: Callable[[], object], done: str = "") -> bool:
     return True
 
 
-def _stop(run: Run) -> None:
-    _do(partial(run_panel.stop, run.id))
-
-
-def _resume(run: Run) -> None:
-    _do(partial(run_panel.resume, run.id), f"“{run.name}” is in the queue again, after its last finished task.")
-
-
-def _retry(run: Run) -> None:
-    _do(partial(run_panel.retry, run.id), f"“{run.name}” is in the queue again.")
-
-
-def _rename(run: Run) -> None:
-    _do(lambda: state.store().rename(run.id, str(st.session_state[f"name-{run.id}"])), "Renamed.")
+def _rename(run_id: str) -> None:
+    _do(state.store().rename, run_id, str(st.session_state[f"name-{run_id}"]), done="Renamed.")
 
 
 def _delete(runs: list[Run]) -> None:
-    deleted = [run.id for run in runs if _do(partial(state.store().delete, run.id))]
+    deleted = [run.id for run in runs if _is_done(state.store().delete, run.id)]
     if deleted:
         st.session_state["runs-deleted"] = deleted
         st.session_state["runs-done"] = f"Deleted {len(deleted)} run{'s' if len(deleted) > 1 else ''}."
@@ -365,36 +338,31 @@ def _trash() -> None:
         more = f" and {len(deleted) - _NAMED} more" if len(deleted) > _NAMED else ""
         st.markdown(f"{names}{more}. Emptying deletes their results for good; runs on your own data stay counted as looks.")
         with st.container(key="trash-actions", horizontal=True, gap="small"):
-            st.button("Restore all", key="trash-restore", on_click=lambda: _restore_all(deleted))
+            st.button("Restore all", key="trash-restore", on_click=_restore, args=([run.id for run in deleted],))
             st.button("Empty the trash", key="trash-empty", on_click=_empty_trash)
 
 
-def _restore_all(deleted: list[Run]) -> None:
-    for run in deleted:
-        _do(partial(state.store().restore, run.id), "Restored.")
+def _restore(run_ids: list[str]) -> None:
     st.session_state.pop("runs-deleted", None)
+    for run_id in run_ids:
+        _do(state.store().restore, run_id, done="Restored.")
 
 
 def _empty_trash() -> None:
-    _do(lambda: empty_trash(state.store()), "The trash is empty.")
+    _do(empty_trash, state.store(), done="The trash is empty.")
     st.session_state.pop("runs-deleted", None)
-
-
-def _restore() -> None:
-    for run_id in st.session_state.pop("runs-deleted", []):
-        _do(partial(state.store().restore, run_id), "Restored.")
 
 
 def _messages() -> None:
     """Draws the result of the last action, with Undo after a deletion."""
     if refused := st.session_state.pop("runs-refused", None):
         st.error(plain(refused))
-    done = st.session_state.pop("runs-done", None)
-    if done or st.session_state.get("runs-deleted"):
+    done, deleted = st.session_state.pop("runs-done", None), st.session_state.get("runs-deleted")
+    if done or deleted:
         with st.container(key="runs-message", horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(plain(done or "Deleted runs can be restored."), width="content")
-            if st.session_state.get("runs-deleted"):
-                st.button("Undo delete", key="undo-delete", on_click=_restore)
+            if deleted:
+                st.button("Undo delete", key="undo-delete", on_click=_restore, args=(deleted,))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.lessons import exercises, text
 from pages.parts import layout, lesson_stage, state
-from pages.parts.layout import actions, heading
-from pages.parts.state import View
 from pages.parts.text import plain
 
 HELP = """**Plan** has what a teacher needs for one part of the course, and the same on paper. **Codes** reads what students
@@ -24,12 +22,12 @@ VALID = "yes"
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("teacher", lambda _: lesson_stage.CODEC)
-    place = heading("For teachers", "What does a class need, and what has it handed in?", notices=view.read.notices)
+    view = state.View("teacher", lambda _: lesson_stage.CODEC)
+    place = layout.heading("For teachers", "What does a class need, and what has it handed in?", notices=view.read.notices)
     part = lesson_stage.chosen(view, width=420)
     layout.views({"Plan": lambda: _plan(part, lesson_stage.number(part)), "Codes": _codes}, "teacher-views")
     view.commit({"part": lesson_stage.number(part)}, lesson_stage.CODEC)
-    actions(place, is_shared=True, help_text=HELP)
+    layout.actions(place, is_shared=True, help_text=HELP)
 
 
 def _plan(part: str, number: int) -> None:
@@ -58,8 +56,8 @@ def _plan(part: str, number: int) -> None:
                 key="handout",
                 on_click="ignore", help="On paper: notes and plan, a sheet to fill in, its answers apart.",
             )  # fmt: skip
-            st.page_link("pages/exercises.py", label=":primary[Its exercises →]", query_params={"p": str(number)})
-            st.page_link("pages/room.py", label=":primary[Classroom →]", query_params={"v": "1"})
+            layout.arrow("exercises", "Its exercises", {"p": str(number)})
+            layout.arrow("room", "Classroom", {"v": "1"})
 
 
 def _line(words: str) -> str:

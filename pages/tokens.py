@@ -9,14 +9,10 @@ import streamlit as st
 
 from dpcl_core.elements.element import BUDGETS, FIRST
 from dpcl_core.events import TokensScored
-from dpcl_core.explorers import tokens
-from dpcl_core.explorers.token_reader import ReaderEnded
+from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of
 from dpcl_core.figures.picture import Provenance
-from pages.parts import fields, layout, link, state, token_figures, token_heat, token_text
-from pages.parts.layout import actions, heading
-from pages.parts.state import View
-from pages.parts.token_text import Selected
+from pages.parts import fields, layout, link, state, token_heat, token_text
 
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
@@ -42,8 +38,8 @@ Outlines mark personal data: compare the shades with them."""
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("tokens", lambda _: CODEC)
-    place = heading(
+    view = state.View("tokens", lambda _: CODEC)
+    place = layout.heading(
         "Sensitive words", "PeCL: which words are treated as sensitive?",
         notices=[*view.read.notices, *fields.missing_run(view)],
     )  # fmt: skip
@@ -61,10 +57,10 @@ def page() -> None:
         _many(selected, dials)
     values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
     view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)
-    actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
 
-def _dials(view: View, usual: Dials) -> tuple[Dials, int]:
+def _dials(view: state.View, usual: Dials) -> tuple[Dials, int]:
     """Draws the settings that the explorer has no slider for; returns the settings to start from, and the releases."""
     start = {name: getattr(usual, name) if view[name] is None else view[name] for name in _NAMES}
     number = {name: float(str(start[name])) for name in _NAMES if name != "loss"}
@@ -82,10 +78,8 @@ def _dials(view: View, usual: Dials) -> tuple[Dials, int]:
             help="Published: 1.",
         )  # fmt: skip
         losses = {"answer": "the label only", "full": "text and label"}
-        learned = st.segmented_control(
-            "What is learned", list(losses), default=str(start["loss"]), key=view.key(f"loss-{start['loss']}"),
-            required=True, format_func=losses.__getitem__,
-        )  # fmt: skip
+        key = view.key(f"loss-{start['loss']}")
+        learned = fields.segmented(view, "loss", "What is learned", losses, start=str(start["loss"]), key=key)
         releases = st.select_slider(
             "Releases of each token (epochs with fresh noise)", sorted({*token_heat.RELEASES, int(str(view["releases"]))}),
             int(str(view["releases"])), key=view.key("releases"),
@@ -95,7 +89,7 @@ def _dials(view: View, usual: Dials) -> tuple[Dials, int]:
     return replace(start_dials, loss="full" if learned == "full" else "answer"), releases
 
 
-def _empty(selected: Selected) -> None:
+def _empty(selected: token_text.Selected) -> None:
     """Draws the reason why there is no heatmap, and what to do."""
     with layout.card("heat"):
         st.markdown("**No text to show yet**")
@@ -103,7 +97,7 @@ def _empty(selected: Selected) -> None:
         (st.warning if selected.is_warning else st.info)(why)
 
 
-def _text(view: View, selected: Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:
+def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:
     """Draws the explorer and, for a text that the server has, its bar and what noise leaves; returns settings and layer."""
     text, bar = selected.text, st.container()
     budgets = sorted({*BUDGETS, start.upper})
@@ -122,14 +116,14 @@ def _text(view: View, selected: Selected, start: Dials, layer: Layer, releases: 
     return dials, layer
 
 
-def _many(selected: Selected, dials: Dials) -> None:
+def _many(selected: token_text.Selected, dials: Dials) -> None:
     """Draws detection over many texts and, for a run, memorisation and leaks."""
     if selected.result is None:
         reader = selected.reader or token_text.BUNDLED
         try:
             with st.spinner("Scoring texts ..."):
                 scored = token_text.everything(reader)
-        except ReaderEnded as error:
+        except token_reader.ReaderEnded as error:
             st.warning(f"Detection over many texts is not shown: {error}.")
             return
         words = f"synthetic texts with marked personal data, {token_text.MODEL_NAMES[reader]}"
@@ -137,7 +131,7 @@ def _many(selected: Selected, dials: Dials) -> None:
         return
     if selected.epsilon is None:
         return
-    token_figures.figures(selected.result, selected.epsilon, live=False)
+    token_heat.leak_figures(selected.result, selected.epsilon, live=False)
     events = [event for event in selected.result.events if isinstance(event, TokensScored)]
     wanted = selected.epsilon, selected.values["model"]
     texts = [text for event in events if (event.cell.epsilon, event.model) == wanted for text in event.texts]

@@ -15,8 +15,6 @@ from dpcl_core.runs.run import Run
 from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
 from pages.parts import layout, link, run_panel, settings_form, start_box, state, train_form, tuning_panel
-from pages.parts.layout import actions, heading
-from pages.parts.state import View
 from pages.parts.text import plain
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
@@ -31,9 +29,9 @@ def page() -> None:
     """The page."""
     state.store()  # reports a store that cannot be opened before anything is drawn
     _apply_pending()
-    view = View("train", train_form.codec_for, start=_first_view)
+    view = state.View("train", train_form.codec_for, start=_first_view)
     run, run_notices = _run_to_show(cast("str | None", view["run"]), cast("str | None", view["question"]))
-    place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
+    place = layout.heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     layout.link_to_controls(controls, answer, "To the form and Start")
     with controls:
@@ -48,7 +46,7 @@ def page() -> None:
     spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
     kept = {"run": None if run is None else run.id, "study": study_id, "question": view["question"]}
     view.commit({**values, **kept, **display}, spec_codec)
-    actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=HELP, view=view)
     state.expect_run(str(values["method"]), device)
 
 
@@ -112,7 +110,7 @@ def _run_to_show(named: str | None, question: str | None) -> tuple[Run | None, l
     return _newest(), []
 
 
-def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
+def _controls(view: state.View) -> tuple[train_form.Values, RunSpec | None, str]:
     """Draws the form; returns its values, their spec (None: invalid, and the form says what to change) and the device."""
     start_box.pick(view)
     origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
@@ -137,7 +135,7 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     return spec, None
 
 
-def _answer(view: View, run: Run | None, form_spec: RunSpec | None) -> Mapping[str, object]:
+def _answer(view: state.View, run: Run | None, form_spec: RunSpec | None) -> Mapping[str, object]:
     """Draws the run with its bar and figures; returns the shown budget and prediction rule (None: the default)."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
@@ -194,7 +192,7 @@ def _watch(run_id: str) -> None:
     run_panel.figures(result, chosen, live=True)
 
 
-def _shown(view: View, result: Result) -> Mapping[str, object]:
+def _shown(view: state.View, result: Result) -> Mapping[str, object]:
     """Draws bar and figures of a finished run; returns the shown budget and rule (None: the default)."""
     bar = st.container()
     result = run_panel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))

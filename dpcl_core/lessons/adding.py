@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from dpcl_core.lessons import noise
-from dpcl_core.lessons.noise import Duel
-from dpcl_core.privacy import accounting, calculator, gaussian
+from dpcl_core.privacy import accounting, calculator, gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.statement import gaussian_odds_bound
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import Recurrence
 
@@ -41,19 +39,19 @@ def ledger(epsilon: float, n: int, recurrence: Recurrence) -> Ledger:
     return book
 
 
-def averaged(epsilon: float, n: int, rounds: int) -> Duel:
+def averaged(epsilon: float, n: int, rounds: int) -> noise.Duel:
     """An attacker who averages n fresh noisy answers to one question and knows all but her; so many rounds a side.
 
     Noise is drawn once with the spread of the average, sigma / sqrt(n): the sum of n Gaussian draws has that law.
     """
     std = of_average(gaussian.sigma(epsilon, DELTA), n)
     took_part, stayed_away = (ReleaseNoise().added(np.full(rounds, side), std) for side in (1.0, 0.0))
-    return Duel((took_part - 0.5) / std**2, (stayed_away - 0.5) / std**2)
+    return noise.Duel((took_part - 0.5) / std**2, (stayed_away - 0.5) / std**2)
 
 
 def best_of_averages(epsilon: float, n: int) -> float:
     """The largest share of right guesses that any attacker reaches on n such answers."""
-    return gaussian_odds_bound(of_average(gaussian.sigma(epsilon, DELTA), n))
+    return statement.gaussian_odds_bound(of_average(gaussian.sigma(epsilon, DELTA), n))
 
 
 def of_average(std: float, n: int) -> float:
@@ -135,14 +133,12 @@ def person() -> NDArray[np.float64]:
     """Her numbers [N_NUMBERS], an invented vector of length 1. The attacker has them and decides only if she took part."""
     random = np.random.default_rng(7)
     numbers = random.choice([-1.0, 1.0], N_NUMBERS) * (1 + 0.1 * random.random(N_NUMBERS))
-    unit_vector: NDArray[np.float64] = numbers / np.linalg.norm(numbers)
-    return unit_vector
+    return numbers / np.linalg.norm(numbers)
 
 
 def spacing(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     """The distance of neighbouring floating-point numbers just below the power of two under each of these [n]."""
-    distances: NDArray[np.float64] = np.spacing(2.0 ** (np.floor(np.log2(np.abs(numbers))) - 1))
-    return distances
+    return np.spacing(2.0 ** (np.floor(np.log2(np.abs(numbers))) - 1))
 
 
 def std_of(epsilon: float) -> float:
@@ -159,8 +155,7 @@ def releases(is_in: bool, epsilon: float, n: int, way: Way) -> NDArray[np.float6
     clean = np.tile(person() * is_in, (n, 1))
     if way == "rounded":
         return ReleaseNoise().added(clean, std_of(epsilon))
-    drawn: NDArray[np.float64] = clean + std_of(epsilon) * np.random.default_rng().standard_normal(clean.shape)
-    return drawn
+    return clean + std_of(epsilon) * np.random.default_rng().standard_normal(clean.shape)
 
 
 def cannot_be_hers(released: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -170,20 +165,19 @@ def cannot_be_hers(released: NDArray[np.float64]) -> NDArray[np.bool_]:
     return is_impossible
 
 
-def play(epsilon: float, n: int, way: Way) -> Duel:
+def play(epsilon: float, n: int, way: Way) -> noise.Duel:
     """The duel over n releases a side; the attacker says "not in" where a digit is impossible, else "in"."""
     sides = []
     for is_in in (True, False):
         parts = [min(_ROUNDS_AT_ONCE, n - start) for start in range(0, n, _ROUNDS_AT_ONCE)]
         is_out = np.concatenate([cannot_be_hers(releases(is_in, epsilon, size, way)).any(axis=1) for size in parts])
         sides.append(np.where(is_out, _IMPOSSIBLE, _NOTHING_SEEN))
-    return Duel(*sides)
+    return noise.Duel(*sides)
 
 
 def smallest(released: NDArray[np.float64], count: int) -> NDArray[np.intp]:
     """Indices [count] of the smallest numbers of one release [N_NUMBERS], whose digits reveal most."""
-    places: NDArray[np.intp] = np.argsort(np.abs(released), kind="stable")[:count]
-    return places
+    return np.argsort(np.abs(released), kind="stable")[:count]
 
 
 def steps_of(released: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:

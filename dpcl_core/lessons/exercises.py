@@ -24,10 +24,8 @@ from dpcl_core import paths
 from dpcl_core.attacks.l2dp_games import difference
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers import tokens
-from dpcl_core.lessons import adding, label, shared_noise, text
-from dpcl_core.lessons.noise import promised_hits
-from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.statement import odds_bound
+from dpcl_core.lessons import adding, label, noise, shared_noise, text
+from dpcl_core.privacy import accounting, gaussian, statement
 
 PAPER = ""  # the name whose numbers are on the printed sheet; nobody can enter it
 T = TypeVar("T")
@@ -108,7 +106,7 @@ class _Numbers:
 
 def _odds(numbers: _Numbers) -> Drawn:
     epsilon = numbers.tenths(3, 30)
-    return {"epsilon": epsilon}, 100 * odds_bound(epsilon, 0.0)
+    return {"epsilon": epsilon}, 100 * statement.odds_bound(epsilon, 0.0)
 
 
 def _share(numbers: _Numbers) -> Drawn:
@@ -163,7 +161,7 @@ def _points(numbers: _Numbers) -> Drawn:
 
 def _alarms(numbers: _Numbers) -> Drawn:
     epsilon, alarms = numbers.tenths(5, 20), numbers.one_of(range(1, 7))
-    (most,) = promised_hits(np.array([alarms / 100]), epsilon, 0.0)
+    (most,) = noise.promised_hits(np.array([alarms / 100]), epsilon, 0.0)
     return {"epsilon": epsilon, "alarms": alarms}, 100 * float(most)
 
 
@@ -219,7 +217,7 @@ def _luck(numbers: _Numbers) -> Drawn:
 
 def _coins(numbers: _Numbers) -> Drawn:
     epsilon, guesses = numbers.tenths(2, 20), numbers.one_of(range(100, 501, 20))
-    return {"epsilon": epsilon, "guesses": guesses}, guesses * odds_bound(epsilon, 0.0)
+    return {"epsilon": epsilon, "guesses": guesses}, guesses * statement.odds_bound(epsilon, 0.0)
 
 
 def _least(numbers: _Numbers) -> Drawn:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cache
 from html import escape
 from typing import Final
 
@@ -20,12 +20,9 @@ from scipy.special import stdtrit
 
 from dpcl_core import paths
 from dpcl_core.errors import unknown
-from dpcl_core.lessons import exercises, text
+from dpcl_core.lessons import exercises, glossary, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
-from dpcl_core.lessons.exercises import Exercise
-from dpcl_core.lessons.glossary import Word, first_uses
-from dpcl_core.lessons.label import Listing
 from dpcl_core.lessons.text import Lesson
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.sums import unit_rows
@@ -74,7 +71,8 @@ def page(part: str) -> str:
     lessons = [(text.number(name), text.load(name)) for name in _names(part)]
     title, place, asked = escape(part), list(text.PARTS).index(part) + 1, exercises.sheet(part)
     sheets = "".join(_sheet(number, lesson) for number, lesson in lessons) + _exercises(place, asked)
-    answers = "".join(_answers(number, lesson) for number, lesson in lessons) + _solved(place, asked)
+    solved = "".join(f"<p><b>{place}{one.letter} {_words(one.shown)}.</b> {_words(one.how)}</p>" for one in asked)
+    answers = "".join(_answers(number, lesson) for number, lesson in lessons) + f"<h2>Exercises</h2>{solved}"
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style><body>'
         f"<section><h1>{title}: for the teacher</h1>{_notes(part)}{_plan(part)}</section>"
@@ -136,16 +134,11 @@ def _answers(number: int, lesson: Lesson) -> str:
     return f"<h2>{number}. {_words(lesson.title)}</h2>{steps}{think}"
 
 
-def _exercises(place: int, asked: Sequence[Exercise]) -> str:
+def _exercises(place: int, asked: Sequence[exercises.Exercise]) -> str:
     rows = "".join(
         f'<div class="step"><p><b>{place}{one.letter}</b> {_words(one.ask)} ({_words(one.wanted)})</p>{_LINE}</div>'
         for one in asked
     )
-    return f"<h2>Exercises</h2>{rows}"
-
-
-def _solved(place: int, asked: Sequence[Exercise]) -> str:
-    rows = "".join(f"<p><b>{place}{one.letter} {_words(one.shown)}.</b> {_words(one.how)}</p>" for one in asked)
     return f"<h2>Exercises</h2>{rows}"
 
 
@@ -159,7 +152,7 @@ def _words(markdown: str) -> str:
 
 
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
-LISTS: Final[Mapping[Listing, str]] = {"data": "list read from the data", "prior-const": "public list"}
+LISTS: Final[Mapping[label_game.Listing, str]] = {"data": "list read from the data", "prior-const": "public list"}
 _PIXEL_LEVELS = 17  # a pixel feature is a grey level of 0 to 16 over this
 _WORDS = paths.asset_table("lesson/words.toml")
 # What is said elsewhere, too: of both lessons, and of each.
@@ -207,14 +200,9 @@ class Progress:
 
 
 def document(
-    name: str,
-    start: Progress | None = None,
-    *,
-    epoch: str = "",
-    hidden: Sequence[str] = (),
-    is_quiet: bool = False,
+    name: str, start: Progress | None = None, *, epoch: str = "", hidden: Sequence[str] = (), is_quiet: bool = False,
     is_alone: bool = True,
-) -> dict[str, object]:
+) -> dict[str, object]:  # fmt: skip
     """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
 
     `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `is_alone`: on a page of its own,
@@ -226,23 +214,16 @@ def document(
     if not is_alone:  # as every lesson of the course says it
         words["where"] = f"Lesson {text.number(name)}, {words['where']}"
     return {
-        "name": name,
-        "epoch": epoch,
-        "lesson": _lesson(name),
-        "start": {**asdict(progress), "values": values},
-        "hidden": list(hidden),
-        "is_quiet": is_quiet,
-        "is_alone": is_alone,
-        "delta": label_game.DELTA,
-        "words": words,
-        "game": _game(name),
-    }
+        "name": name, "epoch": epoch, "lesson": _lesson(name), "start": {**asdict(progress), "values": values},
+        "hidden": list(hidden), "is_quiet": is_quiet, "is_alone": is_alone, "delta": label_game.DELTA, "words": words,
+        "game": _GAMES[name](),
+    }  # fmt: skip
 
 
-@lru_cache(maxsize=len(text.IN_BROWSER))
+@cache
 def _lesson(name: str) -> dict[str, object]:
     """The texts; those of more than a line as parts, each a plain text or a word of the glossary with its meaning."""
-    lesson, seen = text.load(name), set[Word]()
+    lesson, seen = text.load(name), set[glossary.Word]()
     intro = _parts(lesson.intro, seen)
     steps = [
         {
@@ -257,20 +238,16 @@ def _lesson(name: str) -> dict[str, object]:
     return {"title": lesson.title, "question": lesson.question, **shown}
 
 
-def _parts(words: str, seen: set[Word]) -> list[str | list[str]]:
+def _parts(words: str, seen: set[glossary.Word]) -> list[str | list[str]]:
     parts: list[str | list[str]] = []
     done = 0
-    for start, end, word in first_uses(words, seen):
+    for start, end, word in glossary.first_uses(words, seen):
         parts += [words[done:start], [words[start:end], f"{word.word}: {word.meaning}"]]
         done = end
     return [*parts, words[done:]]
 
 
-@lru_cache(maxsize=len(text.IN_BROWSER))
-def _game(name: str) -> dict[str, object]:
-    return _label() if name == "label" else _noise()
-
-
+@cache
 def _label() -> dict[str, object]:
     pair = label_game.neighbours()
     n_classes = len(pair.classes)
@@ -283,39 +260,32 @@ def _label() -> dict[str, object]:
         for listing in LISTS
     }
     return {
-        "classes": list(pair.classes),
-        "label": pair.label,
-        "size": sums.shape[1],
-        "counts": np.bincount(pair.labels, minlength=n_classes).tolist(),
-        "sums": _single(sums),
-        "person": _single(unit_rows(pair.person)),
-        "epsilons": list(EPSILONS),
-        "promises": promises,
+        "classes": list(pair.classes), "label": pair.label, "size": sums.shape[1],
+        "counts": np.bincount(pair.labels, minlength=n_classes).tolist(), "sums": _encoded(sums, np.float32),
+        "person": _encoded(unit_rows(pair.person), np.float32), "epsilons": list(EPSILONS), "promises": promises,
         "doors": doors,
-    }
+    }  # fmt: skip
 
 
+@cache
 def _noise() -> dict[str, object]:
     stream = noise_game.stream(n_tasks=1)
     train, test = stream.tasks[0].train, stream.tasks[0].test
     rows = unit_rows(train.inputs)
     sums = np.stack([rows[train.labels == label].sum(axis=0) for label in range(len(stream.classes))])
     n_runs = len(noise_game.SEEDS)
-    levels = np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS).astype(np.uint8)
+    levels = np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS)
     return {
-        "classes": list(stream.classes),
-        "watched": noise_game.first_class(noise_game.stream()),
-        "size": sums.shape[1],
-        "sums": _single(sums),
-        "tests": base64.b64encode(levels.tobytes()).decode(),
-        "test_labels": base64.b64encode(test.labels.astype(np.uint8).tobytes()).decode(),
-        "epsilons": list(EPSILONS),
-        "n_tasks": noise_game.N_TASKS,
-        "cuts": list(noise_game.CUTS),
-        "n_runs": n_runs,
+        "classes": list(stream.classes), "watched": noise_game.first_class(noise_game.stream()), "size": sums.shape[1],
+        "sums": _encoded(sums, np.float32), "tests": _encoded(levels, np.uint8),
+        "test_labels": _encoded(test.labels, np.uint8), "epsilons": list(EPSILONS), "n_tasks": noise_game.N_TASKS,
+        "cuts": list(noise_game.CUTS), "n_runs": n_runs,
         "interval_factor": float(stdtrit(n_runs - 1, 0.975)) / math.sqrt(n_runs),  # as `figures.statistics` has it
-    }
+    }  # fmt: skip
 
 
-def _single(values: NDArray[np.floating]) -> str:
-    return base64.b64encode(np.ascontiguousarray(values, dtype=np.float32).tobytes()).decode()
+def _encoded(values: NDArray[np.generic], kind: type[np.generic]) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode()
+
+
+_GAMES: Mapping[str, Callable[[], dict[str, object]]] = {"label": _label, "noise": _noise}

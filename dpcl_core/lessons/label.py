@@ -19,25 +19,21 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.lessons import noise
-from dpcl_core.privacy import accounting, gaussian, text_mechanisms
-from dpcl_core.privacy.accounting import LocalDpEvent
+from dpcl_core.privacy import accounting, gaussian, statement, text_mechanisms
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.privacy.statement import gaussian_odds_bound
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.privacy.text_mechanisms import Randomiser
 from dpcl_core.spec import Adjacency, DataSpec
 
 DELTA = 1e-5
 Listing = Literal["data", "prior-const"]  # the list of labels is read from the data, or was public beforehand
 EmptyRule = Literal["none", "untrained", "same"]
 EMPTY_RULES: dict[EmptyRule, str] = {
-    "none": "no classifier for an empty task",
-    "untrained": "an untrained classifier for an empty task",
+    "none": "no classifier for an empty task", "untrained": "an untrained classifier for an empty task",
     "same": "the same noisy steps for an empty task",
-}
+}  # fmt: skip
 _ADJACENCY: Adjacency = "add-remove"
 
 
@@ -220,7 +216,7 @@ LARGEST = 50_000.0  # the income that the noise of step "one-large" was made for
 
 def keeps(epsilon: float) -> float:
     """Probability p that a true answer is kept."""
-    return Randomiser(0, 0.0, epsilon).chances(2)[0]
+    return text_mechanisms.Randomiser(0, 0.0, epsilon).chances(2)[0]
 
 
 def truths(n: int = COIN_N_PEOPLE) -> NDArray[np.int64]:
@@ -269,7 +265,7 @@ def incomes() -> NDArray[np.float64]:
 
 def found(income: float, epsilon: float) -> float:
     """How often the best attacker tells a noisy sum with this person from one without; the noise is made for `LARGEST`."""
-    return gaussian_odds_bound(gaussian.sigma(epsilon, DELTA, LARGEST), income)
+    return statement.gaussian_odds_bound(gaussian.sigma(epsilon, DELTA, LARGEST), income)
 
 
 def lost_and_noise(clip: float, epsilon: float) -> tuple[float, float]:
@@ -308,7 +304,7 @@ def of_text(epsilon: float, n_tokens: int) -> float:
 
     The number of tokens is public, as "replace" adjacency has it.
     """
-    return min(n_tokens * epsilon, accounting.Pld().epsilon([LocalDpEvent(epsilon)] * n_tokens, DELTA, "replace"))
+    return min(n_tokens * epsilon, accounting.Pld().epsilon([accounting.LocalDpEvent(epsilon)] * n_tokens, DELTA, "replace"))
 
 
 def noise_on_mean(epsilon: float, n_units: int) -> float:

@@ -21,13 +21,10 @@ from dpcl_core.data.rows import digits
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import matching, tokens
-from dpcl_core.explorers.matching import Matcher
 from dpcl_core.explorers.projection_maps import Matched
-from dpcl_core.explorers.tokens import DetectionScores, Dials, Tokens, scores
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.client_release import EvenSlots, by_matching, released
 from dpcl_core.methods.federated.lists import Element, ListLearner, Lists, Signature
-from dpcl_core.methods.federated.matchers import PublicView, public_modes
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
@@ -58,7 +55,7 @@ class World:
     names: tuple[str, ...]
     public: NDArray[np.float64]
     anchors: NDArray[np.float64]
-    view: PublicView
+    view: matchers.PublicView
     lists: Lists
     modes: NDArray[np.int64]
     kind: Kind
@@ -76,7 +73,7 @@ class World:
         """One to one where every client holds every mode; many to one where it may lack one and split another."""
         return "hungarian" if self.kind == "exact" else "nearest"
 
-    def by_name(self, n_anchors: int) -> dict[str, Matcher]:
+    def by_name(self, n_anchors: int) -> dict[str, matching.Matcher]:
         """The available matchers, with the first `n_anchors` anchors."""
         return matching.usual(self.view, self.anchors[:n_anchors], self.rule)
 
@@ -99,7 +96,7 @@ def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENT
         order = generator.permutation(len(entries))  # a list is unordered: positions carry no information
         all_lists.append([entries[place] for place in order])
         modes[client] = [int(entries[place].target.argmax()) for place in order]
-    view = PublicView.of(public, N_AXES, RADIUS)
+    view = matchers.PublicView.of(public, N_AXES, RADIUS)
     names = tuple(f"digit {mode}" for mode in range(N_MODES))
     return World(names, public, anchors, view, Lists.of(all_lists), modes, kind)
 
@@ -113,8 +110,7 @@ def picture(mean: NDArray[np.float64]) -> NDArray[np.float64]:
 def pixels(means: NDArray[np.float64]) -> NDArray[np.float64]:
     """Means [..., d] as pixels [..., 64], an affine map; negative where noise or the axes left out say so."""
     _, _, (centre, axes) = _digits()
-    reconstructed: NDArray[np.float64] = centre + means[..., :SHORT] @ axes.T
-    return reconstructed
+    return centre + means[..., :SHORT] @ axes.T
 
 
 def server_side(of: World, matcher: str, n_anchors: int, level: float, draw: int = 0) -> Matched:
@@ -138,7 +134,7 @@ def client_side(of: World, matcher: str, n_anchors: int, epsilon: float, n_round
     layout = EvenSlots(of.view, N_MODES)
     ledger = Ledger(DELTA, "add-remove", "every")
     multiplier = noise_multiplier(epsilon)
-    prototypes = public_modes(of.public, N_MODES)
+    prototypes = matchers.public_modes(of.public, N_MODES)
     compared = matchers.list_features(of.lists, chosen.features)
     n_classes = of.lists.targets.shape[2]
     ids, wanted = _assigned(of, chosen, compared, prototypes, draw)
@@ -194,7 +190,7 @@ def by_place(of: World) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _assigned(
-    of: World, chosen: Matcher, compared: NDArray[np.float64], prototypes: NDArray[np.float64], draw: int
+    of: World, chosen: matching.Matcher, compared: NDArray[np.float64], prototypes: NDArray[np.float64], draw: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Every client's slots [n, L] against the prototypes [K, d], and the prototypes as the matcher sees them [K, f]."""
     middle = of.lists.covariances.mean(axis=(0, 1))
@@ -305,14 +301,9 @@ def everything() -> tuple[ScoredText, ...]:
     return tuple(tokens.scored(Texts(strings, spans), all_texts.score2, labels))
 
 
-def ranked(of: Sequence[ScoredText], dials: Dials) -> NDArray[np.float64]:
+def ranked(of: Sequence[ScoredText], dials: tokens.Dials) -> NDArray[np.float64]:
     """Score of every token of all texts in a row."""
     return np.concatenate([tokens.token_scores(text, dials) for text in of])
-
-
-def pattern(tokens: Tokens) -> DetectionScores:
-    """How well the plain pattern ranks private tokens."""
-    return scores(tokens.has_pattern.astype(np.float64), tokens)
 
 
 def learned(of: Sequence[ScoredText], share: float, order: int = 2) -> list[ScoredText]:

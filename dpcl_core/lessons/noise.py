@@ -15,21 +15,17 @@ from dpcl_core import engine
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
-from dpcl_core.explorers import matching
-from dpcl_core.explorers.matching import COUNTS, DRAW, group_modes
-from dpcl_core.explorers.projection_maps import ProjectionMaps
+from dpcl_core.explorers import matching, projection_maps
 from dpcl_core.lessons import modes
-from dpcl_core.lessons.modes import N_MODES, World
 from dpcl_core.methods import catalog
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
-from dpcl_core.privacy import audit_bounds, gaussian
+from dpcl_core.privacy import audit_bounds, gaussian, sums
 from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import frames
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
@@ -54,7 +50,7 @@ def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
 def unit_digits() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Unit rows [n, K] and labels [n] of the bundled training digits, and of the test digits."""
     task = stream(1).tasks[0]
-    train, test = (unit_rows(part.inputs).astype(np.float64) for part in (task.train, task.test))
+    train, test = (sums.unit_rows(part.inputs).astype(np.float64) for part in (task.train, task.test))
     return train, task.train.labels, test, task.test.labels
 
 
@@ -83,29 +79,29 @@ def document(length: int) -> dict[str, object]:
     unit of noise; `groups`: by matcher, number of anchors and noise, each entry's group, named after its mode;
     `pictures`: pixels [64] and their step of the entries to match by hand.
     """
-    world = _world(length)
+    world = modes.world("exact", length, modes.N_CLIENTS, matching.DRAW)
     by_noise = {noise: list(groups(world, noise)) for noise in NOISES}
     clean, noised = (modes.pixels(_lists(world, noise).means[:N_BY_HAND]).reshape(-1, 64) for noise in (0.0, 1.0))
     return {
-        "length": length, "n_modes": N_MODES, "noises": list(NOISES), "counts": list(COUNTS),
+        "length": length, "n_modes": modes.N_MODES, "noises": list(NOISES), "counts": list(matching.COUNTS),
         "names": list(world.names), "modes": _as_text(world.modes.ravel()),
-        "places": [_lines(positions(world, m, 0.0), positions(world, m, 1.0)) for m in COUNTS],
+        "places": [_lines(positions(world, m, 0.0), positions(world, m, 1.0)) for m in matching.COUNTS],
         "groups": {
-            name: [[_as_text(by_noise[noise][place][name]) for noise in NOISES] for place in range(len(COUNTS))]
-            for name in world.by_name(COUNTS[0])
+            name: [[_as_text(by_noise[noise][place][name]) for noise in NOISES] for place in range(len(matching.COUNTS))]
+            for name in world.by_name(matching.COUNTS[0])
         },
         "pictures": _lines(clean, noised),
     }  # fmt: skip
 
 
-def positions(world: World, m: int, noise: float) -> NDArray[np.float64]:
+def positions(world: modes.World, m: int, noise: float) -> NDArray[np.float64]:
     """Places [n L, 2] of the entries' signatures by the first m anchors, on the map of all anchors.
 
     Two principal axes of the modes without noise, then turned and scaled to lie closest to the map of all anchors
     (Procrustes), where the farthest entry without noise is at 1: so the axes stay when noise or anchors change.
     """
     clean, moved = (_on_own_axes(world, m, level) for level in (0.0, noise))
-    target = _on_own_axes(world, COUNTS[-1], 0.0)
+    target = _on_own_axes(world, matching.COUNTS[-1], 0.0)
     target = (target - target.mean(axis=0)) / np.abs(target - target.mean(axis=0)).max()
     middle = clean.mean(axis=0)
     turn, overlap = orthogonal_procrustes(clean - middle, target)
@@ -113,33 +109,29 @@ def positions(world: World, m: int, noise: float) -> NDArray[np.float64]:
     return placed
 
 
-def groups(world: World, noise: float) -> Iterator[dict[str, NDArray[np.int64]]]:
+def groups(world: modes.World, noise: float) -> Iterator[dict[str, NDArray[np.int64]]]:
     """For every number of anchors, each matcher's groups [n L] of the lists with this noise, named after their modes."""
     lists, truth = _lists(world, noise), world.modes.ravel()
     without_anchors: dict[str, NDArray[np.int64]] = {}
-    for m in COUNTS:
+    for m in matching.COUNTS:
         found = dict(without_anchors)
         for name, matcher in world.by_name(m).items():
             if name in found:
                 continue
-            _, pooled = matching.grouped(lists, matcher, N_MODES, world.view, np.random.default_rng(DRAW))
+            _, pooled = matching.grouped(lists, matcher, modes.N_MODES, world.view, np.random.default_rng(matching.DRAW))
             ids = pooled.ids.ravel()
-            found[name] = group_modes(ids, truth, N_MODES, N_MODES)[ids]
+            found[name] = matching.group_modes(ids, truth, modes.N_MODES, modes.N_MODES)[ids]
             if not isinstance(matcher.features, Signature):
                 without_anchors[name] = found[name]
         yield found
 
 
-def _world(length: int) -> World:
-    return modes.world("exact", length, modes.N_CLIENTS, DRAW)
+def _lists(world: modes.World, noise: float) -> Lists:
+    return matching.noised(world.lists, noise, np.random.default_rng(matching.DRAW)) if noise else world.lists
 
 
-def _lists(world: World, noise: float) -> Lists:
-    return matching.noised(world.lists, noise, np.random.default_rng(DRAW)) if noise else world.lists
-
-
-def _on_own_axes(world: World, m: int, noise: float) -> NDArray[np.float64]:
-    maps, lists = ProjectionMaps.of(modes.by_place(world)[1], world.signature(m)), _lists(world, noise)
+def _on_own_axes(world: modes.World, m: int, noise: float) -> NDArray[np.float64]:
+    maps, lists = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(m)), _lists(world, noise)
     return maps.signatures(lists.means, lists.covariances).reshape(-1, 2)
 
 
@@ -157,7 +149,6 @@ def _as_text(ids: NDArray[np.int64]) -> str:
 # against this noise (exact), and the most that (epsilon, delta) allows against any mechanism (the promise).
 
 
-# How rarely chance alone may lift an honest attack over the exact curve by more than `allowance`.
 @dataclass(frozen=True, slots=True, eq=False)
 class Duel:
     """An attacker's evidence on releases made with the person and without: [n] each, in the order they were played.

@@ -22,8 +22,7 @@ from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.documents import Document
 from dpcl_core.lessons.noise import Duel
-from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.params import UnlearningForm
+from dpcl_core.methods.language import params, sensitivity
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import DataSpec
@@ -195,8 +194,7 @@ def claimed_epsilon(data: Pictures, scale: float) -> float:
 def _filters(side: int, seed: int) -> NDArray[np.float64]:
     """Random filters [width * width, filters]: sixteen of 3x3 for small pictures, eight of 5x5 from 16 pixels a side."""
     width, n_filters = (3, 16) if side < 16 else (5, 8)
-    drawn: NDArray[np.float64] = np.random.default_rng(seed).standard_normal((width * width, n_filters)) / width
-    return drawn
+    return np.random.default_rng(seed).standard_normal((width * width, n_filters)) / width
 
 
 def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -226,7 +224,7 @@ def _read_out(data: Pictures, train: NDArray[np.float64], test: NDArray[np.float
 # from `assets/lessons/sign.json` (the bundled one) and `sign-smollm2.json`, which `scripts/record_unlearning.py` writes.
 
 
-FORMS: dict[UnlearningForm, str] = {
+FORMS: dict[params.UnlearningForm, str] = {
     "none": "without the term",
     "printed": "the printed term",
     "flipped": "its sign turned",
@@ -248,7 +246,7 @@ def probability(score: float) -> float:
     return (1 - score) ** 2
 
 
-def pull(form: UnlearningForm, score: float, strength: float, p: float, p_public: float) -> float:
+def pull(form: params.UnlearningForm, score: float, strength: float, p: float, p_public: float) -> float:
     """Derivative of a text's total loss by this token's cross-entropy, times the number of tokens (`full` loss).
 
     Above 0: training makes the token likelier. `p`: the model's probability of it now, `p_public`: the public model's.
@@ -264,7 +262,7 @@ def pull(form: UnlearningForm, score: float, strength: float, p: float, p_public
     return float(weights[0])
 
 
-def after_a_step(form: UnlearningForm, score: float, strength: float) -> float:
+def after_a_step(form: params.UnlearningForm, score: float, strength: float) -> float:
     """Probability of a token after one gradient step of length 1, from the public model's.
 
     The token's logit against everything else is what is trained: its cross-entropy falls with slope 1 - p.
@@ -282,7 +280,7 @@ class Course:
     ordinary: NDArray[np.float64]
 
 
-def course(form: UnlearningForm, score: float, strength: float) -> Course:
+def course(form: params.UnlearningForm, score: float, strength: float) -> Course:
     """Trains a small model on one code of four digits and on ordinary words, with the term on the code's digits.
 
     A softmax on fixed public features of sixteen contexts, which overlap, so that changes to the digits affect the words.
@@ -350,7 +348,7 @@ class Variant(Document):
     """The minimised loss, and its results with each seed of `at`. `score`: the detector of sensitive tokens."""
 
     loss: Literal["answer", "full"]
-    form: UnlearningForm
+    form: params.UnlearningForm
     strength: float
     score: Literal["score", "oracle", "current"]
     at: tuple[int, ...]

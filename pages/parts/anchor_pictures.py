@@ -1,24 +1,31 @@
-"""Figures of one round's client lists, the same for a simulation and for a run."""
+"""Figures of one round's client lists, of a simulation or of a run, and what other anchors or more noise would change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import streamlit as st
 
+from dpcl_core.elements.element import ANCHORS, MATCHERS, anchors_document
 from dpcl_core.events import Signatures
-from dpcl_core.figures.picture import Picture, Provenance
+from dpcl_core.explorers import matching
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.results import Result
 from dpcl_core.runs import frames
-from pages.parts import figure_card, layout, link, text
-from pages.parts.state import View
+from dpcl_core.spec import Cell, Params
+from pages.parts import anchor_source, fields, figure_card, layout, link, state, text
+from pages.parts.anchor_source import COUNTS, LEVELS, Scene, Setup
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpcl_core.figures.matching import Extent, Space
+    from dpcl_core.explorers.matching_log import Rematch
+    from dpcl_core.figures.matching import Space
+
 
 MAPS = {"signature": "signatures", "mean": "means", "both": "both"}
 COLOURS = {"group": "matched group", "mode": "true mode"}
@@ -28,68 +35,41 @@ FIELDS: list[link.Field[Any]] = [
 ]
 
 
-@dataclass(frozen=True)
-class Scene:
-    """What is drawn: all `rounds` of one model, and the index `at` of the chosen one; `key` names it in widget keys.
-
-    `m`: number of anchors used for matching, None if unknown. `agreement` measures the matchers; `sweep` and `anchors` give
-    the event with measurements that take longer. All three are called only when drawn.
-    """
-
-    rounds: tuple[Signatures, ...]
-    at: int
-    key: str
-    source: Provenance
-    agreement: Callable[[], Mapping[str, float]]
-    sweep: Callable[[], Signatures]
-    anchors: Callable[[], Signatures]
-    is_live: bool = False
-    m: int | None = None
-
-    @property
-    def now(self) -> Signatures:
-        return self.rounds[self.at]
-
-    @cached_property
-    def entries(self) -> pd.DataFrame:
-        """The entries of the chosen round, as `runs.matching.entries` gives them; several figures use them."""
-        return frames.entries([self.now])
-
-    def show(self, picture: Picture, **card: Any) -> None:
-        """Draws a figure of the scene in a card (`figure_card.show`)."""
-        figure_card.show(picture, self.source, linked=True, live=self.is_live, moved=True, **card)
-
-    @property
-    def mode_names(self) -> tuple[str, ...]:
-        return self.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(self.now.entries.mode, default=-1) + 1))
+_LEGEND = (
+    "Colour: group. Shape: client. Size: weight. Hollow and faint: ambiguous. Ring: wrong group. Cross: the group's "
+    "prototype; dotted ellipse: two standard deviations of its privacy noise. Names without room appear on "
+    "hover. The two axes show"
+)
 
 
-def maps(view: View, scene: Scene) -> Mapping[str, object]:
+def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
     """Draws the map of signatures, of means, or both, on axes fixed over rounds; returns the chosen map and colour."""
-    from dpcl_core.figures.matching import on_map
+    from dpcl_core.figures.matching import extent, on_map
 
     entries, prototypes = scene.entries, frames.prototypes([scene.now])
     has_modes = bool((entries["mode"] >= 0).any())
     with layout.card("anchor-map"):
         st.markdown("**Every list entry on the map** :small[the simulator's view, not visible to the server]")
         with st.container(key="map-row", horizontal=True, vertical_alignment="center", gap="small"):
-            shown = _segmented(view, "map", "Map", MAPS)
-            colour = _segmented(view, "colour", "Colour", COLOURS) if has_modes else "group"
+            shown = fields.segmented(view, "map", "Map", MAPS, label_visibility="collapsed")
+            colour = "group"
+            if has_modes:
+                colour = fields.segmented(view, "colour", "Colour", COLOURS, label_visibility="collapsed")
         spaces: list[Space] = ["signature", "mean"] if shown == "both" else [cast("Space", shown)]
-        drawn = {
-            space: figure_card.kept(on_map)(
-                entries, prototypes, space=space, by=cast("Literal['group', 'mode']", colour),
-                within=_extent(scene, space), dark=text.is_dark(),
-            )
-            for space in spaces
-        }  # fmt: skip
+        # The same axis ranges for every round, so that only the lists move.
+        all_entries = entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
+        every, by = (all_entries, frames.prototypes(scene.rounds)), cast("Literal['group', 'mode']", colour)
+        draw = partial(figure_card.kept(on_map), entries, prototypes, by=by, dark=text.is_dark())
+        drawn = {space: draw(space=space, within=extent(*every, space)) for space in spaces}
         for place, space in zip(st.columns(len(spaces), gap="small"), spaces, strict=True):
             with place:
                 if len(spaces) == 2:
                     st.caption("Signatures" if space == "signature" else "Means")
                 figure_card.drawing(drawn[space], f"map-{space}-{scene.key}")
         layout.await_paint()
-        st.caption(_legend(scene, spaces))
+        shares = dict(zip(("mean", "signature"), scene.now.shown, strict=True))
+        axes = " and ".join(f"{100 * shares[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
+        st.caption(f"{_LEGEND} {axes}.")
         first = drawn[spaces[0]]
         figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
     return {"map": shown, "colour": colour if has_modes else view["colour"]}
@@ -213,29 +193,177 @@ def _subsample_caption(event: Signatures) -> None:
     )
 
 
-def _legend(scene: Scene, spaces: Sequence[Space]) -> str:
-    shares = dict(zip(("mean", "signature"), scene.now.shown, strict=True))
-    axes = " and ".join(f"{100 * shares[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
-    return (
-        "Colour: group. Shape: client. Size: weight. Hollow and faint: ambiguous. Ring: wrong group. Cross: the group's "
-        f"prototype; dotted ellipse: two standard deviations of its privacy noise. Names without room appear on hover. "
-        f"The two axes show {axes}."
+# What-if figures of a run: its recorded lists re-matched with fewer anchors or added noise, and labelled as such.
+
+
+WHAT_IF_FIELDS: list[link.Field[Any]] = [
+    link.Field("few", "am", "anchors of the run", link.Maybe(link.Whole(2, 1000)), None),
+    link.Field("added", "an", "noise on the run's lists", link.Maybe(link.Number(LEVELS[0], LEVELS[-1])), None),
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of re-matching: the first `m` of the run's `of` anchors, noise of std `noise` on every coordinate."""
+
+    m: int
+    noise: float
+    of: int
+
+    @property
+    def is_of_run(self) -> bool:
+        """Whether these are the settings of the run itself."""
+        return self.m == self.of and not self.noise
+
+
+def choose_what_if(result: Result, model: Cell | None, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
+    """Sliders for anchors and noise; None, with a caption that says why, if the run did not record its lists in full."""
+    nothing: Mapping[str, object] = {"few": None, "added": None}
+    events = anchor_source.matchings(result)
+    n_anchors = {event.cell.seed: len(event.public.anchors.steps) for event in events if event.public is not None}
+    if model is None:
+        return None, nothing
+    if model.seed not in n_anchors:
+        seeds = ", ".join(map(str, n_anchors))
+        st.caption(
+            f"Anchors and noise can be changed for seed {seeds} only: this run recorded no other lists in full."
+            if n_anchors
+            else "This run did not record its lists in full, so anchors and noise cannot be changed."
+        )
+        return None, nothing
+    most = n_anchors[model.seed]
+    counts = [*(m for m in COUNTS if m < most), most]
+    m = int(_slide(view, "few", "Anchors m", counts, most, f"Matches with the first m of the run's {most} anchors."))
+    help_text = "Added to every coordinate of every entry. 0: the run's own picture."
+    noise = float(_slide(view, "added", "Noise on the lists", LEVELS, 0.0, help_text))
+    return Settings(m, noise, most), {"few": m if m != most else None, "added": noise or None}
+
+
+def what_if_scene(
+    result: Result, rounds: tuple[Signatures, ...], at: int, settings: Settings | None, *, is_live: bool
+) -> Scene:
+    """The run's own scene with unchanged settings; else its lists re-matched."""
+    recorded = anchor_source.scene(result, rounds, at, is_live=is_live)
+    shown = recorded.now
+    source = _source(result, shown) if settings is not None else None
+    if settings is None or source is None:
+        return recorded
+    compute, m, noise = partial(_computed, _key(result, shown), _source=source), settings.m, settings.noise
+
+    def swept(event: Signatures) -> Signatures:
+        return replace(event, noise_levels=LEVELS, agreement_at=compute("sweep", (m,)))
+
+    def scored(event: Signatures) -> Signatures:
+        return replace(event, anchors=compute("scores", (noise,)))
+
+    if settings.is_of_run:  # measured here until the run, at its end, has recorded its own
+        return replace(
+            recorded, m=m,
+            sweep=lambda: recorded.sweep() if recorded.sweep().agreement_at else swept(shown),
+            anchors=lambda: recorded.anchors() if recorded.anchors().anchors is not None else scored(shown),
+        )  # fmt: skip
+    now: Signatures = compute("event", (m, noise))
+    provenance = replace(result.provenance, method=f"{result.provenance.method}, {_described(settings)}, re-matched")
+    return Scene(
+        (now,), 0, recorded.key, provenance, agreement=lambda: compute("agreement", (m, noise)), sweep=lambda: swept(now),
+        anchors=lambda: scored(now), is_live=is_live, m=m,
+    )  # fmt: skip
+
+
+def what_if_notice(result: Result, now: Signatures, settings: Settings | None) -> None:
+    """Says above the figures that they are a what-if, and which of them are still the run's own."""
+    source = _source(result, now) if settings is not None and not settings.is_of_run else None
+    if settings is None or source is None:
+        return
+    n = len(source.lists)
+    whose = f"clients of every task, {n} in all" if source.has_homes else f"{n} clients"
+    part = f" Shown: the first {whose}, whose lists were recorded." if source.is_part else ""
+    st.info(
+        f"**What-if, not released by this run:** its recorded, rounded lists with {_described(settings)}, re-matched "
+        f"here.{part} The groups' prototypes, the cost and the accuracy are the run's own."
     )
 
 
-def _extent(scene: Scene, space: Space) -> Extent:
-    """The same axis ranges for every round, so that only the lists move."""
-    from dpcl_core.figures.matching import extent
-
-    entries = scene.entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
-    return extent(entries, frames.prototypes(scene.rounds), space)
+def _described(settings: Settings) -> str:
+    noise = f"noise {settings.noise:g} on every list" if settings.noise else "no noise on the lists"
+    return f"m = {settings.m} of its {settings.of} anchors and {noise}"
 
 
-def _segmented(view: View, name: str, title: str, options: Mapping[str, str]) -> str:
-    start = str(view[name])
-    return (
-        st.segmented_control(
-            title, list(options), default=start, format_func=options.__getitem__, required=True, key=view.key(name),
-            label_visibility="collapsed",
-        ) or start
-    )  # fmt: skip
+def _slide(view: state.View, name: str, title: str, options: Sequence[float], usual: float, help_text: str) -> float:
+    value = cast("float | None", view[name])
+    start = usual if value is None else min(options, key=lambda each: abs(each - value))
+    key = view.key(f"{name}-{len(options)}")
+    return st.select_slider(title, options, start, format_func=epsilon_text, key=key, help=help_text)
+
+
+Key = tuple[str, Cell, int, int]
+
+
+def _key(result: Result, now: Signatures) -> Key:
+    return str(result.run_id), now.cell, now.task, now.round
+
+
+def _source(result: Result, now: Signatures) -> Rematch | None:
+    return _rematch(_key(result, now), anchor_source.matchings(result), now, result.spec.params)
+
+
+# A recorded round never changes, so what is computed from it is cached under its key.
+
+
+@st.cache_resource(max_entries=20, show_spinner=False)
+def _rematch(key: Key, _all: Sequence[Signatures], _now: Signatures, _params: Params) -> Rematch | None:
+    from dpcl_core.explorers.matching_log import Rematch
+
+    return Rematch.of(_all, _now, _params)
+
+
+@st.cache_resource(max_entries=500, show_spinner=False)
+def _computed(key: Key, what: str, of: tuple[float, ...], _source: Rematch) -> Any:
+    """What the method of `Rematch` with this name gives for these settings."""
+    return getattr(_source, what)(*of)
+
+
+# The simulation's lists to play with: noise and anchors move them, six can be matched by hand; drawn in the browser.
+#
+# The element in `assets/anchors/` gets all it needs once; it reports noise, anchors and matcher only when they are let go.
+
+
+def play_lists(setup: Setup, *, key: str) -> Setup:
+    """Draws the card; returns the settings with which it was left."""
+    with layout.card("anchor-play"):
+        data = figure_card.written_once(anchors_document, setup.length, setup.m, setup.noise, setup.matcher)
+        reported = figure_card.mounted(ANCHORS)(key=key, data=data, on_settings_change=lambda: None).get("settings")
+        now = reported_setup(reported, setup)
+        with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(plain(now.provenance().line()), width="stretch")
+            st.download_button(
+                "CSV", lambda: csv(now), "anchors.csv", "text/csv", key="csv-anchor-play", type="tertiary",
+                on_click="ignore", help="The groups of every matcher at this noise and number of anchors",
+            )  # fmt: skip
+            link.offer()
+    return now
+
+
+def csv(setup: Setup) -> str:
+    """One row for each entry: client, true digit, and its group by every matcher."""
+    import pandas as pd
+
+    lists = matching.read(setup.length)
+    at, level = lists["counts"].index(setup.m), lists["noises"].index(setup.noise)
+    truth = list(map(int, lists["modes"]))
+    table = pd.DataFrame({"client": [entry // lists["n_modes"] for entry in range(len(truth))], "digit": truth})
+    for name, by in lists["groups"].items():
+        table[name] = list(map(int, by[at][level]))
+    return str(table.to_csv(index=False))
+
+
+def reported_setup(reported: object, setup: Setup) -> Setup:
+    """The settings that the browser reports; the given ones for what it cannot have reported."""
+    if not isinstance(reported, Mapping):
+        return setup
+    keys = {name: key for key, name in MATCHERS.items()}
+    matcher, m, noise = keys.get(str(reported.get("matcher"))), reported.get("m"), reported.get("noise")
+    lists = matching.read(setup.length)
+    if matcher is None or m not in lists["counts"] or noise not in lists["noises"]:
+        return setup
+    return replace(setup, matcher=matcher, m=int(str(m)), noise=float(str(noise)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -15,20 +16,18 @@ from dpcl_core.data import files
 from dpcl_core.elements.element import MATCHERS, Start
 from dpcl_core.events import AnchorScores, Guarantee, Signatures
 from dpcl_core.explorers import matching, projection_maps
-from dpcl_core.explorers.matching import adjusted_rand
-from dpcl_core.explorers.projection_maps import ProjectionMaps
-from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
+from dpcl_core.figures.picture import Picture, Provenance, epsilon_label, epsilon_text
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.statement import shown
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
 from pages.parts import fields, figure_card, layout, link, state, text
-from pages.parts.anchor_pictures import Scene
-from pages.parts.state import View
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpcl_core.lessons.modes import World
 
 
@@ -55,6 +54,42 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("length", "d", "numbers in a vector", link.Whole(LENGTHS[0], LENGTHS[-1]), Start().length),
     link.Field("draw", "y", "draw", link.Whole(DRAWS[0], DRAWS[-1]), 1),
 ]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is drawn: all `rounds` of one model, and the index `at` of the chosen one; `key` names it in widget keys.
+
+    `m`: number of anchors used for matching, None if unknown. `agreement` measures the matchers; `sweep` and `anchors` give
+    the event with measurements that take longer. All three are called only when drawn.
+    """
+
+    rounds: tuple[Signatures, ...]
+    at: int
+    key: str
+    source: Provenance
+    agreement: Callable[[], Mapping[str, float]]
+    sweep: Callable[[], Signatures]
+    anchors: Callable[[], Signatures]
+    is_live: bool = False
+    m: int | None = None
+
+    @property
+    def now(self) -> Signatures:
+        return self.rounds[self.at]
+
+    @cached_property
+    def entries(self) -> pd.DataFrame:
+        """The entries of the chosen round, as `runs.matching.entries` gives them; several figures use them."""
+        return frames.entries([self.now])
+
+    def show(self, picture: Picture, **card: Any) -> None:
+        """Draws a figure of the scene in a card (`figure_card.show`)."""
+        figure_card.show(picture, self.source, linked=True, live=self.is_live, moved=True, **card)
+
+    @property
+    def mode_names(self) -> tuple[str, ...]:
+        return self.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(self.now.entries.mode, default=-1) + 1))
 
 
 @dataclass(frozen=True)
@@ -94,16 +129,8 @@ class Setup:
         return Provenance(dataset, None, method, "", budgets, is_example=True)
 
 
-def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
+def choose(view: state.View) -> tuple[Setup, Mapping[str, object]]:
     """Draws the controls, except those that `explorer` has; returns the setup and the values for the link."""
-
-    def pick(name: str, title: str, options: Mapping[str, str]) -> str:
-        start = str(view[name])
-        return (
-            st.selectbox(
-                title, list(options), list(options).index(start), format_func=options.__getitem__, key=view.key(name)
-            ) or start
-        )  # fmt: skip
 
     def nearest(name: str, options: Sequence[float]) -> float:
         return min(options, key=lambda each: abs(each - cast(float, view[name])))
@@ -112,10 +139,10 @@ def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
         start = nearest(name, options)
         return st.select_slider(title, options, start, format_func=epsilon_text, key=view.key(name), help=help_text or None)
 
-    side = pick("side", "Who matches", SIDES)
+    side = fields.select(view, "side", "Who matches", SIDES)
     dials = st.container()
     with st.expander("The lists"):
-        kind = pick("kind", "Entries of a list", KINDS)
+        kind = fields.select(view, "kind", "Entries of a list", KINDS)
         length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 every digit has zeros: pure noise."))
         draw = int(slide("draw", "Draw", DRAWS, "Other digits for each client, and other anchors."))
     kept = {name: view[name] for name in ("matcher", "m", "noise", "budget", "round", "clients")}
@@ -124,7 +151,7 @@ def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
         kept["m"], kept["noise"] = nearest("m", lists["counts"]), nearest("noise", lists["noises"])
     else:
         with dials:
-            kept["matcher"] = pick("matcher", "Matcher", MATCHERS)
+            kept["matcher"] = fields.select(view, "matcher", "Matcher", MATCHERS)
             kept["m"] = slide("m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
             if side == "server":
                 kept["noise"] = slide(
@@ -180,7 +207,7 @@ def agreement(setup: Setup) -> dict[str, float]:
         lists = _noised(world, setup.noise, setup.draw).lists
         return matching.agreement(lists, world.modes, world.by_name(setup.m), world.view, setup.draw)
     return {
-        name: adjusted_rand(
+        name: matching.adjusted_rand(
             modes.client_side(world, name, setup.m, setup.budget, setup.round, setup.draw).ids.ravel(), world.modes.ravel()
         )
         for name in world.by_name(setup.m)
@@ -231,7 +258,7 @@ def _noised(world: World, noise: float, draw: int) -> World:
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _maps(setup: Setup) -> ProjectionMaps:
+def _maps(setup: Setup) -> projection_maps.ProjectionMaps:
     """The axes of the maps, from the modes without noise, so that they stay as noise grows. For simulations only."""
     from dpcl_core.lessons import modes
 
@@ -299,7 +326,7 @@ def of_run(given: Guarantee | None, *, is_over: bool) -> None:
         st.caption(plain(f"δ = {given.delta:g}; {given.adjacency}; {given.composition}. Parts compose; they do not add up."))
         for text in (*given.assumptions, *given.caveats):
             st.markdown(f"- {plain(text)}")
-        st.page_link("pages/privacy.py", label=":primary[Claimed and computed, assumption by assumption →]")
+        layout.arrow("privacy", "Claimed and computed, assumption by assumption")
 
 
 def _number(value: float | None) -> str:
@@ -323,17 +350,13 @@ def has_any(result: Result) -> bool:
     return any(isinstance(event, Signatures) for event in result.events)
 
 
-def choose_run(view: View) -> Result | None:
+def choose_run(view: state.View) -> Result | None:
     """The chosen run; None where the store has no run on clients' data."""
     linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
     runs = fields.runs(state.where(), linked, "clients")
     if not runs:
         return None
-    run_id = st.selectbox(
-        "Run", list(runs), list(runs).index(str(view["run"])) if view["run"] in runs else 0, format_func=runs.__getitem__,
-        key=view.key("run"),
-    )  # fmt: skip
-    return state.of(state.store().get(run_id))
+    return state.of(state.store().get(fields.select(view, "run", "Run", runs)))
 
 
 def matched(result: Result, epsilon: float, *, live: bool) -> None:
@@ -373,11 +396,10 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
         moved=True,
     )  # fmt: skip
     if result.run_id is not None:
-        query = {"v": "1", "sh": "run", "run": result.run_id}
-        st.page_link("pages/anchors.py", label=":primary[All figures on Matching clients →]", query_params=query)
+        layout.arrow("anchors", "All figures on Matching clients", {"v": "1", "sh": "run", "run": result.run_id})
 
 
-def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]]:
+def model(result: Result, view: state.View) -> tuple[Cell | None, Mapping[str, object]]:
     """The chosen model of the run and what the link carries of the choice; None while no list is recorded."""
     cells = {event.cell for event in matchings(result)}
     if not cells:
@@ -401,7 +423,7 @@ def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
     return tuple(event for event in matchings(result) if event.cell == cell)
 
 
-def at_round(result: Result, rounds: tuple[Signatures, ...], view: View) -> tuple[int, Mapping[str, object]]:
+def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> tuple[int, Mapping[str, object]]:
     """Index of the chosen round (at first the last one), and what the link carries of the choice."""
     last = len(rounds) - 1
     if not last:

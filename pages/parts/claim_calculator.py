@@ -9,28 +9,24 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.elements.calculator import BUDGETS, DELTA
+from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.figures.picture import epsilon_label, epsilon_text
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import calculator, gaussian, labels, statement
+from dpcl_core.privacy import calculator, card, gaussian, labels, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.privacy.calculator import Answer
-from dpcl_core.privacy.statement import shown as statement_shown
-from dpcl_core.privacy.statement import words
 from dpcl_core.spec import Adjacency, PrivacySpec, RunSpec
-from pages.parts import fields, layout, link
-from pages.parts.figure_card import still
-from pages.parts.state import View
+from pages.parts import fields, figure_card, layout, link, state
 from pages.parts.text import plain
 
 TRIALS = 1000
@@ -52,14 +48,14 @@ class Claim:
     fields: Sequence[link.Field[Any]]
     source: str
     lines: Callable[[Guarantee], tuple[Mapping[str, str], str]]
-    body: Callable[[View, Guarantee | None], Mapping[str, object]]
+    body: Callable[[state.View, Guarantee | None], Mapping[str, object]]
 
     def is_of(self, given: Guarantee) -> bool:
         """Whether a run's ε is this claim."""
         return given.claim is not None and given.claim.source.startswith(self.source)
 
 
-def part(claim: Claim, view: View, given: Guarantee | None) -> dict[str, object]:
+def part(claim: Claim, view: state.View, given: Guarantee | None) -> dict[str, object]:
     """Draws the expander, its inside only while open; returns the link values. `given`: of a run with this claim."""
     flag = claim.fields[0].name
     is_open = bool(view[flag]) or given is not None
@@ -79,19 +75,19 @@ def of_run(claim: Claim, given: Guarantee) -> None:
     with layout.card("claim"):
         st.markdown("**Claimed, accounted, audited**")
         layout.table(("of this run", "ε"), [*rows.items(), ("**audited**", f"**{least}**")])
-        st.caption(plain(words(given).audited or "This run was not audited."))
+        st.caption(plain(statement.words(given).audited or "This run was not audited."))
         st.caption(plain(source))
 
 
 def bound(epsilon: float) -> str:
     """An accounted ε as text; "no bound" if infinite."""
-    return "no bound" if math.isinf(epsilon) else statement_shown(epsilon)
+    return "no bound" if math.isinf(epsilon) else statement.shown(epsilon)
 
 
 class Controls:
     """The widgets of a section, bounded as in its link; `values` holds their values for the link."""
 
-    def __init__(self, view: View, fields: Sequence[link.Field[Any]]) -> None:
+    def __init__(self, view: state.View, fields: Sequence[link.Field[Any]]) -> None:
         self._view, self._kinds = view, {field.name: field.kind for field in fields}
         self.values: dict[str, object] = {}
 
@@ -146,42 +142,38 @@ class Controls:
         return kind.low, kind.high
 
 
-@dataclass(frozen=True)
-class Game:
-    """An attack to run: its texts, and its number of releases per side."""
+class Game(Protocol):
+    """An attack to run, in the words of its module."""
 
-    name: str
-    title: str
-    adversary: str
-    n_releases: int
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def adversary(self) -> str: ...
 
 
 def attacks(
-    games: Iterable[Game],
-    play: Callable[[str], Audited],
-    setting: Hashable,
-    *,
-    key: str,
-    than: Callable[[Audited], str],
-    more: Callable[[str, Audited], str] = lambda name, result: "",
-) -> None:
+    games: Mapping[str, tuple[Game, int]], play: Callable[[str], Audited], setting: Hashable, *, key: str,
+    than: Callable[[Audited], str], more: Callable[[str, Audited], str] = lambda name, result: "",
+) -> None:  # fmt: skip
     """Draws a button for each attack and, once run, the lower bound it proved for this `setting`.
 
-    `than` names what the bound is compared with: "is claimed". `more`: a sentence after the bound, by the attack's name.
+    `games`: by name, each with its number of releases a side. `than` names what the bound is compared with: "is claimed".
+    `more`: a sentence after the bound, by the attack's name.
     """
     results = st.session_state.setdefault(f"{key}s-done", {})
-    for game in games:
+    for name, (game, n_releases) in games.items():
         st.markdown(f"**{game.title}.** The attacker {game.adversary}.")
-        if st.button(f"Play {2 * game.n_releases:,} rounds", key=f"{key}-{game.name}"):
+        if st.button(f"Play {2 * n_releases:,} rounds", key=f"{key}-{name}"):
             with st.spinner("Playing ..."):
-                results[game.name, setting] = play(game.name)
-        if (result := cast("Audited | None", results.get((game.name, setting)))) is not None:
+                results[name, setting] = play(name)
+        if (result := cast("Audited | None", results.get((name, setting)))) is not None:
             least = math.floor(100 * result.lower_bound) / 100
             verdict = "more" if least > result.claimed else "no more"
             st.markdown(
                 f"Audited: **ε is at least {least:.2f}**, {verdict} than {than(result)} "
                 f"({100 * result.confidence:g} % confidence, {result.trials:,} releases a side, δ = {result.delta:g})."
-                + more(game.name, result)
+                + more(name, result)
             )
 
 
@@ -193,13 +185,13 @@ def attacks(
 @st.cache_data(max_entries=500, show_spinner=False)
 def solved(
     epsilon: float | None, sigma: float | None, delta: float | None, rate: float, steps: int, adjacency: Adjacency
-) -> Answer:
+) -> calculator.Answer:
     """The third of ε, noise and δ that two of them leave, for steps of subsampled noise."""
     return calculator.solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=rate, n_steps=steps, adjacency=adjacency)
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
-def best_attack(answer: Answer, rate: float, steps: int, adjacency: Adjacency) -> tuple[float, float]:
+def best_attack(answer: calculator.Answer, rate: float, steps: int, adjacency: Adjacency) -> tuple[float, float]:
     """What the best attack on such a training gains: see `tradeoff`."""
     from dpcl_core.privacy import accounting, ledger
 
@@ -226,7 +218,7 @@ LISTS: Final = (
 )
 
 
-@still
+@figure_card.still
 def odds() -> None:
     """Draws how often a guess whether somebody took part can be right."""
     sigmas = {epsilon: gaussian.sigma(epsilon, DELTA) for epsilon in BUDGETS}
@@ -234,7 +226,8 @@ def odds() -> None:
         st.markdown("**ε as odds**: how often can a guess whether someone took part be right?")
         layout.table(("ε", "worst case, at most", "one Gaussian release", "its σ"), (
             (
-                epsilon_text(epsilon), _percent(epsilon), f"{100 * statement.gaussian_odds_bound(sigma):.1f} %",
+                epsilon_text(epsilon), f"{math.ceil(statement.odds_bound(epsilon, DELTA) * 1e4 - 1e-6) / 100:g} %",
+                f"{100 * statement.gaussian_odds_bound(sigma):.1f} %",
                 rounded_up(sigma),
             )
             for epsilon, sigma in sigmas.items()
@@ -246,7 +239,7 @@ def odds() -> None:
         )
 
 
-@still
+@figure_card.still
 def leak() -> None:
     """Draws what lists of labels reveal, and which labels a learned one includes."""
     privacy = PrivacySpec(delta=DELTA)
@@ -270,10 +263,6 @@ def rounded_up(value: float, digits: int = 4) -> str:
     return f"{math.ceil(value / step - 1e-6) * step:.{digits}f}".rstrip("0").rstrip(".")
 
 
-def _percent(epsilon: float, delta: float = DELTA) -> str:
-    return f"{math.ceil(statement.odds_bound(epsilon, delta) * 1e4 - 1e-6) / 100:g} %"
-
-
 def _chance(value: float) -> str:
     """A probability in percent, rounded up."""
     if value < 0.001:
@@ -285,6 +274,7 @@ def _chance(value: float) -> str:
 
 
 _SECONDS = 180
+_POOL = ThreadPoolExecutor(1)  # each question is a process that loads torch: one at a time
 _HEADS = ("accountant", "ε at most")
 _NAMES = {
     "pld": "PLD, privacy loss distributions: **used here**",
@@ -321,7 +311,7 @@ def accountants_of_run(spec: RunSpec, epsilon: float) -> Question | None:
     return Question(*steps, delta, spec.privacy.adjacency, epsilon=left)
 
 
-def card(question: Question) -> None:
+def accountants_card(question: Question) -> None:
     """Draws the ε of a run's training by each accountant, once computed."""
     with layout.card("accountants"):
         st.markdown("**One training, three accountants**")
@@ -330,10 +320,7 @@ def card(question: Question) -> None:
 
 def shown(question: Question) -> None:
     """Draws the accountants' results, or a placeholder while they compute."""
-    if _future(question).done():
-        _answer(question)
-    else:
-        _wait(question)
+    (_answer if _future(question).done() else _wait)(question)
 
 
 @st.fragment(run_every=1.0)
@@ -366,12 +353,7 @@ def _answer(question: Question) -> None:
 
 @st.cache_resource(max_entries=100, show_spinner=False)
 def _future(question: Question) -> Future[dict[str, Any]]:
-    return _pool().submit(_ask, question)
-
-
-@st.cache_resource(show_spinner=False)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1)  # each question is a process that loads torch: one at a time
+    return _POOL.submit(_ask, question)
 
 
 def _ask(question: Question) -> dict[str, Any]:
@@ -379,5 +361,60 @@ def _ask(question: Question) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=paths.assets_dir().parent)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}")
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    return cast("dict[str, Any]", json.loads(done.stdout))
+
+
+# A privacy card check: every number of an uploaded card is recomputed by the second accountant.
+
+
+_VERDICTS: dict[card.Verdict, str] = {"matches": "✓ matches", "differs": "✗ **differs**", "unchecked": "? cannot be checked"}
+
+
+def check_card() -> None:
+    """Draws the upload field and the verdict."""
+    with layout.card("verify"):
+        st.markdown("**Check a privacy card**")
+        st.markdown(
+            "Every export holds `privacy_card.json`: each ε with the events from which it follows. Drop any such card here, "
+            "and a second accountant recomputes its numbers."
+        )
+        dropped = st.file_uploader("privacy_card.json", type="json", key="verify-card", max_upload_size=16)
+        if dropped is not None:
+            _checked(dropped.getvalue())
+
+
+def _checked(content: bytes) -> None:
+    try:
+        with st.spinner("Checking ..."):
+            models = _verified(content)
+    except BadInput as refused:
+        st.error(plain(str(refused)))
+        return
+    match card.exit_status(models):
+        case 0:
+            st.success("Every number matches its events.")
+        case 1:
+            st.error("A number on this card does not follow from its events.")
+        case _:
+            st.warning("Parts of this card cannot be checked.")
+    layout.table(("model", "stated ε", "ε from its events", "numbers", "verdict"), map(_row, models))
+    for model in models:
+        if model.verdict != "matches":
+            st.markdown(plain(card.sentence(model)))
+    st.caption(card.CHECK_FINDS)
+
+
+@st.cache_data(max_entries=20, show_spinner=False)
+def _verified(content: bytes) -> list[card.Checked]:
+    return card.verify(content)
+
+
+def _row(model: card.Checked) -> tuple[str, ...]:
+    """A model's row: name, stated ε, recomputed ε, how many numbers were checked, verdict."""
+    stated = span = ""
+    if model.numbers:
+        total = model.numbers[0]
+        stated = "no bound" if math.isinf(total.stated) else f"{total.stated:.6g}"
+        span = "no bound" if math.isinf(total.low) else f"{total.low:.6g} to {total.high:.6g}"
+    name = f"{epsilon_label(model.cell.epsilon)}, seed {model.cell.seed}"
+    return name, stated, span, str(len(model.numbers)), _VERDICTS[model.verdict]

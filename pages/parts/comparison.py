@@ -21,7 +21,6 @@ from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
 from pages.parts import fields as parts_fields
 from pages.parts import figure_card, link, text
-from pages.parts.fields import option_title
 from pages.parts.state import View
 from pages.parts.text import capital, plain
 
@@ -197,7 +196,7 @@ def _shown(key: str, value: object, spec: RunSpec) -> str:
     kind = spec.scenario.kind
     setting = parts_fields.setting_of(key, spec.method, kind)
     if setting is not None and value in setting.options:
-        return option_title(str(value))
+        return parts_fields.option_title(str(value))
     return parts_fields.options(key, kind).get(str(value), str(value))
 
 

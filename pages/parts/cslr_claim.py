@@ -13,36 +13,20 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.explorers import matching
 from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.privacy import cslr_accounting
-from dpcl_core.privacy.audit_bounds import bound_of_counts
-from dpcl_core.privacy.cslr_accounting import (
-    ROUNDS_PER_TASK,
-    TABLE_5,
-    Benchmark,
-    Costs,
-    Reading,
-    Sampling,
-    costs,
-    multiplier_for,
-    participations,
-    per_client,
-)
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy import cslr_accounting, statement
+from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
+from dpcl_core.privacy.cslr_accounting import TABLE_5, Benchmark, Costs, Reading, Sampling, costs
 from dpcl_core.spec import Adjacency
-from pages.parts import layout, link, pecl_claim
-from pages.parts.claim_calculator import TRIALS, Claim, Controls, Game, attacks, bound
-from pages.parts.state import View
-from pages.parts.text import plain
+from pages.parts import fields, layout, link, pecl_claim, state
+from pages.parts.claim_calculator import TRIALS, Claim, Controls, attacks, bound
+from pages.parts.text import capital, plain
 
 _VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # values of an embedding; samples per round; clients in the smallest round
 ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting", "pld": "**PLD, used here**"}
 
-BENCHMARKS: dict[str, str] = {
-    "ag-news": "Split-AG-News",
-    "amazon": "Split-Amazon",
-    "ontonotes": "OntoNotes-Domain",
-    "multiwoz": "MultiWOZ-Intent",
-}
+BENCHMARKS = {
+    "ag-news": "Split-AG-News", "amazon": "Split-Amazon", "ontonotes": "OntoNotes-Domain", "multiwoz": "MultiWOZ-Intent",
+}  # fmt: skip
 SAMPLING: dict[str, str] = {
     "poisson": "each independently (Poisson)",
     "fixed": "a set of fixed size",
@@ -83,7 +67,7 @@ released, and what neighbours are. Each is a control. All numbers except the cla
 )
 
 
-def _body(view: View, given: Guarantee | None) -> dict[str, object]:
+def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
     with left, layout.card("list-reading"):
@@ -111,9 +95,9 @@ def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     """A run's claimed ε, the computed cost of its noise, and replay, head and total of its ledger."""
     assert given.claim is not None
     claimed = given.claim
-    rows = {f"**claimed**, replay alone ({plain(claimed.source)}, not verified)": shown(claimed.epsilon)}
+    rows = {f"**claimed**, replay alone ({plain(claimed.source)}, not verified)": statement.shown(claimed.epsilon)}
     computed = {name: value for name, value in claimed.numbers.items() if name.startswith("computed")}
-    rows |= {plain(name): shown(value) for name, value in computed.items()}
+    rows |= {plain(name): statement.shown(value) for name, value in computed.items()}
     channels = [name for name in ("replay release", "head") if name in given.parts]
     rows |= {f"**accounted**: {name}": bound(given.parts[name]) for name in channels}
     rows["**accounted**: replay and head together"] = bound(given.epsilon)
@@ -121,13 +105,16 @@ def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     return rows, f"Computed for {rest}, granting the printed sensitivity."
 
 
-def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
+def _controls(view: state.View, controls: Controls) -> tuple[Benchmark, Reading]:
     """Draws the controls; returns the benchmark and the reading, with the noise printed for the middle claim."""
     st.markdown("**What is released, and how?** Details that the text leaves open, with our defaults")
-    benchmark = controls.select("r_benchmark", "Benchmark", {name: _title(name) for name in BENCHMARKS})
-    printed = cslr_accounting.BENCHMARKS[BENCHMARKS[benchmark]]
+    known = {name: cslr_accounting.BENCHMARKS[title] for name, title in BENCHMARKS.items()}
+    titles = {name: f"{BENCHMARKS[name]}: {one.n_clients} clients, {one.n_tasks} tasks" for name, one in known.items()}
+    benchmark = controls.select("r_benchmark", "Benchmark", titles)
+    printed = known[benchmark]
+    usual = cslr_accounting.ROUNDS_PER_TASK * printed.n_tasks
     with st.container(horizontal=True, gap="small"):
-        rounds = controls.whole("r_rounds", "rounds in all", usual=ROUNDS_PER_TASK * printed.n_tasks, of=benchmark)
+        rounds = controls.whole("r_rounds", "rounds in all", usual=usual, of=benchmark)
         statistics = controls.whole("r_statistics", "statistics a round")
         clients = controls.whole("r_clients", "clients, N", usual=printed.n_clients, of=benchmark)
     sampling = controls.select("r_sampling", "Clients of a round", SAMPLING)
@@ -145,19 +132,11 @@ def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
     head = controls.number("r_head", title, start=4.71, width=260) if is_noisy else None
     controls.values["r_head"] = head
     return printed, Reading(
-        noise_multiplier=TABLE_5[4.0],
-        n_rounds=rounds,
-        n_statistics=statistics,
-        sampling=cast("Sampling", sampling),
-        sample_rate=rate,
-        n_clients=clients,
-        adjacency=cast(Adjacency, adjacency),
-        sensitivity={"joint": 1.0, "mode": math.sqrt(groups), "entry": float(groups)}[clipping],
-        one_coin=coin,
-        with_list=with_list,
-        head_multiplier=head,
-        delta=controls.delta("r_delta"),
-    )
+        noise_multiplier=TABLE_5[4.0], n_rounds=rounds, n_statistics=statistics, sampling=cast("Sampling", sampling),
+        sample_rate=rate, n_clients=clients, adjacency=cast(Adjacency, adjacency),
+        sensitivity={"joint": 1.0, "mode": math.sqrt(groups), "entry": float(groups)}[clipping], one_coin=coin,
+        with_list=with_list, head_multiplier=head, delta=controls.delta("r_delta"),
+    )  # fmt: skip
 
 
 def _costs(reading: Reading) -> None:
@@ -181,11 +160,6 @@ def _costs(reading: Reading) -> None:
     layout.table(heads, ((name, *cells) for name, cells in rows.items()))
     st.caption(_how(reading))
     _verdict(reading, replays)
-
-
-def _title(name: str) -> str:
-    printed = cslr_accounting.BENCHMARKS[BENCHMARKS[name]]
-    return f"{BENCHMARKS[name]}: {printed.n_clients} clients, {printed.n_tasks} tasks"
 
 
 def _how(reading: Reading) -> str:
@@ -255,14 +229,15 @@ def _needed(reading: Reading) -> None:
 def _searched(reading: Reading) -> dict[float, float] | str:
     which: Literal["pld", "rdp"] = "rdp" if reading.sampling == "fixed" else "pld"
     try:
-        return {epsilon: multiplier_for(epsilon, reading, which) for epsilon in TABLE_5}
+        return {epsilon: cslr_accounting.multiplier_for(epsilon, reading, which) for epsilon in TABLE_5}
     except (BadInput, ValueError) as refused:  # Unaccountable: one sentence, too
         return str(refused)
 
 
 def _local(reading: Reading) -> None:
     """Draws the local ε of one client against a server that sees its lists."""
-    expected, most = participations(reading.n_rounds, reading.sample_rate)
+    per_client = cslr_accounting.per_client
+    expected, most = cslr_accounting.participations(reading.n_rounds, reading.sample_rate)
     counts = dict.fromkeys(sorted({1, max(1, reading.n_rounds // 50), max(1, expected), max(1, most)}))
     remarks = {max(1, expected): ", expected here", max(1, most): ", exceeded once in a thousand"}
     kinds: tuple[Adjacency, ...] = ("add-remove", "replace")
@@ -303,7 +278,7 @@ def _titles() -> list[str]:
 
 def _number(epsilon: float | None) -> str:
     """ε with three digits, rounded up; a dash for None."""
-    return "–" if epsilon is None else shown(epsilon)
+    return "–" if epsilon is None else statement.shown(epsilon)
 
 
 def _theorem_2(controls: Controls, reading: Reading) -> None:
@@ -337,18 +312,14 @@ def _theorem_2(controls: Controls, reading: Reading) -> None:
     )
 
 
-def _attacks(view: View, reading: Reading) -> float:
+def _attacks(view: state.View, reading: Reading) -> float:
     """Draws the choice of a claim and its attacks; returns the chosen claim."""
     from dpcl_core.attacks.cslr_games import ATTACKS, Setting, audited
 
-    linked = cast(float, view["r_claim"])
-    start = linked if linked in TABLE_5 else 4.0
     st.markdown("**Attack it**")
-    chosen = st.segmented_control(
-        "Claim that is attacked, not verified", list(TABLE_5), default=start, required=True, key=view.key("r_claim"),
-        format_func=lambda epsilon: f"ε = {epsilon_text(epsilon)}, σ = {TABLE_5[epsilon]:g}",
-    )  # fmt: skip
-    claimed = chosen if chosen in TABLE_5 else start
+    titles = {epsilon: f"ε = {epsilon_text(epsilon)}, σ = {sigma:g}" for epsilon, sigma in TABLE_5.items()}
+    start = None if view["r_claim"] in TABLE_5 else 4.0
+    claimed = fields.segmented(view, "r_claim", "Claim that is attacked, not verified", titles, start=start)
     setting = Setting(
         claimed, TABLE_5[claimed] / reading.sensitivity, reading.n_rounds, reading.sample_rate, reading.delta,
         n_statistics=reading.n_statistics * (2 if reading.with_list else 1),
@@ -359,22 +330,19 @@ def _attacks(view: View, reading: Reading) -> float:
     )
     # The attack on lists needs a run whose clients add noise; its cost is on the card about local privacy.
     games = {name: attack for name, attack in ATTACKS.items() if name != "lists"}
+
+    def remark(name: str, result: Audited) -> str:
+        said = result.attack.removeprefix(games[name].attack).removeprefix("; ")
+        return f" {capital(said)}." if said else ""
+
     attacks(
-        (Game(name, one.title, one.adversary, one.n_releases(TRIALS)) for name, one in games.items()),
-        lambda name: audited(setting, name, TRIALS),
-        setting,
-        key="list-audit",
+        {name: (one, one.n_releases(TRIALS)) for name, one in games.items()},
+        lambda name: audited(setting, name, TRIALS), setting, key="list-audit", more=remark,
         than=lambda result: f"the claimed {result.claimed:g}",
-        more=lambda name, result: _sentence(result.attack.removeprefix(games[name].attack).removeprefix("; ")),
-    )
+    )  # fmt: skip
     most = {n: math.floor(100 * bound_of_counts(n, n, 0, n, reading.delta)) / 100 for n in (TRIALS, 10 * TRIALS, 100)}
     st.caption(
         f"Without any error, {TRIALS:,} releases per side prove at most {most[TRIALS]:.2f}, {10 * TRIALS:,} at most "
         f"{most[10 * TRIALS]:.2f} and 100 at most {most[100]:.2f}: the number of rounds is the limit, not the attack."
     )
     return claimed
-
-
-def _sentence(remark: str) -> str:
-    """An attack's remark on its outcome as a separate sentence; empty for none."""
-    return f" {remark[0].upper()}{remark[1:]}." if remark else ""

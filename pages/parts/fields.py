@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final, Literal, TypeVar, cast, get_args
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, get_args
 
 import streamlit as st
 from streamlit import runtime
@@ -22,10 +22,18 @@ from dpcl_core.runs.run import Named, Run, Status
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import RunSpec, Settings, json_schema
+from dpcl_core.spec import Settings, json_schema
 from pages.parts import link, state
 from pages.parts.state import View
 from pages.parts.text import capital
+
+
+class Titled(Protocol):
+    """A card with a title."""
+
+    @property
+    def title(self) -> str: ...
+
 
 Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
 Schema = dict[str, object]
@@ -59,11 +67,10 @@ class Setting:
 
     def kind(self) -> link.Kind[object]:
         """The codec kind of the setting in a link."""
+        ends = ((-link.UNBOUNDED, self.low), (link.UNBOUNDED, self.high))
         kinds: dict[Sort, object] = {
             "whole": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
-            "number": link.Number(
-                -link.UNBOUNDED if self.low is None else self.low, link.UNBOUNDED if self.high is None else self.high
-            ),
+            "number": link.Number(*(bound if given is None else given for bound, given in ends)),
             "choice": link.Choice(self.options),
             "flag": link.Flag(),
             "text": link.Text(),
@@ -107,18 +114,14 @@ def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
         main = {**shared[str(main["$ref"]).rpartition("/")[2]], **{k: v for k, v in main.items() if k != "$ref"}}
     low = main.get("minimum", main.get("exclusiveMinimum"))
     high = main.get("maximum", main.get("exclusiveMaximum"))
+    words = name.replace("_", " ")
+    title = str(field.get("title", words.title()))  # in the model, else its name
     return Setting(
-        name, _title(name, field), str(field.get("description", "")), _sort(name, main), field.get("default"),
+        name, words.capitalize() if title == words.title() else title, str(field.get("description", "")), _sort(name, main),
+        field.get("default"),
         low=cast("float | None", low), high=cast("float | None", high),
         options=tuple(cast("list[str]", main.get("enum", []))), is_optional=len(branches) > 1,
     )  # fmt: skip
-
-
-def _title(name: str, field: Schema) -> str:
-    """The setting's title in the model, else its name."""
-    words = name.replace("_", " ")
-    given = str(field.get("title", words.title()))
-    return words.capitalize() if given == words.title() else given
 
 
 def _sort(name: str, schema: Schema) -> Sort:
@@ -127,12 +130,8 @@ def _sort(name: str, schema: Schema) -> Sort:
     if cast("Schema", schema.get("items", {})).get("type") == "integer":
         return "wholes"
     sorts: dict[object, Sort] = {
-        "integer": "whole",
-        "number": "number",
-        "boolean": "flag",
-        "string": "text",
-        "array": "texts",
-    }
+        "integer": "whole", "number": "number", "boolean": "flag", "string": "text", "array": "texts"
+    }  # fmt: skip
     if schema.get("type") not in sorts:
         raise TypeError(f"no widget for the setting {name}: {schema}")
     return sorts[schema["type"]]
@@ -186,14 +185,11 @@ def groups(runs: Sequence[Run]) -> dict[str, list[str]]:
     found = {tag: ids for tag, ids in by_tag.items() if len(ids) > 1}
     for same in by_test.values():
         if len(same) > 1:
-            name = _stream(same[0].spec)
+            data, kind = same[0].spec.data.dataset, same[0].spec.scenario.kind
+            name = f"{datasets.called(data)}: {scenarios.card(kind).title.lower()}"
             n_alike = sum(other == name or other.startswith(f"{name} (") for other in found)
             found[f"{name} ({n_alike + 1})" if n_alike else name] = [run.id for run in same]
     return found
-
-
-def _stream(spec: RunSpec) -> str:
-    return f"{datasets.called(spec.data.dataset)}: {scenarios.card(spec.scenario.kind).title.lower()}"
 
 
 # Select boxes for a run and for parts of it.
@@ -217,6 +213,21 @@ def select(
         title, options, index=start, format_func=titles.__getitem__, key=view.key(name), help=help_text,
         width=width or "stretch",
     )  # fmt: skip
+
+
+def segmented(
+    view: View, name: str, title: str, titles: Mapping[T, str], start: T | None = None, key: str | None = None, **looks: Any
+) -> T:
+    """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`.
+
+    `looks`: what else `st.segmented_control` takes.
+    """
+    options, wanted = list(titles), view[name] if start is None else start
+    chosen: T = st.segmented_control(
+        title, options, default=cast(T, wanted) if wanted in titles else options[0], format_func=titles.__getitem__,
+        key=key or view.key(name), required=True, **looks,
+    )  # fmt: skip
+    return chosen
 
 
 def missing_run(view: View) -> list[str]:
@@ -245,11 +256,11 @@ def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients",
     """
     language = {name for name, card in methods.CARDS.items() if card.params().inputs == "text"}
 
-    def is_wanted(run: Named) -> bool:
-        return run.scenario == "federated" if of == "clients" else run.method in language
-
     store = state.store()
-    found = store.list_runs(_OFFERED, states=_STARTED, only=is_wanted)
+    found = store.list_runs(
+        _OFFERED, states=_STARTED,
+        only=lambda run: run.scenario == "federated" if of == "clients" else run.method in language,
+    )  # fmt: skip
     if linked not in {run.id for run in found}:  # of another kind, or older than all that are offered
         found += store.list_runs(1, states=_STARTED, only=lambda run: run.id == linked)
     return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found if run.readable_spec is not None}
@@ -334,24 +345,15 @@ def title(key: str, method: str, scenario: str) -> str:
 
 def options(key: str, scenario: str) -> Mapping[str, str]:
     """The options of a setting that every run has, by name; empty where it is no choice among named ones."""
-    match key:
-        case "method":
-            return {name: card.title for name, card in methods.CARDS.items()}
-        case "data.dataset":
-            return {name: card.title for name, card in datasets.CARDS.items()}
-        case "data.backbone":
-            return {name: card.title for name, card in backbones.CARDS.items()}
-        case "scenario.kind":
-            return {name: card.title for name, card in scenarios.CARDS.items()}
-        case "labels":
-            return {name: title for name, (title, _) in LABELS.items()}
-        case "privacy.adjacency":
-            return adjacency(scenario)
-        case "privacy.noise":
-            return NOISE
-        case "tuned":
-            return TUNED
-    return {}
+    cards: Mapping[str, Mapping[str, Titled]] = {
+        "method": methods.CARDS, "data.dataset": datasets.CARDS, "data.backbone": backbones.CARDS,
+        "scenario.kind": scenarios.CARDS,
+    }  # fmt: skip
+    if key in cards:
+        return {name: card.title for name, card in cards[key].items()}
+    labels = {name: title for name, (title, _) in LABELS.items()}
+    named = {"labels": labels, "privacy.adjacency": adjacency(scenario), "privacy.noise": NOISE, "tuned": TUNED}
+    return named.get(key, {})
 
 
 def adjacency(scenario: str) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from html import escape
 from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
@@ -17,7 +17,7 @@ from streamlit.errors import StreamlitAPIException
 from dpcl_core.backbones import catalog
 from dpcl_core.elements.calculator import Source
 from dpcl_core.elements.element import DRAG, PICTURE, Element, drag_document
-from dpcl_core.figures import html, png, svg, theme
+from dpcl_core.figures import html, png, svg
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
 from dpcl_core.lessons import glossary
 from pages.parts import layout, link, text
@@ -53,6 +53,12 @@ def written(document: Mapping[str, object], **parts: bytes) -> bytes:
     """
     text = json.dumps(document, separators=(",", ":")).encode()
     return b"".join([text[:-1], *(f',"{name}":'.encode() + part for name, part in parts.items()), b"}"])
+
+
+@lru_cache(maxsize=32)
+def written_once(make: Callable[..., Mapping[str, object]], *of: object) -> bytes:
+    """The document that a function makes of these arguments, as bytes of JSON, kept for all visitors."""
+    return written(make(*of))
 
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"
@@ -93,6 +99,8 @@ def show(
 # by its identity, and returned, so that it stays alive as long as its message: no other one can get the same identity.
 @st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
 def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
+    from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
+
     figure = theme.enlarged(picture.figure, layout.FACTOR) if is_large else picture.figure
     st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)
     return picture
@@ -108,8 +116,7 @@ def drawing(picture: Picture, key: str) -> None:
         if isinstance(width, int) and _NARROWEST <= width <= _WIDEST:
             widths[name] = width
 
-    place = widths.get(name, _USUAL)
-    data = _drawing(picture=picture, place=place, is_large=layout.is_on(), dark=text.is_dark())[1]
+    data = _drawing(picture=picture, place=widths.get(name, _USUAL), is_large=layout.is_on(), dark=text.is_dark())[1]
     try:
         mounted(PICTURE)(key=name, data=data, on_width_change=fit)
     except (OSError, StreamlitAPIException):
@@ -175,10 +182,6 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
         with suppress(OSError, StreamlitAPIException):
             reported = mounted(DRAG)(key=key, data=drag_document(source, start, panels), on_epsilon_change=lambda: None)
             return _budget(reported.get("epsilon"), source, start)
-    return _plain(source, start, key)
-
-
-def _plain(source: Source, start: float, key: str) -> float:
     start = min(start, max(source.stops))
     nearest = start if start in source.stops else min(source.stops, key=lambda stop: abs(math.log(stop / start)))
     value = st.select_slider(

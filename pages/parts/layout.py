@@ -16,7 +16,6 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dpcl_core.lessons import glossary
 from pages.parts import link, state, visitor
-from pages.parts.link import LARGE
 from pages.parts.state import View
 from pages.parts.text import plain
 
@@ -67,7 +66,7 @@ def popover(label: str, key: str, **looks: Any) -> DeltaGenerator | None:
     return box if box.open else None
 
 
-def views(draw: Mapping[str, Callable[[], None]], key: str, default: str | None = None) -> None:
+def views(draw: Mapping[str, Callable[[], object]], key: str, default: str | None = None) -> None:
     """Draws one of several views by title, under the choice of it. `default`: the one open at first, else the first.
 
     Not `st.tabs`: while a page is drawn again, those lose the keyboard's focus or return to the tab before the last.
@@ -105,6 +104,11 @@ def await_paint() -> None:
     """
     if st.session_state.pop(_IS_FIRST, False):
         time.sleep(_PAINT_SECONDS)
+
+
+def arrow(page: str, label: str, query: Mapping[str, str] | None = None) -> None:
+    """Draws a link to a page, with an arrow behind its label."""
+    st.page_link(f"pages/{page}.py", label=f":primary[{label} →]", query_params=query)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:
@@ -166,8 +170,8 @@ _SHEET: Final = Path(__file__).with_name("presenter.css")
 
 def take() -> None:
     """Takes the size from the link, else that of the visit, keeps it in the address and applies it."""
-    if LARGE in st.query_params:
-        st.session_state[_STATE] = st.query_params[LARGE] == "1"
+    if link.LARGE in st.query_params:
+        st.session_state[_STATE] = st.query_params[link.LARGE] == "1"
     _write()
     if is_on():
         st.html(f"<style>{_SHEET.read_text(encoding='utf-8')}</style>")
@@ -192,9 +196,9 @@ def _turn() -> None:
 def _write() -> None:
     """Writes the size to the address, which holds nothing of the usual one."""
     if is_on():
-        st.query_params[LARGE] = "1"
-    elif LARGE in st.query_params:
-        del st.query_params[LARGE]
+        st.query_params[link.LARGE] = "1"
+    elif link.LARGE in st.query_params:
+        del st.query_params[link.LARGE]
 
 
 # The header of every page: its title, its question, and the link to this view.

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from dpcl_core import presets
+from dpcl_core.events import ScoredText
+from dpcl_core.explorers import tokens as explorers_tokens
+from dpcl_core.explorers.tokens import Dials, values
+from dpcl_core.figures import tokens as figures
+from dpcl_core.figures.picture import Provenance
 from dpcl_core.lessons import label as game
+from dpcl_core.lessons import modes
 from dpcl_core.papers import questions
 from dpcl_core.privacy.statement import at_least, headline, odds, odds_bound, shown
 from dpcl_core.spec import Adjacency
-from pages.parts.layout import table as rows_of
-from pages.parts.lesson_stage import Stage
+from pages.parts import lesson_stage, token_heat, token_text
+from pages.parts.layout import arrow, table
 from pages.parts.text import percent
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -24,7 +31,7 @@ INCOMES = (1e3, 3e3, 1e4, 3e4, 5e4, 1e5, 3e5, 1e6)
 N_GAMES = 20_000
 
 
-def one_answer(stage: Stage) -> int:
+def one_answer(stage: lesson_stage.Stage) -> int:
     """A thousand answers by a coin, by what they truly are."""
     epsilon, truth = stage.choose("epsilon", EPSILONS), game.truths()
     said = stage.results("Ask everybody", lambda: game.answers(truth, epsilon), epsilon)
@@ -39,7 +46,7 @@ def one_answer(stage: Stage) -> int:
     return 0 if likely > 0.99 else 2 if likely < game.SHARE + 0.01 else 1
 
 
-def the_crowd(stage: Stage) -> int:
+def the_crowd(stage: lesson_stage.Stage) -> int:
     """The share of true yes, estimated from crowds of several sizes."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
@@ -47,18 +54,18 @@ def the_crowd(stage: Stage) -> int:
         return [game.estimate(game.answers(game.truths(n), epsilon), epsilon) for n in CROWDS]
 
     estimates = stage.results("Ask crowds of every size", asked, epsilon)
-    table = pd.DataFrame({"series": "estimate, with its 95 % range", "x": CROWDS, "y": estimates})
-    table["half"] = [1.96 * game.estimate_std(n, epsilon) for n in CROWDS]
+    drawn = pd.DataFrame({"series": "estimate, with its 95 % range", "x": CROWDS, "y": estimates})
+    drawn["half"] = [1.96 * game.estimate_std(n, epsilon) for n in CROWDS]
     true = pd.DataFrame({"series": "true share", "x": CROWDS, "y": game.SHARE})
     half = game.estimate_std(game.COIN_N_PEOPLE, epsilon)
     stage.curves(
-        pd.concat([table, true]), table=table, n_people=game.COIN_N_PEOPLE, epsilon=epsilon, estimate=estimates[2],
+        pd.concat([drawn, true]), table=drawn, n_people=game.COIN_N_PEOPLE, epsilon=epsilon, estimate=estimates[2],
         true_share=game.SHARE, points=100 * half,
     )  # fmt: skip
     return 0 if half > 0.2 else 1 if half > 0.002 else 2
 
 
-def the_odds(stage: Stage) -> int:
+def the_odds(stage: lesson_stage.Stage) -> int:
     """How often a guesser is right who believes what is said, measured and by its formula."""
 
     def played() -> list[float]:
@@ -80,7 +87,7 @@ def the_odds(stage: Stage) -> int:
     return 0 if right < 0.55 else 1 if right < 0.9 else 2
 
 
-def one_clerk(stage: Stage) -> int:
+def one_clerk(stage: lesson_stage.Stage) -> int:
     """Error of the count with noise on each answer, and with noise on the sum."""
     epsilon = stage.choose("epsilon", EPSILONS)
     stage.results("Compare", lambda: True, epsilon)
@@ -92,7 +99,7 @@ def one_clerk(stage: Stage) -> int:
     return 0 if each / once < 2 else 1 if each / once < 10 else 2
 
 
-def one_large(stage: Stage) -> int:
+def one_large(stage: lesson_stage.Stage) -> int:
     """How often people of several incomes are found in one noisy sum."""
     epsilon = stage.choose("epsilon", EPSILONS)
     stage.results("Attack the sum", lambda: True, epsilon)
@@ -102,7 +109,7 @@ def one_large(stage: Stage) -> int:
     return 1 if hers > odds_bound(epsilon, game.DELTA) else 0
 
 
-def clip_first(stage: Stage) -> int:
+def clip_first(stage: lesson_stage.Stage) -> int:
     """Error of the sum by the clip: what is cut off, noise, and both."""
     epsilon, clip = stage.moved("Try every clip", epsilon=EPSILONS, clip=CLIPS)
     parts = [game.lost_and_noise(each, epsilon) for each in CLIPS]
@@ -130,7 +137,7 @@ _RULES: dict[str, Adjacency] = {"one person more or less": "add-remove", "one pe
 _GAUSSIAN = "closed form of Gaussian noise"
 
 
-def missing(stage: Stage) -> int:
+def missing(stage: lesson_stage.Stage) -> int:
     """The noise that one claim needs, by its small print."""
     (delta,) = stage.moved("Read the small print", delta=game.DELTAS)
     found = {name: [game.noise_of(CLAIM, each, rule) for each in game.DELTAS] for name, rule in _RULES.items()}
@@ -145,7 +152,7 @@ def missing(stage: Stage) -> int:
     return 2 if min(by_delta, by_rule) > 1.2 else 1 if by_delta > 1.2 else 0
 
 
-def small_print(stage: Stage) -> int:
+def small_print(stage: lesson_stage.Stage) -> int:
     """A program that prints whole records and keeps to its delta."""
     delta = stage.choose("delta", game.DELTAS)
     people = stage.results("Run the program", lambda: game.printed_now(delta), delta)
@@ -158,7 +165,7 @@ def small_print(stage: Stage) -> int:
     return 0 if expected < 1 else 1 if expected < 0.5 * game.N_PEOPLE else 2
 
 
-def two_rules(stage: Stage) -> int:
+def two_rules(stage: lesson_stage.Stage) -> int:
     """One noise under both rules of who is a neighbour."""
     (sigma,) = stage.moved("Compare the rules", sigma=SIGMAS)
     rows = [(name, each, game.under(each, rule)) for name, rule in _RULES.items() for each in SIGMAS]
@@ -168,7 +175,7 @@ def two_rules(stage: Stage) -> int:
     return 0 if ratio < 1.2 else 1 if ratio > 1.6 else 2
 
 
-def three_columns(stage: Stage) -> int:
+def three_columns(stage: lesson_stage.Stage) -> int:
     """Recorded runs: what is claimed, what the ledger accounts for, and what an attack proves."""
     stage.results("Open the records", lambda: True)
     specs = presets.variants(RECORDED)
@@ -180,12 +187,12 @@ def three_columns(stage: Stage) -> int:
             rows.append((titles[label], f"{epsilon:g}", "no bound" if math.isinf(spent) else shown(spent), proven))
             if bound is not None:
                 attacked, survived = attacked + 1, survived + (bound <= epsilon)
-    rows_of(("recorded run", "ε asked for", "ε accounted", "ε proven, at least"), rows)
+    table(("recorded run", "ε asked for", "ε accounted", "ε proven, at least"), rows)
     st.markdown(f"**{survived} of {attacked} attacked claims are still possible after the attack.**")
     return 2 if survived == 0 else 0 if survived == attacked else 1
 
 
-def best_of(stage: Stage) -> int:
+def best_of(stage: lesson_stage.Stage) -> int:
     """What many trials on the same people cost."""
     epsilon, trials = stage.moved("Add up the trials", epsilon=EPSILONS, trials=TRIALS)
     rows = [("all trials together", n, game.of_trials(epsilon, int(n))) for n in TRIALS]
@@ -196,7 +203,7 @@ def best_of(stage: Stage) -> int:
     return 0 if of_twenty < 1.5 else 1 if of_twenty < 15 else 2
 
 
-def luck(stage: Stage) -> int:
+def luck(stage: lesson_stage.Stage) -> int:
     """How much better the best of several equal trials looks."""
     epsilon, trials = stage.moved("Train four hundred times", epsilon=EPSILONS, trials=TRIALS)
     values = game.scores(epsilon)
@@ -224,7 +231,7 @@ _UNIT_RULES = {
 _CLAIMS = ("ε = 1 for each word", "ε = 2 for each mail", "ε = 8 for each person")
 
 
-def her_photos(stage: Stage) -> int:
+def her_photos(stage: lesson_stage.Stage) -> int:
     """What a promise for one photo amounts to for a person with many."""
     epsilon, photos = stage.moved("Add up her photos", epsilon=UNIT_EPSILONS, photos=PHOTOS)
     hers = {k: game.of_person(epsilon, int(k)) for k in PHOTOS}
@@ -242,7 +249,7 @@ def her_photos(stage: Stage) -> int:
     return 0 if of_twenty < 1.5 else 1 if of_twenty <= 20 else 2
 
 
-def the_person(stage: Stage) -> int:
+def the_person(stage: lesson_stage.Stage) -> int:
     """Accuracy under a promise for photos, and under two for people."""
     epsilon, photos = stage.moved("Learn the digits three times", epsilon=UNIT_EPSILONS, photos=PHOTOS)
     found = stage.latest("accuracy", lambda: game.accuracies(epsilon, int(photos)), epsilon, photos)
@@ -254,7 +261,7 @@ def the_person(stage: Stage) -> int:
     return 0 if wide["group"] > wide["clipped"] + 0.02 else 1 if wide["clipped"] > wide["group"] + 0.02 else 2
 
 
-def a_client(stage: Stage) -> int:
+def a_client(stage: lesson_stage.Stage) -> int:
     """Noise on a mean over units, by their number."""
     (epsilon,) = stage.moved("Average", epsilon=UNIT_EPSILONS)
     rows = [("noise on each number of the mean", n, game.noise_on_mean(epsilon, n)) for n in UNITS]
@@ -264,7 +271,7 @@ def a_client(stage: Stage) -> int:
     return 0 if ratio < 2 else 1 if ratio < 100 else 2
 
 
-def a_word(stage: Stage) -> int:
+def a_word(stage: lesson_stage.Stage) -> int:
     """What a promise for each word amounts to for a mail."""
     epsilon = stage.choose("epsilon", UNIT_EPSILONS)
     totals = stage.results("Add up a mail", lambda: {n: game.of_text(epsilon, n) for n in LENGTHS}, epsilon)
@@ -274,7 +281,7 @@ def a_word(stage: Stage) -> int:
     return 0 if of_one < 2 else 1 if of_one < 1000 else 2
 
 
-def three_claims(stage: Stage) -> int:
+def three_claims(stage: lesson_stage.Stage) -> int:
     """Three claims with different units, each for the same person."""
 
     def composed() -> tuple[float, float, float]:
@@ -282,7 +289,7 @@ def three_claims(stage: Stage) -> int:
 
     hers = stage.results("Translate all three", composed)
     units = ("one word of a mail", "one mail", "all that she wrote")
-    rows_of(
+    table(
         ("claim", "holds for", "for her, at most"),
         [(claim, unit, f"ε = {shown(value)}") for claim, unit, value in zip(_CLAIMS, units, hers, strict=True)],
         names=2, title=f"A person with {game.N_MAILS} mails of {game.N_WORDS} words",
@@ -290,3 +297,141 @@ def three_claims(stage: Stage) -> int:
     best = hers.index(min(hers))
     st.markdown(f"**“{_CLAIMS[best]}” is the strongest for her.** {headline('one person', hers[best], game.DELTA, {})}")
     return best
+
+
+# Lesson "Surprise is not privacy": token scores, their ranking of personal data and look-alikes, and memorised texts.
+
+
+ALPHAS = (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0)
+SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+_TITLE = "Does the score find personal data?"
+TOP = 0.2  # share of all tokens that counts as most surprising
+_NEAR, _WELL = 0.05, 0.8  # distance from 0.5 that still counts as chance; AUROC that counts as well separated
+
+
+def look(stage: lesson_stage.Stage) -> int:
+    """A text shaded by surprise, and the kinds of the most surprising tokens of all texts."""
+    corpus = token_text.corpus()
+    places = range(len(corpus.sources))
+    picked = st.selectbox(
+        "Family of texts", places, index=1, format_func=corpus.sources.__getitem__, key=stage.key("family")
+    )
+    stage.press("Score a text", lambda: True)
+    dials, texts = Dials(), token_text.everything(token_text.BUNDLED)
+    number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
+    text = corpus.text(picked, number - 1)
+    stage.see()
+    token_heat.picture(text, "score1", dials, f"A made-up text of {corpus.sources[picked]}", key=stage.key("scored"))
+    tokens = explorers_tokens.gathered(texts)
+    surprise = np.concatenate([values(each, "score1", dials) for each in texts])
+    most = surprise >= np.quantile(surprise, 1 - TOP)
+    private, lookalike = tokens.is_private[most].mean(), tokens.is_lookalike[most].mean()
+    st.markdown(
+        f"**Of the {most.sum():,} most surprising tokens in {len(texts)} texts, {percent(private, 0)} are personal, "
+        f"{percent(lookalike, 0)} only look like it, and {percent(1 - private - lookalike, 0)} are neither.**"
+    )
+    return 0 if private > 0.5 else 1
+
+
+def rank(stage: lesson_stage.Stage) -> int:
+    """Personal tokens against all others, with and without stop words."""
+    stage.results("Score all texts", lambda: True)
+    aurocs = _bars(stage, [explorers_tokens.EVERY, explorers_tokens.NO_STOPS])
+    return 0 if aurocs[explorers_tokens.EVERY] > 0.9 else 1 if aurocs[explorers_tokens.EVERY] > 0.6 else 2
+
+
+def lookalikes(stage: lesson_stage.Stage) -> int:
+    """Personal tokens against harmless ones that look like them."""
+    stage.results("Compare with look-alikes", lambda: True)
+    aurocs = _bars(stage, [explorers_tokens.EVERY, explorers_tokens.NO_STOPS, explorers_tokens.AGAINST])
+    alone = aurocs[explorers_tokens.AGAINST]
+    if alone < 0.5 - _NEAR:
+        return 2
+    return 1 if alone <= 0.5 + _NEAR or aurocs[explorers_tokens.EVERY] - alone > _NEAR else 0
+
+
+def alpha(stage: lesson_stage.Stage) -> int:
+    """Detection of personal data at every weight α."""
+
+    def ranked() -> dict[str, dict[float, float]]:
+        texts = token_text.everything(token_text.BUNDLED)
+        tokens = explorers_tokens.gathered(texts)
+        by = {each: explorers_tokens.scores(modes.ranked(texts, Dials(alpha=each)), tokens).auroc for each in ALPHAS}
+        return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
+
+    curves = stage.press("Rank at every α", ranked)
+    chosen = stage.choose("mix", ALPHAS)
+    nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
+    stage.see()
+    picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
+    stage.card(picture, _provenance(), pd.DataFrame(curves).rename_axis("alpha").reset_index(), _TITLE)
+    best = max(curves[explorers_tokens.AGAINST].values())
+    return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
+
+
+def misses(stage: lesson_stage.Stage) -> int:
+    """Kinds of words by their mean score, and the noise that follows."""
+    stage.results("Sort the kinds", lambda: True)
+    _, _, kinds = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
+    token_heat.by_kind(kinds)
+    st.caption(f"θ = {Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens.")
+    scores = kinds.set_index("kind")["mean_score"]
+    named = [float(scores.get(kind, 0.0)) for kind in ("CONDITION", "NAME", "D:city")]
+    return named.index(max(named))
+
+
+def feedback(stage: lesson_stage.Stage) -> int:
+    """Scores by a model that has memorised the texts to a growing share."""
+
+    def learned() -> list[tuple[float, float, float, float, float]]:
+        return [(share, *_private(_by_heart(share))) for share in SHARES]
+
+    rows_by_share = stage.press("Learn by heart", learned)
+    share = stage.choose("by-heart", SHARES)
+    stage.see()
+    texts = token_text.everything(token_text.BUNDLED)
+    number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
+    text, name = _by_heart(share)[number], "A made-up text, partly memorised"
+    token_heat.picture(text, "score", Dials(), name, key=stage.key("known"))
+    table(("memorised", "mean score", "mean nominal ε (no guarantee)", "above θ", "AUROC, all tokens"), (
+        (f"**{percent(each, 0)}**" if each == share else percent(each, 0), f"{score:.2f}", f"{nominal:.2g}",
+         percent(recall, 0), f"{auroc:.2f}")
+        for each, score, nominal, recall, auroc in rows_by_share
+    ), names=0, title=f"Personal tokens of {len(texts)} texts")  # fmt: skip
+    st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
+    arrow("tokens", "Score other texts on Sensitive words")
+    change = rows_by_share[-1][1] - rows_by_share[0][1]
+    return 2 if change < -0.02 else 0 if change > 0.02 else 1
+
+
+def _bars(stage: lesson_stage.Stage, groups: list[str]) -> dict[str, float]:
+    """Draws bars of score and pattern for these comparisons; returns the score's AUROC by comparison."""
+    table, _, _ = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
+    shown = table[table["group"].isin(groups)]
+    stage.card(figures.detection(shown, dark=stage.dark), _provenance(), shown, _TITLE)
+    by = shown[shown["detector"] == "score"].set_index("group")["auroc"]
+    return {str(group): float(value) for group, value in by.items()}
+
+
+@st.cache_resource(max_entries=len(SHARES), show_spinner=False)
+def _by_heart(share: float) -> Sequence[ScoredText]:
+    """All texts, scored by a model that has memorised them to this share."""
+    return modes.learned(token_text.everything(token_text.BUNDLED), share)
+
+
+def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
+    """For personal tokens: mean score, mean nominal ε if noised, share above the threshold; and AUROC over all tokens."""
+    dials, tokens = Dials(), explorers_tokens.gathered(texts)
+    score, private = modes.ranked(texts, dials), tokens.is_private
+    nominal = np.concatenate([values(text, "nominal", dials) for text in texts])[private]
+    return (
+        float(score[private].mean()),
+        float(np.nanmean(nominal)),
+        explorers_tokens.recall(score, private, dials.threshold),
+        explorers_tokens.scores(score, tokens).auroc[explorers_tokens.EVERY],
+    )
+
+
+def _provenance() -> Provenance:
+    n_texts = len(token_text.everything(token_text.BUNDLED))
+    return Provenance("made-up texts with marked personal data", n_texts, "bundled model")

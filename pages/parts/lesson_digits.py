@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 from dpcl_core.figures.picture import minus
 from dpcl_core.lessons import adding as game
 from dpcl_core.lessons import noise
-from dpcl_core.lessons.adding import ForgettingWay, Matrix, Way
-from dpcl_core.lessons.noise import Duel
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.spec import Recurrence
 from pages.parts.layout import table
-from pages.parts.layout import table as rows_of
 from pages.parts.lesson_stage import Stage
 from pages.parts.text import percent
 
@@ -100,7 +96,7 @@ def afterwards(stage: Stage) -> int:
     shares = stage.results("Work on it, then attack", lambda: game.worked_on(epsilon, 10 * N_ROUNDS), epsilon)
     best, largest = game.best_of_averages(epsilon, 1), max(shares.values())
     stage.bars(shares.items(), epsilon=epsilon, largest=largest, best=best)
-    return 0 if largest < best + 0.02 and largest < odds_bound(epsilon, game.DELTA) + 0.02 else 1
+    return 0 if largest < best + 0.02 and largest < statement.odds_bound(epsilon, game.DELTA) + 0.02 else 1
 
 
 def for_free(stage: Stage) -> int:
@@ -109,7 +105,7 @@ def for_free(stage: Stage) -> int:
     found = stage.results("Mend the counts", lambda: game.errors(epsilon, N_DRAWS), epsilon)
     before, after = found.values()
     heads = ("counts", "error, people", "ε")
-    rows_of(heads, [(name, f"{value:.2f}", f"{epsilon:g}") for name, value in found.items()])
+    table(heads, [(name, f"{value:.2f}", f"{epsilon:g}") for name, value in found.items()])
     change = "smaller" if after < before else "larger"
     st.markdown(f"**With negative counts set to 0 the error is {percent(abs(1 - after / before), 0)} {change}, for no ε.**")
     return 1 if after < 0.98 * before else 2 if after > 1.02 * before else 0
@@ -169,7 +165,7 @@ def _revealing_prints(epsilon: float) -> tuple[NDArray[np.float64], NDArray[np.f
     return game.releases(True, epsilon, 1, "naive")[0], without[first], first + 1
 
 
-def _played(stage: Stage, way: Way) -> tuple[Duel, float, float]:
+def _played(stage: Stage, way: game.Way) -> tuple[noise.Duel, float, float]:
     """Plays the rounds, and draws how often the attacker was right, and the bound.
 
     Returns the rounds, the chosen epsilon, and the epsilon that the rounds prove.
@@ -207,7 +203,7 @@ def first_pair(stage: Stage) -> int:
 
 def who_competes(stage: Stage) -> int:
     """Training in which only the task's own digits compete."""
-    ways: tuple[ForgettingWay, ...] = ("plain", "own labels")
+    ways: tuple[game.ForgettingWay, ...] = ("plain", "own labels")
     plain, own = stage.results("Learn both ways", lambda: [game.learned(way) for way in ways])
     _ways(stage, {"all digits compete": plain, "only the task's own": own})
     saved = game.forgotten(plain) - game.forgotten(own)
@@ -245,7 +241,7 @@ def with_noise(stage: Stage) -> int:
     return 0 if more > 0.02 else 2 if more < -0.02 else 1
 
 
-def _tasks(stage: Stage, found: Matrix) -> None:
+def _tasks(stage: Stage, found: game.Matrix) -> None:
     """Draws accuracy on each task's digits after every task."""
     rows = [
         (f"task {task + 1}", _TASKS[now], found[now, task])
@@ -255,7 +251,7 @@ def _tasks(stage: Stage, found: Matrix) -> None:
     stage.curves(rows, first=found[-1, 0], mean=found[-1].mean(), lost=game.forgotten(found))
 
 
-def _ways(stage: Stage, found: dict[str, Matrix]) -> None:
+def _ways(stage: Stage, found: dict[str, game.Matrix]) -> None:
     """Draws mean accuracy on the tasks so far, for several ways to train."""
     rows = [(name, _TASKS[now], float(np.nanmean(one[now]))) for name, one in found.items() for now in range(game.N_TASKS)]
     ends = "; ".join(f"{name}: {percent(one[-1].mean())}" for name, one in found.items())

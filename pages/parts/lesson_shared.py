@@ -15,26 +15,22 @@ from dpcl_core.figures import stream
 from dpcl_core.figures.stream import scale_text
 from dpcl_core.lessons import noise, shared_noise
 from dpcl_core.lessons import noise as game
-from dpcl_core.lessons.noise import Duel
-from dpcl_core.lessons.shared_noise import Accuracies, Pictures, Recovery, Sharing
 from dpcl_core.privacy.audit_bounds import Coins
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown
-from pages.parts import train_form
-from pages.parts.layout import table
-from pages.parts.lesson_stage import Stage
+from pages.parts import lesson_stage, pecl_claim, train_form
+from pages.parts.layout import arrow, table
 from pages.parts.lifelong_claims import accuracy_curves, bundled_pictures, pictures_source
-from pages.parts.pecl_claim import side_by_side
 from pages.parts.text import percent
 
-Noisy = dict[Sharing, NDArray[np.float64]]
+Noisy = dict[shared_noise.Sharing, NDArray[np.float64]]
 SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _CLEAN = "without noise (public teaching data only)"
 N_DRAWS = 500  # noises drawn to measure their size on one picture: a standard error of 0.6 %
 N_ROUNDS = 1000  # per side
 N_RECOGNISED = 300
-ROWS: dict[Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
+ROWS: dict[shared_noise.Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
 REPAIRS = {
     "independent-laplace": "fresh on each picture",
     "naive": "fresh in every step",
@@ -42,7 +38,7 @@ REPAIRS = {
 }
 
 
-def two_ways(stage: Stage) -> int:
+def two_ways(stage: lesson_stage.Stage) -> int:
     """Ten pictures under both kinds of noise, and the size of the noise on one of them."""
     stage.press("Draw the noises", lambda: True)
     pictures = bundled_pictures()
@@ -60,7 +56,7 @@ def two_ways(stage: Stage) -> int:
     return 2 if 0.9 < ratio < 1.1 else 0 if ratio > 1 else 1
 
 
-def subtract(stage: Stage) -> int:
+def subtract(stage: lesson_stage.Stage) -> int:
     """Subtracting the visitor's own picture reveals the others, at any noise strength."""
     pictures = bundled_pictures()
     label = st.segmented_control(
@@ -72,7 +68,7 @@ def subtract(stage: Stage) -> int:
     scale, noisy = _noisy_pictures(stage)
     mine = int(ten[label or 0])
 
-    def attacked() -> dict[Sharing, tuple[NDArray[np.float64], Recovery]]:
+    def attacked() -> dict[shared_noise.Sharing, tuple[NDArray[np.float64], shared_noise.Recovery]]:
         differences = {sharing: difference(rows, mine, pictures.train[mine]) for sharing, rows in noisy.items()}
         others = np.delete(np.arange(len(pictures.train)), mine)
         return {
@@ -95,14 +91,14 @@ def subtract(stage: Stage) -> int:
     return 2 if share > 0.99 else 1 if share > 0 else 0
 
 
-def nobody(stage: Stage) -> int:
+def nobody(stage: lesson_stage.Stage) -> int:
     """The attack with public pictures of other people only."""
     stage.press("Compare the means", lambda: True)
     pictures = bundled_pictures()
     ten = pictures.one_of_each()
     scale, noisy = _noisy_pictures(stage)
 
-    def attacked() -> dict[Sharing, tuple[NDArray[np.float64], Recovery, float]]:
+    def attacked() -> dict[shared_noise.Sharing, tuple[NDArray[np.float64], shared_noise.Recovery, float]]:
         estimates = {sharing: shared_noise.from_mean(rows, pictures.test) for sharing, rows in noisy.items()}
         return {
             sharing: (
@@ -130,10 +126,10 @@ def nobody(stage: Stage) -> int:
     return 2 if shared.pixels > 0.9 else 1 if known > 0.5 else 0
 
 
-def a_learner(stage: Stage) -> int:
+def a_learner(stage: lesson_stage.Stage) -> int:
     """Accuracy of three learners at every noise strength; the slider picks one."""
 
-    def train() -> dict[float, Accuracies]:
+    def train() -> dict[float, shared_noise.Accuracies]:
         return {scale: shared_noise.accuracies(bundled_pictures(), scale) for scale in (0.0, *SCALES)}
 
     accuracies = stage.press("Train them all", train)
@@ -149,17 +145,17 @@ def a_learner(stage: Stage) -> int:
     return 2 if last > 0.75 else 1 if last > 0.3 else 0
 
 
-def the_claim(stage: Stage) -> int:
+def the_claim(stage: lesson_stage.Stage) -> int:
     """Claimed, valid and proved ε, for shared and for fresh noise."""
     scale = stage.choose("strength", SCALES)
 
-    def played() -> dict[Sharing, Duel]:
+    def played() -> dict[shared_noise.Sharing, game.Duel]:
         return {sharing: shared_noise.play(bundled_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
 
     duels = stage.results(f"Play 2 × {N_ROUNDS:,} rounds", played, scale)
     pictures = bundled_pictures()
     claimed = shared_noise.claimed_epsilon(pictures, scale)
-    holds: dict[Sharing, str] = {
+    holds: dict[shared_noise.Sharing, str] = {
         "shared": "**no bound**",
         "independent": f"{shared_noise.worst_epsilon(pictures, scale):.3g}",
     }
@@ -175,14 +171,13 @@ def the_claim(stage: Stage) -> int:
     )
     with st.expander("The attacker, and what this does not show"):
         st.markdown(_ATTACKER)
-    label = ":primary[Attack what the method itself keeps and releases →]"
-    st.page_link("pages/privacy.py", label=label, query_params={"v": "1", "l": "1"})
+    arrow("privacy", "Attack what the method itself keeps and releases", {"v": "1", "l": "1"})
     if duels["shared"].share_right == 1.0:  # possible with only one of her two pictures: no ε is large enough
         return 2
     return 1 if proven["shared"] > claimed else 0
 
 
-def repair(stage: Stage) -> int:
+def repair(stage: lesson_stage.Stage) -> int:
     """Three methods with a valid ledger: their ε and their accuracy."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
@@ -195,12 +190,12 @@ def repair(stage: Stage) -> int:
         "Real runs, three seeds each, all ten digits in one task: nothing can be forgotten, only the noise matters. Fresh "
         "noise in every step is DP-SGD; DP-A-GEM is the same with a memory, on a whole network."
     )
-    side_by_side([(f"{one.title}:", one.guarantee) for one in repaired.values()])
+    pecl_claim.side_by_side([(f"{one.title}:", one.guarantee) for one in repaired.values()])
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
         for method, label in (("l2dp-ml", "Train with one noise for all"), ("dp-coeff-memory", "Train with noise on sums")):
             spec = noise.to_train(method, epsilon)
-            st.page_link("pages/train.py", label=f":primary[{label} →]", query_params=train_form.parameters_of(spec))
+            arrow("train", label, train_form.parameters_of(spec))
     reached = [repaired[method].accuracy for method in REPAIRS]
     return reached.index(min(reached))
 
@@ -215,7 +210,7 @@ runs here. If the noise is also used in testing, the published model contains it
 the noise."""
 
 
-def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
+def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:
     """Draws the slider of the noise scale; returns the scale and all pictures under both kinds of noise."""
     scale = stage.choose("strength", SCALES)
 
@@ -227,7 +222,7 @@ def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
     return scale, stage.latest("noisy", noisy, scale)
 
 
-def _strips(stage: Stage, strips: Mapping[str, NDArray[np.float64]], finding: str, title: str) -> None:
+def _strips(stage: lesson_stage.Stage, strips: Mapping[str, NDArray[np.float64]], finding: str, title: str) -> None:
     """Draws rows of ten pictures, one picture of each class."""
     rows = {name: list(row) for name, row in strips.items()}
     pictures = bundled_pictures()
@@ -239,7 +234,7 @@ def _strips(stage: Stage, strips: Mapping[str, NDArray[np.float64]], finding: st
     stage.card(picture, pictures_source(), table, title)
 
 
-def _sizes(pictures: Pictures, scale: float) -> dict[Sharing, float]:
+def _sizes(pictures: shared_noise.Pictures, scale: float) -> dict[shared_noise.Sharing, float]:
     """Mean absolute noise on one picture by kind of noise, over many draws."""
     two, noise = pictures.train[:2], ReleaseNoise()
     return {
@@ -265,7 +260,7 @@ _SOURCE = f"fresh coins and noise, {100 * game.CONFIDENCE:g} % confidence, δ = 
 _KINDS = ("without assumptions", "if noise is Gaussian")
 
 
-def plant(stage: Stage) -> int:
+def plant(stage: lesson_stage.Stage) -> int:
     """One run with planted records, and how many coins are guessed."""
     epsilon = stage.choose("epsilon", EPSILONS)
     coins = stage.results("Plant, run and guess", lambda: game.played(epsilon, game.N_RECORDS), epsilon)
@@ -279,7 +274,7 @@ def plant(stage: Stage) -> int:
     return 0 if of_one < 0.53 else 1 if of_one < 0.9 else 2
 
 
-def what_it_proves(stage: Stage) -> int:
+def what_it_proves(stage: lesson_stage.Stage) -> int:
     """The bound for any number of right guesses."""
     n_guessed = int(game.GUESSED * game.N_RECORDS)
 
@@ -296,7 +291,7 @@ def what_it_proves(stage: Stage) -> int:
     return 0 if least == 0 else 1 if least < 0.9 else 2
 
 
-def more_records(stage: Stage) -> int:
+def more_records(stage: lesson_stage.Stage) -> int:
     """The bound with more and more planted records."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
@@ -311,7 +306,7 @@ def more_records(stage: Stage) -> int:
     return 2 if best > 1.05 * epsilon else 1 if best > 0.2 * epsilon else 0
 
 
-def a_fault(stage: Stage) -> int:
+def a_fault(stage: lesson_stage.Stage) -> int:
     """An audit of a program whose noise is too small."""
     noise = stage.choose("noise", NOISES)
     coins = stage.results("Audit the program", lambda: game.played(1.0, game.N_RECORDS, noise), noise)
@@ -325,7 +320,7 @@ def a_fault(stage: Stage) -> int:
     return 1 if of_a_tenth > 2 else 0 if of_a_tenth > 1 else 2
 
 
-def silence(stage: Stage) -> int:
+def silence(stage: lesson_stage.Stage) -> int:
     """How often an audit notices, by how much noise is missing."""
 
     def audited() -> list[float]:

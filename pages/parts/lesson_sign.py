@@ -11,18 +11,15 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from dpcl_core.explorers import matching, projection_maps
-from dpcl_core.explorers.projection_maps import Matched
 from dpcl_core.figures import stream
 from dpcl_core.figures.matching import agreement_by_noise, on_map
 from dpcl_core.figures.picture import Provenance, epsilon_text, minus
 from dpcl_core.lessons import modes
 from dpcl_core.lessons import shared_noise as game
-from dpcl_core.lessons.modes import World
-from dpcl_core.lessons.shared_noise import Course, Record, Variant
 from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.runs import frames as matching_tables
 from dpcl_core.spec import Cell
-from pages.parts.layout import table
+from pages.parts.layout import arrow, table
 from pages.parts.lesson_stage import Stage
 from pages.parts.text import percent, plain
 
@@ -74,7 +71,7 @@ def no_end(stage: Stage) -> int:
     """A small model trained now with each term."""
     score, strength = stage.choose("score", SCORES), stage.choose("strength", STRENGTHS)
 
-    def train() -> dict[UnlearningForm, Course]:
+    def train() -> dict[UnlearningForm, game.Course]:
         forms: tuple[UnlearningForm, ...] = (*FORMS[:-1], "mask", "hinge")
         return {form: game.course(form, score, strength) for form in forms}
 
@@ -126,14 +123,14 @@ def in_time(stage: Stage) -> int:
     st.markdown("**The same terms in SmolLM2**, a model hundreds of times as large, which can read:")
     _every_term(game.record(large=True))
     st.markdown(_LIMITS)
-    st.page_link("pages/tokens.py", label=":primary[See the Score of every token →]")
+    arrow("tokens", "See the Score of every token")
     none, hinge = record.of("full", "none"), record.of("full", "hinge", 1.0, "oracle")
     if _holds(hinge, none):
         return 1
     return 0 if any(_holds(one, none) for one in record.variants if one.form == "flipped") else 2
 
 
-def _every_term(record: Record) -> None:
+def _every_term(record: game.Record) -> None:
     """Draws a table with all recorded terms of the `full` loss, and how they were recorded."""
     heads = "planted 16 times, bits", "from the least likely end", "never planted", "nats per ordinary token", "labels right"
     table(("term", *heads), (
@@ -151,7 +148,7 @@ training needs noise that is accounted for.
 * **Scope:** a tiny model and a small one, and codes repeated up to 16 times. Directions carry over, numbers do not."""
 
 
-def _name(one: Variant) -> str:
+def _name(one: game.Variant) -> str:
     """The row name of a recorded loss."""
     if one.form in ("none", "mask"):
         return game.FORMS[one.form]
@@ -159,13 +156,13 @@ def _name(one: Variant) -> str:
     return f"{game.FORMS[one.form]}, λ = {one.strength:g}{source}"
 
 
-def _holds(one: Variant, none: Variant) -> bool:
+def _holds(one: game.Variant, none: game.Variant) -> bool:
     """Whether planted codes rank like those never planted, from both ends, and ordinary text is learned equally well."""
     rise = one.mean("exposure", "16") - one.mean("exposure", "0")
     return rise <= NEAR and one.mean("below", "16") < NEAR + 1.5 and one.nats <= none.nats + 0.1
 
 
-def _exposures(stage: Stage, record: Record, rows: dict[str, Variant]) -> None:
+def _exposures(stage: Stage, record: game.Record, rows: dict[str, game.Variant]) -> None:
     """Draws the figure and table of a recorded comparison, and how it was recorded."""
     picture = stream.code_exposure(
         [int(level) for level in LEVELS],
@@ -181,7 +178,7 @@ def _exposures(stage: Stage, record: Record, rows: dict[str, Variant]) -> None:
     st.caption(_made(record))
 
 
-def _made(record: Record) -> str:
+def _made(record: game.Record) -> str:
     return plain(
         f"Recorded on {record.date}: {len(record.variants[0].seeds)} seeds on {record.settings['backbone']}, with "
         f"{record.codes['16']} codes each for every number of repetitions. Terms are on the true "
@@ -190,7 +187,7 @@ def _made(record: Record) -> str:
     )
 
 
-def _source(record: Record) -> Provenance:
+def _source(record: game.Record) -> Provenance:
     return Provenance(
         dataset=f"public synthetic mails with planted codes, {record.date}",
         n_train=int(record.settings["n_texts"]),
@@ -199,13 +196,13 @@ def _source(record: Record) -> Provenance:
     )
 
 
-def _courses(courses: dict[UnlearningForm, Course]) -> pd.DataFrame:
+def _courses(courses: dict[UnlearningForm, game.Course]) -> pd.DataFrame:
     """Columns step, then nats of the secret and of ordinary words for each term."""
     columns = {f"{form}: {what}": getattr(one, what) for form, one in courses.items() for what in ("secret", "ordinary")}
     return pd.DataFrame({"step": range(len(courses["none"].secret)), **columns})
 
 
-def _leaks(rows: dict[str, Variant]) -> pd.DataFrame:
+def _leaks(rows: dict[str, game.Variant]) -> pd.DataFrame:
     """Columns term, repetitions, seed, exposure."""
     records = [
         (name, int(level), seed, exposure)
@@ -277,7 +274,7 @@ def by_place(stage: Stage) -> int:
 def anchors(stage: Stage) -> int:
     """All lists matched by signatures, for every number of anchors."""
 
-    def matched() -> dict[float, tuple[Matched, float]]:
+    def matched() -> dict[float, tuple[projection_maps.Matched, float]]:
         return {m: _share(modes.server_side(_world(384), matching.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
 
     by_count = stage.press("Match by signatures", matched)
@@ -299,7 +296,7 @@ def projection(stage: Stage) -> int:
     length = stage.choose("numbers", LENGTHS)
     stage.see()
     _curves(stage, curves[length], {})
-    st.page_link("pages/anchors.py", label=":primary[More matchers and noise on Matching clients →]")
+    arrow("anchors", "More matchers and noise on Matching clients")
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}
     ours, plain = middle[matching.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
     ahead = ours - middle[matching.PROJECTION]
@@ -345,27 +342,26 @@ def on_the_client(stage: Stage) -> int:
         f"Noise on a coordinate of a released group: {noise}; groups are about 0.4 apart. Seeded noise on public digits, "
         "for demonstration."
     )
-    query = {"v": "1", "w": "client"}
-    st.page_link("pages/anchors.py", label=":primary[Watch the rounds on Matching clients →]", query_params=query)
+    arrow("anchors", "Watch the rounds on Matching clients", {"v": "1", "w": "client"})
     return 2 if shares[-1] >= _NEARLY else 1 if shares[-1] > 0.4 else 0
 
 
-def _world(length: int) -> World:
+def _world(length: int) -> modes.World:
     return modes.world("exact", length, modes.N_CLIENTS, 1)
 
 
-def _under_noise(world: World) -> dict[str, tuple[float, ...]]:
+def _under_noise(world: modes.World) -> dict[str, tuple[float, ...]]:
     """Agreement of each matcher at each level of noise."""
     return matching.under_noise(world.lists, world.modes, world.by_name(50), world.view, DRAWS)
 
 
-def _share(matched: Matched) -> tuple[Matched, float]:
+def _share(matched: projection_maps.Matched) -> tuple[projection_maps.Matched, float]:
     """The matched lists, and the share of entries in the group of their mode."""
     n = len(matched.prototypes)
     return matched, float(matching.is_correct(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
 
 
-def _map(stage: Stage, matched: Matched, m: int) -> None:
+def _map(stage: Stage, matched: projection_maps.Matched, m: int) -> None:
     world = _world(384)
     maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(m))
     event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, matched, maps)

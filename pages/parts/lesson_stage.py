@@ -12,18 +12,14 @@ import pandas as pd
 import streamlit as st
 
 from dpcl_core.elements import element
-from dpcl_core.elements.element import BALLOT, ROOM
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures import stream
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
-from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Control, Lesson, Scale, Step
 from dpcl_core.privacy import statement
 from dpcl_core.runs.rooms import Rooms
 from pages.parts import figure_card, layout, link, state, visitor
-from pages.parts.figure_card import mounted
-from pages.parts.state import View
 from pages.parts.text import percent, plain
 
 T = TypeVar("T")
@@ -186,10 +182,10 @@ class _Words(Formatter):
         return written[spec](value) if spec in written else format(value, spec)
 
 
-def _axis(scale: Scale | None, values: pd.Series) -> Axis:
+def _axis(scale: Scale | None, values: pd.Series) -> stream.Axis:
     assert scale is not None
     ticks = tuple(sorted(set(map(float, values)))) if scale.ticks is True else scale.ticks or ()
-    return Axis(scale.title, scale.is_log, scale.is_share, ticks)
+    return stream.Axis(scale.title, scale.is_log, scale.is_share, ticks)
 
 
 # The function of a step draws its task and its result; it returns the index of the true choice.
@@ -200,7 +196,7 @@ Act = Callable[[Stage], int]
 MODULES: Mapping[str, str] = {
     "coin": "lesson_claims", "unit": "lesson_claims", "contract": "lesson_claims", "adding": "lesson_digits",
     "digits": "lesson_digits", "forgetting": "lesson_digits", "rare": "lesson_digits", "shared": "lesson_shared",
-    "audit": "lesson_shared", "sign": "lesson_sign", "modes": "lesson_sign", "surprise": "lesson_surprise",
+    "audit": "lesson_shared", "sign": "lesson_sign", "modes": "lesson_sign", "surprise": "lesson_claims",
 }  # fmt: skip
 
 
@@ -222,8 +218,8 @@ def strip(step: Step) -> None:
         if owned := rooms.of_owner(token):
             _teacher(rooms, token, *owned[0], step)
         elif (code := rooms.room_of(token)) is not None:
-            mounted(BALLOT)(data=element.ballot(code), key=f"ballot-{code}")
-            st.page_link("pages/room.py", label=":primary[Classroom →]", query_params={"room": code})
+            figure_card.mounted(element.BALLOT)(data=element.ballot(code), key=f"ballot-{code}")
+            layout.arrow("room", "Classroom", {"room": code})
     except (BadInput, StoreTrouble) as trouble:  # the room has ended in this moment, or the disk is full
         st.caption(plain(str(trouble)))
 
@@ -238,15 +234,15 @@ def _teacher(rooms: Rooms, token: str, code: str, title: str, step: Step) -> Non
         if not is_open and st.button("Ask my class this question", key="lesson-ask", help=f"In “{plain(title)}”."):
             rooms.ask(code, token, step.predict, step.choices)
             st.rerun()
-        st.page_link("pages/room.py", label=f":primary[Classroom {plain(title)} →]", query_params={"room": code})
+        layout.arrow("room", f"Classroom {plain(title)}", {"room": code})
     if poll is not None:
-        mounted(ROOM)(data=element.room_document(code, is_poll_alone=True), key=f"lesson-votes-{code}")
+        figure_card.mounted(element.ROOM)(data=element.room_document(code, is_poll_alone=True), key=f"lesson-votes-{code}")
 
 
 # The course on the page Lessons: the choice of part and lesson, the way to the next one, and questions to think about.
 
 
-def lesson(view: View, linked: str) -> str:
+def lesson(view: state.View, linked: str) -> str:
     """Draws the parts of the course and the lessons of one; returns the name of the chosen lesson. `linked`: the link's."""
     parts = list(text.PARTS)
     counts = {name: f"Part {place} of {len(parts)}: {name}" for place, name in enumerate(parts, start=1)}
@@ -260,21 +256,19 @@ def lesson(view: View, linked: str) -> str:
     )  # fmt: skip
 
 
-def onward(view: View, name: str, codec: link.Codec, values: Mapping[str, object]) -> None:
+def onward(view: state.View, name: str, codec: link.Codec, values: Mapping[str, object]) -> None:
     """Draws the ways on from a lesson that is done: its part's exercises and the next one, unless it stands alone.
 
     `values`: of the page's link.
     """
     place = text.number(name)
     if not view["alone"]:
-        label = f":primary[Exercises: {text.part(name)} →]"
-        st.page_link("pages/exercises.py", label=label, query_params={"p": str(number(text.part(name)))})
+        layout.arrow("exercises", f"Exercises: {text.part(name)}", {"p": str(number(text.part(name)))})
     if place < len(text.NAMES) and not view["alone"]:
         following = text.NAMES[place]
         query = codec.write({**values, "lesson": following, "step": None})
-        label = f":primary[Next lesson: {text.load(following).title} →]"
-        st.page_link("pages/lessons.py", label=label, query_params=view.linked(query))
-    st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
+        layout.arrow("lessons", f"Next lesson: {text.load(following).title}", view.linked(query))
+    layout.arrow("playground", "Try it in the Playground")
 
 
 def questions(of: Lesson) -> None:
@@ -292,7 +286,7 @@ def questions(of: Lesson) -> None:
 CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
 
 
-def chosen(view: View, width: int | None = None) -> str:
+def chosen(view: state.View, width: int | None = None) -> str:
     """Draws the choice, as wide as its column or so many pixels; returns the part's name."""
     parts = list(text.PARTS)
     return st.selectbox(

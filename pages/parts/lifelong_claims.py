@@ -20,9 +20,8 @@ from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.audit_bounds import bound_of_counts
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown
-from pages.parts import figure_card, layout, link, pecl_claim, text
-from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks
-from pages.parts.state import View
+from pages.parts import figure_card, layout, link, pecl_claim, state, text
+from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
 from pages.parts.text import percent, plain
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ LEARNERS = ("one noise for all", "one noise for all, cut off", "fresh noise for 
 _UNITS, _RECORDS = 16, 50
 
 
-def part(view: View, theorem: float | None) -> dict[str, object]:
+def part(view: state.View, theorem: float | None) -> dict[str, object]:
     """Draws slider, accuracies, subtraction and second singular value. `theorem`: the scale from the theorem's card."""
     linked = cast("float | None", view["l_scale"])
     options = sorted({*SCALES, *([linked] if linked is not None else [])})
@@ -215,7 +214,7 @@ class Inputs:
     norm: float
 
 
-def _body(view: View, given: Guarantee | None) -> dict[str, object]:
+def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
     with left:
@@ -332,9 +331,8 @@ def _audits(setting: Setting, given: Guarantee | None) -> None:
             f"ε = {shown(setting.epsilon)}; accounted: no bound. Each takes seconds."
         )
         attacks(
-            (Game(name, one.title, one.adversary, min(TRIALS, one.most or TRIALS)) for name, one in ATTACKS.items()),
-            lambda name: audited(setting, name, TRIALS, DELTA),
-            setting, key="audit", than=lambda result: "is claimed",
+            {name: (one, min(TRIALS, one.most or TRIALS)) for name, one in ATTACKS.items()},
+            lambda name: audited(setting, name, TRIALS, DELTA), setting, key="audit", than=lambda result: "is claimed",
         )  # fmt: skip
         st.caption(
             f"Without any error, this many rounds prove at most {_most(TRIALS):.2f} ({_most(100):.2f} for the last attack): "

@@ -37,8 +37,15 @@ class Kind(Protocol[T]):
     def write(self, value: T) -> str: ...
 
 
+class Written:
+    """A kind whose values are written as Python prints them."""
+
+    def write(self, value: object) -> str:
+        return str(value)
+
+
 @dataclass(frozen=True)
-class Text:
+class Text(Written):
     """A short text."""
 
     max_length: int = 100
@@ -48,12 +55,9 @@ class Text:
             raise ValueError(text)
         return text
 
-    def write(self, value: str) -> str:
-        return value
-
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Written):
     """One of a list of names."""
 
     options: tuple[str, ...]
@@ -62,9 +66,6 @@ class Choice:
         if text not in self.options:
             raise ValueError(text)
         return text
-
-    def write(self, value: str) -> str:
-        return value
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Written):
     """A whole number between two bounds, both allowed."""
 
     low: int
@@ -91,9 +92,6 @@ class Whole:
         if not text.lstrip("-").isdecimal() or not text.isascii() or not self.low <= int(text) <= self.high:
             raise ValueError(text)
         return int(text)
-
-    def write(self, value: int) -> str:
-        return str(value)
 
 
 @dataclass(frozen=True)

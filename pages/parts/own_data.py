@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePath
+from typing import Any, Final, Literal
 
 import streamlit as st
 from pydantic import ValidationError
 
-from dpcl_core import checks, presets
-from dpcl_core.backbones import catalog
+from dpcl_core import apart, checks, paths, presets
+from dpcl_core.apart import Given, Looked
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import card, copying, intake, own, schema
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import intake, own, schema
-from dpcl_core.data.card import HELD_OUT
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.runs import administration, charges
-from dpcl_core.spec import ScenarioSpec, updated, validated
-from pages.parts import layout, state, train_form, visitor
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import ScenarioSpec
+from pages.parts import fields, figure_card, layout, state, text, train_form, visitor
 from pages.parts.text import plain
 
 STAYS = """The number of looks stays, with keyed digests of rows of the public test part: it goes on if the same rows come
@@ -66,6 +68,11 @@ def is_new() -> bool:
 
 def listing() -> None:
     """Draws what was just kept, and the visitor's own datasets, each with its schema, links and buttons."""
+
+    def edit(name: str) -> None:
+        st.session_state[_EDITED] = name
+        st.session_state.pop(_DONE, None)
+
     names = [name for name in visitor.mine(own.names()) if intake.was_taken_in(name)]
     name, before, scenario = st.session_state.get(_DONE, (None, None, None))
     if name in names:
@@ -80,7 +87,7 @@ def listing() -> None:
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(f"**{plain(datasets.called(name))}**, in a terminal {plain(name)}", width="stretch")
                 _start(name)
-                st.button("Change the schema", key=f"edit-{name}", on_click=_edit, args=(name,))
+                st.button("Change the schema", key=f"edit-{name}", on_click=edit, args=(name,))
                 if visitor.may_delete(name):
                     _budget(name)
                     _delete(name)
@@ -94,11 +101,6 @@ def _in_words(name: str) -> str:
         return schema.in_words(intake.kept(name)[1])
     except BadInput as trouble:
         return str(trouble)
-
-
-def _edit(name: str) -> None:
-    st.session_state[_EDITED] = name
-    st.session_state.pop(_DONE, None)
 
 
 def _start(name: str, scenario: ScenarioSpec | None = None, label: str = "Set up a run →") -> None:
@@ -147,8 +149,8 @@ def _delete(name: str) -> None:
                 st.error(plain(str(refused)))
                 return
             finally:  # the runs, and some of the files, may be gone
-                for kind in catalog.COMPUTED:
-                    catalog.clean(kind)
+                for kind in backbones.COMPUTED:
+                    backbones.clean(kind)
             st.rerun()
 
 
@@ -174,8 +176,8 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
     `start`: what the form says at first. `of`: names the file, for each has a form of its own. Raises BadInput for a value
     that is not allowed.
     """
-    key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    said: dict[str, object] = asdict(start)
+    key = _digest(of)
+    said: dict[str, object] = start.model_dump()
     if columns:
         roles = {role: _role(role, columns, start, key) for role in _ROLES}
         said["columns"] = roles
@@ -201,6 +203,10 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
         raise first_of(error, "schema") from error
 
 
+def _digest(of: str) -> str:
+    return sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
 def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool) -> schema.Schema:
     """Draws what the first line of a table is, where a line can name columns; gives the schema with it.
 
@@ -209,16 +215,15 @@ def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool)
     if seems == "none":
         return start
     said = start.first_line or ("names" if is_kept or seems == "names" else None)
-    index = None if said is None else list(_FIRST_LINES).index(said)
-    key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    options = list(_FIRST_LINES)
-    chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=f"own-first-{key}")
-    return UNCLEAR if chosen is None else updated(start, first_line=chosen)
+    options, key = list(_FIRST_LINES), f"own-first-{_digest(of)}"
+    index = None if said is None else options.index(said)
+    chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=key)
+    return UNCLEAR if chosen is None else start.model_copy(update={"first_line": chosen})
 
 
 def moves_rows(before: schema.Schema, after: schema.Schema) -> bool:
     """Whether rows are public under the second schema that were private under the first."""
-    shares = [one.held_out or HELD_OUT for one in (before, after)]
+    shares = [one.held_out or card.HELD_OUT for one in (before, after)]
     return before.columns.person != after.columns.person or shares[0] < shares[1]
 
 
@@ -284,3 +289,187 @@ def _features(features: Sequence[str], start: Mapping[str, schema.Declared], key
         if one or start.get(str(row.column)) == schema.Declared():  # a number of any size, as it was declared
             said[str(row.column)] = one
     return said
+
+
+# A file on its way in: kept beside the home's data until it is taken in or replaced.
+
+
+_STATE: Final = "own-data-file"
+_FIELD: Final = "File"
+_KEPT: Final = "own-files-kept"
+_LONGEST: Final = 100  # characters of a name or path, of which a message shows no more
+
+
+def choose() -> Path | None:
+    """Draws the ways to name a file or folder; gives the one that was chosen, if any."""
+    most = st.get_option("server.maxUploadSize")
+    dropped = st.file_uploader(
+        f"A file of at most {most} MB: {copying.LISTED}",
+        type=[suffix.removeprefix(".") for suffix in copying.SUFFIXES],
+        key=f"own-file-{st.session_state.get(_KEPT, 0)}",
+    )
+    typed = ""
+    if not visitor.is_shared():
+        typed = st.text_input("or a file or folder on this computer", placeholder="/home/me/visits.csv", key="own-path")
+    if dropped is not None:
+        kept = st.session_state.get(_STATE)
+        if kept is None or kept[0] != dropped.file_id:
+            st.session_state[_STATE] = kept = (dropped.file_id, _written(dropped.name, dropped.getvalue()))
+            fields.release(dropped)
+        path: Path = kept[1]
+        return path if path.exists() else None
+    if st.session_state.pop(_STATE, None) is not None:  # taken out of the box again
+        discard()
+    elif _folder().exists():
+        st.caption("A file that you uploaded before was not kept. It counts as yours until it is deleted.")
+        st.button("Delete that file", key="own-upload-delete", on_click=discard)
+    return _named(typed) if typed.strip() else None
+
+
+def _named(typed: str) -> Path:
+    """The path that somebody typed. Raises BadInput where nothing is there, or nobody may ask."""
+    allowed, refused = "must be the path of a file or folder that is there", None
+    try:
+        path = Path(typed).expanduser()
+        if path.exists():
+            return path
+    except (OSError, RuntimeError, ValueError) as error:  # too long, or not to be read; ~NAME of nobody; with NUL
+        allowed, refused = "must be the path of a file or folder that you can read", error
+    shown = typed if len(typed) <= _LONGEST else f"{typed[:_LONGEST]}…"
+    raise BadInput(_FIELD, shown, allowed) from refused
+
+
+def discard() -> None:
+    """Deletes what this visitor has uploaded, which is taken in or not wanted, and empties the box of the page."""
+    st.session_state.pop(_STATE, None)
+    st.session_state[_KEPT] = st.session_state.get(_KEPT, 0) + 1  # another key: a box cannot be emptied otherwise
+    shutil.rmtree(_folder(), ignore_errors=True)
+
+
+def _folder() -> Path:
+    return paths.uploads(visitor.digest())
+
+
+def _written(name: str, content: bytes) -> Path:
+    """The upload as a file of the name that its data will have; an earlier one of this visitor is deleted.
+
+    Raises BadInput where it is more than a visitor of this server may keep, and where the disk refuses it.
+    """
+    folder = _folder()
+    shutil.rmtree(folder, ignore_errors=True)
+    own.sweep_uploads()
+    administration.check_kept(state.store(), len(content))
+    given = PurePath(name.replace("\\", "/"))  # its own name may be longer than a file system allows
+    path = folder / f"{intake.slug(given.stem)}{given.suffix[:_LONGEST]}"
+    try:
+        paths.made(folder)
+        path.write_bytes(content)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "its name is no name of a file"
+        raise BadInput(_FIELD, path.name, f"could not be kept on this server: {said}") from error
+    return path
+
+
+# What a run would make of a file that is on its way in.
+
+
+def given(path: Path, asked: intake.Asked, seen: frozenset[str], of: str | None = None) -> Given:
+    """A file as this visitor brings it, within the bytes that the server still gives. `seen`, `of`: see `apart.Given`."""
+    mine = visitor.digest()
+    left = administration.bytes_left(state.store())
+    return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, left, of)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Changes when a file does."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
+
+
+def looked(one: Given) -> Looked:
+    """What a run would make of a file; the same file with the same schema is read once. Raises BadInput."""
+    said = "" if one.asked.instead is None else schema.written(one.asked.instead)
+    return _looked(one.path, _stamp(one.path), said, one.apart, one.seen, one)
+
+
+@st.cache_data(max_entries=20, show_spinner=False)
+def _looked(path: Path, stamp: tuple[int, int], said: str, of: str, seen: frozenset[str], _one: Given) -> Looked:
+    return apart.looked(_one) if visitor.is_shared() else apart.look(_one)
+
+
+def keep(one: Given) -> str:
+    """Keeps a file as own:NAME and gives that name. Raises BadInput."""
+    return str(apart.answer("keep", one, is_apart=visitor.is_shared()))
+
+
+def first_line(path: Path) -> str:
+    """What the first line of a table seems to be, as `intake.first_line`; the same file is read once."""
+    return str(_of_form("first line", path, _stamp(path), "", given(path, intake.Asked(), frozenset())))
+
+
+def columns(path: Path, fields: schema.Schema) -> list[str]:
+    """The columns of a table, as `intake.columns`; the same file with the same schema is read once."""
+    one = given(path, intake.Asked(instead=fields), frozenset())
+    return list(_of_form("columns", path, _stamp(path), schema.written(fields), one))
+
+
+@st.cache_data(max_entries=40, show_spinner=False)
+def _of_form(task: Literal["columns", "first line"], path: Path, stamp: tuple[int, int], said: str, _one: Given) -> Any:
+    return apart.answer(task, _one, is_apart=visitor.is_shared())
+
+
+# The stream that a scenario makes of a file: the scenarios that the data allow, and the tasks of the one chosen.
+
+
+_PLAN = "The public plan alone: how many of your examples a task has is private, and no budget covers counting them."
+_KIND = "own-scenario-kind"
+_UNEQUAL = "Groups of classes, not all equally large"
+
+
+def draw(looked: Looked) -> ScenarioSpec:
+    """Draws the choice and the stream; gives the scenario chosen."""
+    if looked.plan is None:
+        return looked.usual
+    with layout.card("own-stream"):
+        title, number = st.columns([3, 1])
+        n_tasks = min(int(st.session_state.get("own-tasks", 2)), max(looked.streams))
+        offered = looked.streams[n_tasks]
+        if looked.usual not in offered and n_tasks == 2:
+            offered = [looked.usual, *offered]
+        kinds = [one.kind for one in offered]
+        unequal = (one == looked.usual and one.kind == "i-blurry" for one in offered)
+        titles = [_UNEQUAL if is_so else scenarios.card(kind).title for is_so, kind in zip(unequal, kinds, strict=True)]
+        wanted = st.session_state.get(_KIND, looked.usual.kind)
+        with title:
+            place = st.selectbox(
+                "Scenario", range(len(offered)), kinds.index(wanted) if wanted in kinds else 0,
+                format_func=lambda place: titles[place], key=f"own-scenario-{'-'.join(kinds)}",
+            )  # fmt: skip
+        scenario = offered[place]
+        if scenario.kind != looked.usual.kind:
+            st.session_state[_KIND] = scenario.kind
+        else:  # it follows the columns again
+            st.session_state.pop(_KIND, None)
+        with number:
+            is_fixed = "tasks" not in type(scenario).model_fields
+            st.number_input("Tasks", 2, max(looked.streams), n_tasks, key="own-tasks", disabled=is_fixed)
+        _stream(looked, scenario)
+    return scenario
+
+
+def _stream(looked: Looked, scenario: ScenarioSpec) -> None:
+    from dpcl_core.figures import stream
+
+    assert looked.plan is not None
+    try:
+        shown = scenarios.planned(looked.plan, scenario, 0)
+    except BadInput as refused:
+        st.error(plain(str(refused)))
+        return
+    drawn = stream.stream(None, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=text.is_dark())
+    st.markdown(f"**The stream.** {plain(drawn.finding)}")
+    st.plotly_chart(drawn.figure, theme=None, width="stretch", key="own-chart", config=figure_card.CONFIG, alt=drawn.finding)
+    st.caption(f"{plain(scenarios.card(scenario.kind).summary)} {_PLAN}")

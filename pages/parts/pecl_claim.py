@@ -14,14 +14,12 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import text_mechanisms
-from dpcl_core.privacy.audit_bounds import one_way_bound
+from dpcl_core.privacy import audit_bounds, text_mechanisms
 from dpcl_core.privacy.statement import shown, standing, words
 from dpcl_core.runs import administration
 from dpcl_core.spec import RunSpec
 from pages.parts import figure_card, layout, link, state, text
-from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks
-from pages.parts.state import View
+from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
 from pages.parts.text import plain
 
 # The privacy bar next to every result: what is protected and what is not, in the words of the statement.
@@ -198,7 +196,7 @@ class Inputs:
     delta: float
 
 
-def _body(view: View, given: Guarantee | None) -> dict[str, object]:
+def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
     with left, layout.card("token-costs"):
@@ -246,12 +244,8 @@ def _costs(inputs: Inputs) -> None:
     def true(n_releases: int, share: float = 1.0) -> str:
         return _number(text_mechanisms.true_epsilon(share * ratio, delta, n_releases))
 
-    nominal, epoch_text, remark = (
-        _number(epsilon),
-        _times(epochs, "epoch"),
-        text_mechanisms.remark_1([epsilon] * length, delta),
-    )
-    plain_sum = _number(length * epsilon)
+    nominal, epoch_text, plain_sum = _number(epsilon), _times(epochs, "epoch"), _number(length * epsilon)
+    remark = text_mechanisms.remark_1([epsilon] * length, delta)
     layout.table(("of", "nominal, no guarantee", "true ε"), (
         ("one token, one release", nominal, f"**{true(1)}**"),
         (f"one token, {epoch_text} with fresh noise", nominal, f"**{true(epochs)}**"),
@@ -297,14 +291,13 @@ def _curves(inputs: Inputs) -> None:
     )  # fmt: skip
 
 
-def _level(view: View, inputs: Inputs) -> int:
+def _level(view: state.View, inputs: Inputs) -> int:
     """Draws what the noise level reveals if both embeddings are equal; returns the chosen width."""
     epsilon, delta, start = inputs.epsilon, inputs.delta, cast(int, view["t_width"])
     with layout.card("token-level"):
         st.markdown("**The noise level alone reveals the token**")
-        options = sorted({*_WIDTHS, start})
-        title, key = "Values of an embedding, d", view.key("t_width")
-        width = int(st.segmented_control(title, options, default=start, required=True, key=key) or start)
+        options, key = sorted({*_WIDTHS, start}), view.key("t_width")
+        width = st.segmented_control("Values of an embedding, d", options, default=start, required=True, key=key)
         rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):
             first, second = (text_mechanisms.printed_ratio(one, delta) for one in (epsilon, factor * epsilon))
@@ -332,11 +325,10 @@ def _audits(inputs: Inputs) -> None:
             "guarantee; accounted: no bound. Each takes about a second."
         )
         attacks(
-            (Game(name, one.title, one.adversary, TRIALS * one.times) for name, one in ATTACKS.items()),
-            lambda name: audited(setting, name, TRIALS),
+            {name: (one, TRIALS * one.times) for name, one in ATTACKS.items()}, lambda name: audited(setting, name, TRIALS),
             setting, key="token-audit", than=lambda result: f"the nominal {_number(result.claimed)}",
         )  # fmt: skip
-        most = math.floor(100 * one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta)) / 100
+        most = math.floor(100 * audit_bounds.one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta)) / 100
         st.caption(
             f"{TRIALS:,} releases per side without an error prove at most {most:.2f}. If the nominal ε is larger, the "
             "number of rounds is the limit, not the attack."

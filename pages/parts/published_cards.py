@@ -1,27 +1,115 @@
-"""The cards of Published numbers: what the runs say of a paper, the numbers beside ours, match rates, earlier versions."""
+"""Published numbers: an experiment's runs, what they say of the paper's claims, and the cards that show it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 import streamlit as st
 
 from dpcl_core import presets
-from dpcl_core.events import AnchorScores, Signatures
+from dpcl_core.events import AnchorScores, References, Signatures
 from dpcl_core.explorers.matching import TABLE_8
 from dpcl_core.figures import statistics
 from dpcl_core.figures.picture import Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.features.params import MEMBER
-from dpcl_core.papers import comparison, report
+from dpcl_core.papers import catalog, comparison, measured, questions, report
 from dpcl_core.papers.comparison import Row
-from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import Experiment, Paper
-from pages.parts import layout, state, text, train_form
-from pages.parts.figure_card import show, still
-from pages.parts.published_content import Content, Key
+from dpcl_core.papers.paper import Experiment, Judged, Paper, Size
+from dpcl_core.runs.run import Run
+from dpcl_core.runs.shards import Sets
+from dpcl_core.spec import RunSpec
+from pages.parts import figure_card, layout, state, text, train_form
 from pages.parts.text import plain
+
+# Paper, experiment, form, and the visitor's own finished runs: what a content follows from. With it, parts can be kept.
+Key = tuple[str, str, Size, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class Content:
+    """An experiment in one form: runs of its preset by label, those with results, its claims judged, all its numbers."""
+
+    paper: Paper
+    experiment: Experiment
+    size: Size
+    specs: Mapping[str, RunSpec]
+    runs: Mapping[str, measured.Measured]
+    judged: Sequence[Judged]
+    rows: Sequence[Row]
+
+    def provenance(self) -> Provenance:
+        """The source of a figure of these runs."""
+        specs = [run.spec for run in self.runs.values()]
+        return Provenance(
+            dataset=" | ".join(dict.fromkeys(run.dataset_title for run in self.runs.values())),
+            n_train=None,
+            method=f"published: {self.paper.source}",
+            epsilons=tuple(sorted({epsilon for spec in specs for epsilon in spec.privacy.epsilons})),
+            delta=specs[0].privacy.delta if specs else None,
+            n_seeds=tuple(dict.fromkeys(len(spec.seeds) for spec in specs)),
+            runs=tuple(run.run_id for run in self.runs.values() if run.run_id is not None),
+            standings=tuple(methods.standing(spec) for spec in specs) or ("bound",),
+        )
+
+    def of_metric(self, metric: str) -> list[Row]:
+        """The numbers of one metric."""
+        return [row for row in self.rows if row.metric == metric]
+
+
+def opening_form(paper: Paper, experiment: Experiment) -> Size:
+    """The largest form with recorded runs, where an effect is seen best; the smallest form where nothing is recorded."""
+    return _opening_form(state.where(), paper.name, experiment.name)
+
+
+@st.cache_resource(max_entries=100, show_spinner=False)
+def _opening_form(where: tuple[str, str, str], paper_name: str, name: str) -> Size:
+    recorded = measured.recorded(paper_name)
+    experiment = catalog.experiment(catalog.paper(paper_name), name)
+
+    def is_recorded(size: Size) -> bool:
+        return any(measured.find(spec, recorded) is not None for spec in presets.variants(experiment.preset(size)).values())
+
+    return next(filter(is_recorded, reversed(experiment.sizes)), experiment.sizes[0])
+
+
+def content(paper: Paper, experiment: Experiment, size: Size) -> tuple[Key, Content]:
+    """For each run of the preset: the visitor's newest finished run, else the recorded one, if any; and what follows."""
+    specs = presets.variants(experiment.preset(size))
+    finished = Sets(state.store()).finished([spec.digest() for spec in specs.values()])
+    found = state.store().present(list(finished.values()))
+    own = {label: found[run_id] for label, spec in specs.items() if (run_id := finished.get(spec.digest())) in found}
+    key: Key = (paper.name, experiment.name, size, tuple((label, run.id) for label, run in own.items()))
+    return key, _content(state.where(), key, own)
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> Content:
+    paper = catalog.paper(key[0])
+    experiment, size = catalog.experiment(paper, key[1]), key[2]
+    specs = presets.variants(experiment.preset(size))
+    runs: dict[str, measured.Measured] = {}
+    for label, spec in specs.items():
+        recorded = measured.find(spec, measured.recorded(paper.name))
+        if label in _own:
+            runs[label] = measured.of_run(_own[label], state.of(_own[label]).events)
+        elif recorded is not None:
+            runs[label] = recorded
+    judged = report.judged(experiment, size, specs, runs)
+    return Content(paper, experiment, size, specs, runs, judged, comparison.rows(paper, experiment, runs))
+
+
+@st.cache_resource(max_entries=100, show_spinner=False)
+def drawn(key: Key, metric: str, _content: Content) -> tuple[pd.DataFrame, References | None]:
+    """The numbers of a metric for its figure, and its lines of reference."""
+    known = questions.references_beside(_content.experiment.preset(_content.size), _content.specs, _content.runs, metric)
+    return report.drawn_numbers(_content.of_metric(metric)), known
+
+
+# The cards of the page.
+
 
 _MEMBERS = (
     "The workshop version states for its Figure A.1, a plot without numbers: single members are better without noise than "
@@ -29,7 +117,7 @@ _MEMBERS = (
 )
 
 
-@still
+@figure_card.still
 def findings(key: Key, _content: Content) -> None:
     """Draws the lead, the runs that are still missing, a line for each layer, and a verdict on each of the claims."""
     if lead := comparison.lead(_content.judged):
@@ -66,7 +154,7 @@ def _claims(content: Content) -> None:
         st.caption(report.claims_note(content.paper, lines))
 
 
-@still
+@figure_card.still
 def numbers(key: Key, metric: str, _content: Content) -> None:
     """Draws the numbers of one metric and the reasons for their differences."""
     lines, notes = report.numbers(_content.of_metric(metric))
@@ -84,7 +172,7 @@ def numbers(key: Key, metric: str, _content: Content) -> None:
             st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
 
 
-@still
+@figure_card.still
 def runs(key: Key, _content: Content) -> None:
     """Draws a line for each run of the preset, with its link, and the command for all."""
     experiment, size = _content.experiment, _content.size
@@ -97,16 +185,14 @@ def runs(key: Key, _content: Content) -> None:
                 suffix = "" if layer is None else f" · {layer.title}"
                 more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
                 st.markdown(plain(f"{report.source(label, run)}{suffix}"), width="stretch", help=plain(more) or None)
-                st.page_link(
-                    "pages/train.py", label=":primary[Open in Train →]", query_params=train_form.parameters_of(spec)
-                )
+                layout.arrow("train", "Open in Train", train_form.parameters_of(spec))
         seconds = presets.about(experiment.preset(size)).seconds_in_all
         st.caption("All runs from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))
         command = f"python -m dpcl_core reproduce {_content.paper.name} --experiment {experiment.name} --{size}"
         st.code(command, language=None, wrap_lines=True)
 
 
-def match_rates(runs: Mapping[str, Measured]) -> None:
+def match_rates(runs: Mapping[str, measured.Measured]) -> None:
     """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Matching clients."""
     run_ids = (run.run_id for run in runs.values() if run.run_id)
     scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
@@ -131,8 +217,8 @@ def match_rates(runs: Mapping[str, Measured]) -> None:
         st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
         query = {"v": "1", "sh": "run", "run": str(run_id)} if run_id else {"v": "1"}
         where = "this run" if run_id else "a simulation, or a run of yours"
-        label = f":primary[p̂ by number of anchors, for {where}: tab Anchors of Matching clients →]"
-        st.page_link("pages/anchors.py", label=label, query_params=query)
+        label = f"p̂ by number of anchors, for {where}: tab Anchors of Matching clients"
+        layout.arrow("anchors", label, query)
 
 
 def _scores(run_id: str) -> AnchorScores | None:
@@ -143,7 +229,7 @@ def _scores(run_id: str) -> AnchorScores | None:
 
 
 def earlier(
-    paper: Paper, experiment: Experiment, rows: Sequence[Row], runs: Mapping[str, Measured], provenance: Provenance
+    paper: Paper, experiment: Experiment, rows: Sequence[Row], runs: Mapping[str, measured.Measured], provenance: Provenance
 ) -> None:
     """Draws the earlier numbers next to the later ones and ours, and the figure; nothing without an earlier version."""
     printed = comparison.earlier(paper, experiment, rows)
@@ -152,27 +238,25 @@ def earlier(
     with st.container(key="card-earlier", gap="small"):
         st.markdown("**The workshop version** :small[percent, mean ± standard deviation]")
         lines = [
-            {
-                "method": one.row.name,
-                "ε": epsilon_text(one.row.epsilon),
-                "quantity": comparison.METRICS[one.row.metric],
-                "workshop": report.printed_text(one.row),
-                "later": report.printed_text(one.later) if one.later is not None else "–",
-                "ours": report.ours_text(one.later) if one.later is not None else "–",
-            }
+            (
+                one.row.name, epsilon_text(one.row.epsilon), comparison.METRICS[one.row.metric],
+                report.printed_text(one.row),
+                *((report.printed_text(one.later), report.ours_text(one.later)) if one.later is not None else "––"),
+            )
             for one in printed
-        ]
+        ]  # fmt: skip
+        heads = ["method", "ε", "quantity", "workshop", "later", "ours"]
         alt = f"{len(lines)} numbers of the workshop version, beside the later ones"
-        st.dataframe(pd.DataFrame(lines), hide_index=True, key="earlier-table", alt=alt, height="content")
+        st.dataframe(pd.DataFrame(lines, columns=heads), hide_index=True, key="earlier-table", alt=alt, height="content")
         st.caption("The workshop version prints forgetting as a share; here it is in percent.")
     frame = _frame(runs)
-    show(
+    figure_card.show(
         statistics.members_and_ensemble(frame, dark=text.is_dark()), provenance, key="members",
         title="Single members and the ensemble", note=_MEMBERS, table=frame, linked=True,
     )  # fmt: skip
 
 
-def _frame(runs: Mapping[str, Measured]) -> pd.DataFrame:
+def _frame(runs: Mapping[str, measured.Measured]) -> pd.DataFrame:
     """Accuracy in percent of single members and of the ensemble: one row per model of runs that measured both."""
     rows = [
         (model.epsilon, model.seed, 100 * model.by_rule[MEMBER], 100 * (model.value("AA") or 0.0))

@@ -16,20 +16,17 @@ from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import span
 from dpcl_core.papers import questions
 from dpcl_core.papers.questions import Duration, Question
-from dpcl_core.runs import process
+from dpcl_core.runs import process, shards
 from dpcl_core.runs.run import Run
-from dpcl_core.runs.shards import Sets
-from pages.parts import link, rooms, run_panel, state
-from pages.parts.figure_card import mounted
-from pages.parts.state import View
+from pages.parts import fields, figure_card, link, rooms, run_panel, state
 from pages.parts.text import capital, plain
 
 # Starting all runs of a question as one entry of the queue, and how long they take.
 
 
-def sets() -> Sets:
+def sets() -> shards.Sets:
     """The sets of the store."""
-    return Sets(state.store())
+    return shards.Sets(state.store())
 
 
 def start_question(name: str) -> None:
@@ -103,38 +100,31 @@ FORMS: Final = {"small": "small", "bundled": "larger", "full": "as published"}
 GROUPS: Final = {"paper": "paper", "shows": "what it shows"}
 
 
-def draw(view: View, by: str) -> str:
+def draw(view: state.View, by: str) -> str:
     """Draws all questions, group by group, each with its forms, their durations and whether they have an answer.
 
     Returns what they are grouped by.
     """
     with st.container(key="group-row", horizontal=True, vertical_alignment="center", gap="small"):
         st.caption("Grouped by", width="content")
-        picked = st.segmented_control(
-            "Grouped by", list(GROUPS), default=by, format_func=GROUPS.__getitem__, key=view.key("by"), required=True,
-            label_visibility="collapsed",
-        )  # fmt: skip
-    by = str(picked or by)
+        by = fields.segmented(view, "by", "Grouped by", GROUPS, start=by, label_visibility="collapsed")
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
     key = view.key("gallery")
 
-    def go(name: str) -> None:
-        view.go({**link.parameters(), "v": "1", "question": name})
+    def go(name: str | None, *, is_started: bool) -> None:
+        if name is not None:
+            if is_started:
+                start_question(name)
+            view.go({**link.parameters(), "v": "1", "question": name})
 
     def opened() -> None:
-        if (name := pressed(key, "open")) is not None:
-            go(name)
-
-    def start(name: str) -> None:
-        start_question(name)
-        go(name)
+        go(pressed(key, "open"), is_started=False)
 
     def started() -> None:
-        if (name := pressed(key, "start")) is not None:
-            run_panel.attempt(partial(start, name))()
+        run_panel.attempt(partial(go, pressed(key, "start"), is_started=True))()
 
-    mounted(GALLERY)(key=key, data=document(by), on_open_change=opened, on_start_change=started)
+    figure_card.mounted(GALLERY)(key=key, data=document(by), on_open_change=opened, on_start_change=started)
     return by
 
 
@@ -167,8 +157,11 @@ def _card(
     smallest = question.smallest.name
     missing = lacking(smallest)
     for size, form in question.forms.items():
-        here, recorded = answered[form.name]
-        known = "Under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
+        results = zip(answered[form.name], ("finished here", "recorded"), strict=True)
+        found = ", ".join(f"{n} {what}" for n, what in results if n)
+        total = len(questions.specs(form.name))
+        known = f"{total} run{'s' * (total > 1)}: {found}" if found else "No results yet"
+        known = "Under way" if form.name in running else known
         is_only = len(question.forms) == 1
         title = "" if is_only else f"{capital(FORMS[size])}. "
         said = f"{title}{takes(durations[form.name])} {known}."
@@ -191,6 +184,3 @@ def _lacked(missing: DataMissing) -> str:
             return "It needs packages that are not on this computer."
 
 
-def _known(here: int, recorded: int, total: int) -> str:
-    parts = [f"{n} {what}" for n, what in ((here, "finished here"), (recorded, "recorded")) if n]
-    return f"{total} run{'s' if total > 1 else ''}: {', '.join(parts)}" if parts else "No results yet"

@@ -30,7 +30,6 @@ from dpcl_core.lessons import text
 from dpcl_core.runs.rooms import Room, Rooms, clean_code
 from dpcl_core.runs.store import Store
 from pages.parts import layout, link, state, visitor
-from pages.parts.state import View
 from pages.parts.text import labelled, plain
 
 # Codes of rooms cannot be tried out: after so many that no room has, an address waits.
@@ -226,7 +225,7 @@ _SHOWN = "room-run"  # session key
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
-def panel(view: View, room: Room) -> None:
+def panel(view: state.View, room: Room) -> None:
     """Draws the teacher's side of a room."""
     way_in, ask, show = st.columns([1.1, 2, 1.3])
     with way_in:
@@ -279,13 +278,18 @@ def _ask(room: Room) -> None:
         _done(lambda: rooms.ask(room.code, token, question, [line for line in typed.splitlines() if line.strip()]))
 
 
-def _show(view: View, room: Room) -> None:
+def _show(view: state.View, room: Room) -> None:
     rooms, token = open_rooms(), visitor.token()
     names = {run_id: f"{name}, {run_id[:4]}" for run_id, name in room.runs.items()}
 
     def choose() -> None:
         with suppress(BadInput):  # run or room are gone in this moment, and the page then shows neither
             rooms.show(room.code, token, st.session_state[_SHOWN])
+
+    def close() -> None:
+        with suppress(BadInput):  # closed already, in another window
+            rooms.close(room.code, token)
+        view.go({"v": "1"})
 
     st.session_state[_SHOWN] = room.shown  # it may have been chosen in the teacher's other window
     st.selectbox(
@@ -297,13 +301,7 @@ def _show(view: View, room: Room) -> None:
     with st.popover("Close the room"):
         st.markdown("Names, answers and the plot are deleted; the runs stay.")
         # A callback comes first; the choice above may start the page again, and the press would be lost.
-        st.button("Close it", key="room-close", on_click=lambda: _close(view, room))
-
-
-def _close(view: View, room: Room) -> None:
-    with suppress(BadInput):  # closed already, in another window
-        open_rooms().close(room.code, visitor.token())
-    view.go({"v": "1"})
+        st.button("Close it", key="room-close", on_click=close)
 
 
 def _done(act: Callable[[], None]) -> None:

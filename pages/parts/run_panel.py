@@ -23,7 +23,7 @@ from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from pages.parts import anchor_source as lists
-from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_figures, train_form
+from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
 from pages.parts.figure_card import show
 from pages.parts.text import capital, plain
 
@@ -34,8 +34,8 @@ _WAITS = "The run has said nothing for some seconds: its store may take nothing 
 _FULL = "The disk of this server is full: the run waits. It goes on and loses nothing once there is room again."
 _QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
 _WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
-# What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, theme, ceiling.
-_Key = tuple[str, str, str, str | None, int, str | None, bool, float | None]
+# What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, ceiling.
+_Key = tuple[str, str, str, str | None, int, str | None, float | None]
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
@@ -89,15 +89,15 @@ def focus(result: Result, key: str, start: float | None) -> float:
     """The budget whose matrix and statement are shown; a choice if the run has several."""
     budgets = sorted(result.spec.privacy.epsilons)
     default = start if start in budgets else result.spec.privacy.usual_epsilon
-    picked = None
+    chosen = default
     with st.container(key="focus-row", horizontal=True, vertical_alignment="center", gap="small"):
         if len(budgets) > 1:
-            picked = st.segmented_control(
+            chosen = st.segmented_control(
                 "ε in the bar and the tables", budgets, default=default, format_func=epsilon_text, key=key, required=True,
             )  # fmt: skip
         if result.guarantees:
             pecl_claim.full_statement(result.guarantees)
-    return float(default if picked is None else picked)
+    return float(chosen)
 
 
 def under_rule(result: Result, key: str, start: str | None) -> Result:
@@ -110,7 +110,7 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
             format_func=rule_title, key=key, required=True,
         )  # fmt: skip
         st.caption(_RULES, width="stretch")
-    return replace(result, rule=None if picked in (None, result.rules[0]) else picked)
+    return replace(result, rule=None if picked == result.rules[0] else picked)
 
 
 def figures(result: Result, chosen: float, *, live: bool) -> None:
@@ -125,12 +125,14 @@ def moving(result: Result, chosen: float, *, live: bool) -> None:
 
     Texts or lists come first: during the run they exist before a model is tested.
     """
-    token_figures.scored(result, chosen, live=live)
-    if live and token_figures.has_any(result):
-        token_figures.figures(result, chosen, live=True)
+    token_heat.scored_texts(result, chosen, live=live)
+    if live and token_heat.has_any_texts(result):
+        token_heat.leak_figures(result, chosen, live=True)
     lists.matched(result, chosen, live=live)
     spec, source = result.spec, result.provenance
-    overall, matrix, forgotten = _pictures(key=_key(result), chosen=chosen, _result=result)
+    key, dark = _key(result), text.is_dark()
+    overall = _figure(key=key, name="accuracy", dark=dark, _result=result)
+    matrix, forgotten = _grids(key=key, chosen=chosen, dark=dark, _result=result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
         few = not _has_intervals(spec)
@@ -148,15 +150,16 @@ def moving(result: Result, chosen: float, *, live: bool) -> None:
 
 def _more(result: Result, chosen: float) -> None:
     """Draws the further figures of a run that is over, one at a time."""
-    spec, source, key = result.spec, result.provenance, _key(result)
+    spec, source = result.spec, result.provenance
+    figure = partial(_figure, key=_key(result), dark=text.is_dark(), _result=result)
 
     def forgetting() -> None:
-        picture, title = _forgetting(key=key, _result=result), "Points lost since the best"
-        show(picture, source, key="forgetting-curve", title=title, note="mean over earlier tasks")
+        title = "Points lost since the best"
+        show(figure(name="forgetting"), source, key="forgetting-curve", title=title, note="mean over earlier tasks")
 
     def costs() -> None:
         show(
-            _trade_off(key=key, _result=result), source, key="trade-off", table=result.finished_accuracy, linked=True,
+            figure(name="tradeoff"), source, key="trade-off", table=result.finished_accuracy, linked=True,
             title=f"Final {result.score} and forgetting against the budget",
             note="dots: trained models" + ("; bars: 95 % interval over seeds" if _has_intervals(spec) else ""),
         )  # fmt: skip
@@ -168,8 +171,8 @@ def _more(result: Result, chosen: float) -> None:
     draw: dict[str, Callable[[], None]] = {"Forgetting over tasks": forgetting, "Settings": settings}
     if not result.finished_accuracy.empty:
         draw = {"What privacy costs": costs, **draw}
-    if token_figures.has_any(result):
-        draw["Tokens"] = partial(token_figures.figures, result, chosen, live=False)
+    if token_heat.has_any_texts(result):
+        draw["Tokens"] = partial(token_heat.leak_figures, result, chosen, live=False)
     layout.views(draw, "more-figures")
 
 
@@ -181,39 +184,25 @@ def _has_intervals(spec: RunSpec) -> bool:
 
 
 def _key(result: Result) -> _Key:
-    return (*state.where(), result.run_id, len(result.events), result.rule, text.is_dark(), result.ceiling)
+    return (*state.where(), result.run_id, len(result.events), result.rule, result.ceiling)
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)
-def _pictures(key: _Key, chosen: float, _result: Result) -> tuple[Picture, Picture, Picture]:
-    """Curves, matrix and forgetting of a run, cached for all visitors until the run has new events."""
-    from dpcl_core.figures import curves, grids
+def _grids(key: _Key, chosen: float, dark: bool, _result: Result) -> tuple[Picture, Picture]:
+    """Matrix and forgetting of a run, cached for all visitors until the run has new events."""
+    from dpcl_core.figures import grids
 
-    *_, dark, _ceiling = key
     table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
-    overall = curves.accuracy_over_tasks(
-        table, n_tasks=n_tasks, labels=_result.spec.labels, score=score, standing=standing, references=_result.references,
-        dark=dark,
-    )  # fmt: skip
     return (
-        overall,
         grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
         grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
     )
 
 
-@st.cache_resource(max_entries=60, show_spinner=False)
-def _forgetting(key: _Key, _result: Result) -> Picture:
-    """The forgetting of a run over its tasks, cached likewise."""
-    *_, dark, _ceiling = key
-    return _result.figure("forgetting", dark=dark)
-
-
-@st.cache_resource(max_entries=60, show_spinner=False)
-def _trade_off(key: _Key, _result: Result) -> Picture:
-    """The final scores of a run against its budgets, cached likewise."""
-    *_, dark, _ceiling = key
-    return replace(_result, name="this run").figure("tradeoff", dark=dark)
+@st.cache_resource(max_entries=120, show_spinner=False)
+def _figure(key: _Key, name: str, dark: bool, _result: Result) -> Picture:
+    """A figure of a run by its name in `Result.figure`, cached likewise."""
+    return replace(_result, name="this run").figure(name, dark=dark)
 
 
 def pill(line: status_line.StatusLine) -> str:
@@ -228,9 +217,8 @@ def pill(line: status_line.StatusLine) -> str:
 def segments(fraction: float, n_tasks: int) -> str:
     """A progress bar as HTML, one segment per task."""
     n = min(n_tasks, 20)
-    parts = "".join(
-        f'<i><b style="width:{100 * min(1.0, max(0.0, fraction * n - part)):.0f}%"></b></i>' for part in range(n)
-    )
+    widths = (100 * min(1.0, max(0.0, fraction * n - part)) for part in range(n))
+    parts = "".join(f'<i><b style="width:{width:.0f}%"></b></i>' for width in widths)
     done = f'aria-label="Work done" aria-valuenow="{100 * fraction:.0f}"'
     return f'<div class="run-bar" role="progressbar" {done}>{parts}</div>'
 

@@ -18,7 +18,6 @@ import streamlit as st
 
 from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import bundled, catalog, packaged, weights
-from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
@@ -27,13 +26,10 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.privacy import budgets
 from dpcl_core.privacy.labels import people_to_be_named
-from dpcl_core.runs import executor, process
-from dpcl_core.runs.run import Split
+from dpcl_core.runs import executor, process, run
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, state, visitor
-from pages.parts.fields import LABELS, TITLES
-from pages.parts.state import View
 from pages.parts.text import plain
 
 Values = dict[str, object]
@@ -59,7 +55,7 @@ class _OfCard:
     values: Values
 
 
-def draw_scenario(view: View, scenario: str) -> Values:
+def draw_scenario(view: state.View, scenario: str) -> Values:
     """Draws the settings of a stream."""
     settings = fields.of_scenario(scenario)
     filled, starts = _starts(view, "s", scenario, settings)
@@ -68,7 +64,7 @@ def draw_scenario(view: View, scenario: str) -> Values:
     return values
 
 
-def draw_method(view: View, method: str) -> Values:
+def draw_method(view: state.View, method: str) -> Values:
     """Draws the settings that matter most of a method, the others folded away."""
     settings = fields.of_method(method)
     filled, starts = _starts(view, "p", method, settings)
@@ -86,7 +82,7 @@ def draw_method(view: View, method: str) -> Values:
     return values
 
 
-def _starts(view: View, prefix: str, name: str, settings: Sequence[fields.Setting]) -> tuple[Values, Values]:
+def _starts(view: state.View, prefix: str, name: str, settings: Sequence[fields.Setting]) -> tuple[Values, Values]:
     """What the view fills in the settings of a method ("p") or stream ("s") with, and what their widgets start from.
 
     The view's values belong to the method that it names; any other begins with its own defaults. What the visitor has
@@ -118,7 +114,7 @@ def _allows(setting: fields.Setting, value: object) -> bool:
     return False
 
 
-def _widgets(view: View, prefix: str, owner: str, settings: Sequence[fields.Setting], starts: Values) -> Values:
+def _widgets(view: state.View, prefix: str, owner: str, settings: Sequence[fields.Setting], starts: Values) -> Values:
     """Draws a widget for every setting of a card. `owner`: whose card, since equal names of others are other settings."""
     values: Values = {}
     for pair in range(0, len(settings), 2):
@@ -143,9 +139,8 @@ def _widget(setting: fields.Setting, start: object, key: str) -> object:
     if setting.sort == "flag":
         return st.checkbox(title, bool(start), key=key, help=text)
     if setting.sort == "choice":
-        options = list(setting.options)
-        place = options.index(str(start))
-        return st.selectbox(title, options, place, format_func=fields.option_title, key=key, help=text)
+        place = setting.options.index(str(start))
+        return st.selectbox(title, setting.options, place, format_func=fields.option_title, key=key, help=text)
     if setting.sort == "texts":
         names = ", ".join(cast("tuple[str, ...]", start or ()))
         typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)
@@ -175,20 +170,20 @@ def _plain(value: object) -> object:
 # Form fields for the list of labels: its origin, the share of ε for a learned list, and the public names.
 
 
-def setting(view: View, card: MethodCard, *, reads_lists: bool) -> str:
+def setting(view: state.View, card: MethodCard, *, reads_lists: bool) -> str:
     """Draws the choice of the list's origin, among those the method allows; returns it.
 
     `reads_lists`: whether the stream reads each task's list from its examples.
     """
-    labels, linked = [name for name in LABELS if name in card.labels], str(view["labels"])
+    labels, linked = [name for name in fields.LABELS if name in card.labels], str(view["labels"])
     chosen = st.radio(
-        TITLES["labels"], labels, labels.index(linked) if linked in labels else 0,
-        format_func=lambda name: LABELS[name][0], captions=[LABELS[name][1] for name in labels],
+        fields.TITLES["labels"], labels, labels.index(linked) if linked in labels else 0,
+        format_func=lambda name: fields.LABELS[name][0], captions=[fields.LABELS[name][1] for name in labels],
         key=f"{view.key('labels')}-{len(labels)}",  # a new key for other choices, else the browser keeps the old one
         help="Where the classifier's list of labels comes from.",
     )  # fmt: skip
     if linked not in labels:
-        st.caption(f"{card.title} does not go with “{LABELS[linked][0]}”.")
+        st.caption(f"{card.title} does not go with “{fields.LABELS[linked][0]}”.")
     if chosen == "data" or (chosen == "prior" and reads_lists):
         pecl_claim.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
     return str(chosen)
@@ -208,14 +203,11 @@ def rarest(raw: Mapping[str, object]) -> str:
     finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
     if spec.labels != "dp-learned" or not finite:
         return ""
-    rows = datasets.card(spec.data.dataset).rows_per_unit
+    rows, counts = datasets.card(spec.data.dataset).rows_per_unit, []
     people = "people" if rows == 1 else "rows"
-    ends = {finite[0], finite[-1]}
-    needed = {epsilon: _people_needed(spec.privacy, epsilon, rows, n_tasks, facts.n_train) for epsilon in sorted(ends)}
-    counts = [
-        f"{f'more {people} than there are' if n is None else f'{n} {people}'} (ε = {epsilon_text(epsilon)})"
-        for epsilon, n in needed.items()
-    ]
+    for epsilon in dict.fromkeys((finite[0], finite[-1])):
+        n = _people_needed(spec.privacy, epsilon, rows, n_tasks, facts.n_train)
+        counts.append(f"{f'more {people} than there are' if n is None else f'{n} {people}'} (ε = {epsilon_text(epsilon)})")
     return f"A label is as likely listed as not when it has {' or '.join(counts)} in a task."
 
 
@@ -225,18 +217,18 @@ def _people_needed(privacy: PrivacySpec, epsilon: float, rows: int, n_tasks: int
     return people_to_be_named(of_row, of_row.epsilons[privacy.epsilons.index(epsilon)], n_tasks, at_most)
 
 
-def share(view: View, chosen: str) -> float:
+def share(view: state.View, chosen: str) -> float:
     """Draws and returns the share of ε for a learned list."""
     start = cast(float, view["label_share"])
     if chosen != "dp-learned":
         return start
     return st.number_input(
-        TITLES["privacy.label_share"], 0.001, 0.999, start, 0.05, key=view.key("label_share"), format="%g",
+        fields.TITLES["privacy.label_share"], 0.001, 0.999, start, 0.05, key=view.key("label_share"), format="%g",
         help="A larger share lists rarer labels. A smaller share leaves less noise on the training.",
     )  # fmt: skip
 
 
-def public(view: View, chosen: str, dataset: str) -> tuple[str, ...] | None:
+def public(view: state.View, chosen: str, dataset: str) -> tuple[str, ...] | None:
     """The class names that the link assumes public; None: all names, or a setting without public names."""
     start = cast("tuple[str, ...] | None", view["public_labels"])
     if chosen in ("data", "dp-learned"):
@@ -245,13 +237,13 @@ def public(view: View, chosen: str, dataset: str) -> tuple[str, ...] | None:
     return tuple(name for name in start or () if name in names) or None if names else start
 
 
-def public_field(view: View, chosen: str, dataset: str, start: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def public_field(view: state.View, chosen: str, dataset: str, start: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Draws and returns the class names assumed public, from `start` on."""
     names = _class_names(dataset=dataset)
     if chosen in ("data", "dp-learned") or not names:
         return start
     picked = st.multiselect(
-        TITLES["public_labels"], names, default=list(start or ()), key=view.key("public_labels"),
+        fields.TITLES["public_labels"], names, default=list(start or ()), key=view.key("public_labels"),
         placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
     )  # fmt: skip
     return tuple(picked) or None
@@ -272,12 +264,17 @@ _TIMM_HELP = (
     "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
     "from the hub or from the folder DPCL_WEIGHTS."
 )
-Typed = Callable[[View, str, str, list[str], Callable[[str], str], str], str]
+Typed = Callable[[state.View, str, str, list[str], Callable[[str], str], str], str]
 
 
-def draw(view: View, typed: Typed, dataset: str) -> dict[str, object]:
+def draw(view: state.View, typed: Typed, dataset: str) -> dict[str, object]:
     """Draws network, resolution and number of axes, where the network has them, for these data; returns their values."""
-    name = typed(view, "backbone", TITLES["data.backbone"], list(catalog.CARDS), _title, _TIMM_HELP)
+
+    def titled(name: str) -> str:
+        card = _card(name)
+        return name if card is None else card.title
+
+    name = typed(view, "backbone", fields.TITLES["data.backbone"], list(catalog.CARDS), titled, _TIMM_HELP)
     card = _card(name)
     values: dict[str, object] = {"backbone": name, "resolution": None, "axes": None}
     if card is None:
@@ -288,24 +285,19 @@ def draw(view: View, typed: Typed, dataset: str) -> dict[str, object]:
         start = cast("int | None", view["resolution"]) or card.resolutions[0]
         options = sorted({*card.resolutions, start}, reverse=True)
         picked = st.selectbox(
-            TITLES["data.resolution"], options, options.index(start), format_func=partial(_pixels, card.name),
-            key=view.key("resolution"), help=fields_of(DataSpec)["resolution"].metadata["description"],
+            fields.TITLES["data.resolution"], options, options.index(start), format_func=partial(_pixels, card.name),
+            key=view.key("resolution"), help=DataSpec.model_fields["resolution"].description,
         )  # fmt: skip
         values["resolution"] = None if picked == card.resolutions[0] else picked
     if bundled.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
-            TITLES["data.axes"], 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
-            placeholder="by the rule", help=fields_of(DataSpec)["axes"].metadata["description"],
+            fields.TITLES["data.axes"], 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
+            placeholder="by the rule", help=DataSpec.model_fields["axes"].description,
         )  # fmt: skip
     return values
 
 
-def _title(name: str) -> str:
-    card = _card(name)
-    return name if card is None else card.title
-
-
-def _card(name: str) -> BackboneCard | None:
+def _card(name: str) -> catalog.BackboneCard | None:
     try:
         return catalog.card(name)
     except BadInput:
@@ -339,7 +331,7 @@ def _fetches() -> dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]]:
 
 
 @st.fragment(run_every=1.0)
-def _fetch(card: BackboneCard) -> None:
+def _fetch(card: catalog.BackboneCard) -> None:
     """Draws the button, then the progress; when the network is here, draws the whole page again."""
     assert card.package is not None
     if weights.is_withheld():
@@ -383,22 +375,19 @@ def device_choice() -> str:
     if len(names) == 1:
         return names[0]
     return st.selectbox(
-        "Device", names, index=names.index(process.default()), format_func=lambda name: titles[name], key="device",
+        "Device", names, index=names.index(process.default()), format_func=titles.__getitem__, key="device",
         help="Runs on different devices do not wait for each other. The last digits of a result depend on the device.",
     )  # fmt: skip
 
 
-def split_choice(device: str) -> Split | None:
+def split_choice(device: str) -> run.Split | None:
     """Draws the choice; how a run on this device is split among machines, None for a run of this computer alone."""
     store = state.store()
     if visitor.is_shared() or not executor.can_share(store):
         return None
     present = executor.present_machines(store)
-    offered = [_HERE]
-    if len(present) > 1:
-        offered.append(_ALL)
-    if os.environ.get("RAY_ADDRESS") and machine.lacking(("ray",)) is None:
-        offered.append(_RAY)
+    has_ray = os.environ.get("RAY_ADDRESS") and machine.lacking(("ray",)) is None
+    offered = [_HERE, *([_ALL] if len(present) > 1 else []), *([_RAY] if has_ray else [])]
     if len(offered) == 1:
         return None
     titles = {_ALL: f"{_ALL}: {', '.join(present)}"}
@@ -407,4 +396,4 @@ def split_choice(device: str) -> Split | None:
         return None
     kind = "cpu" if device == "cpu" else "cuda"
     name = executor.checked("local" if chosen == _ALL else "ray")
-    return Split(executor.n_devices(name, kind, store), name, kind)
+    return run.Split(executor.n_devices(name, kind, store), name, kind)

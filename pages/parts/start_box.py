@@ -21,12 +21,10 @@ from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, charges, process
 from dpcl_core.runs.run import Split
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios.catalog import Preview, classes_per_task, preview
 from dpcl_core.spec import RunSpec
 from pages.parts import fields, layout, pecl_claim, rooms, state, status_line, text, train_form
 from pages.parts.figure_card import CONFIG
 from pages.parts.questions import FORMS, in_short
-from pages.parts.state import View
 from pages.parts.text import plain
 
 # The question that the form of Train starts from: its list, its link and the way back to it.
@@ -37,7 +35,7 @@ def link(name: str) -> dict[str, str]:
     return train_form.parameters_of(presets.startable(name), question=name)
 
 
-def pick(view: View) -> None:
+def pick(view: state.View) -> None:
     """Draws the list of presets; a picked one fills in the form."""
     titles = _titles()
     key = view.key("preset")
@@ -53,7 +51,7 @@ def pick(view: View) -> None:
     )  # fmt: skip
 
 
-def origin(view: View, values: train_form.Values) -> None:
+def origin(view: state.View, values: train_form.Values) -> None:
     """Draws which question the form started from, with a link to its answer; once changed, with the way back."""
     name = cast("str | None", view["question"])
     if name is None:
@@ -66,7 +64,7 @@ def origin(view: View, values: train_form.Values) -> None:
     st.page_link("pages/questions.py", label="Its answer", query_params={"v": "1", "question": name})
 
 
-def smaller(view: View, values: train_form.Values) -> None:
+def smaller(view: state.View, values: train_form.Values) -> None:
     """Draws "The same, small" where a question cannot be started as it is, but in a smaller form."""
     name = cast("str | None", view["question"])
     if name is None or not _is_as_asked(name, values):
@@ -111,7 +109,7 @@ def _titles() -> dict[str, str]:
 
 
 def draw(
-    view: View, values: train_form.Values, spec: RunSpec | None, refusal: str | None, device: str, split: Split | None
+    view: state.View, values: train_form.Values, spec: RunSpec | None, refusal: str | None, device: str, split: Split | None
 ) -> None:
     """Draws the box for the form's spec, or for the sentence that refuses its values."""
     with st.container(key="start-box", gap="small"):
@@ -138,8 +136,7 @@ def draw(
 def _estimate(spec: RunSpec, device: str) -> str:
     waiting = sum(state.store().queues().get(device, ()))
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
-    n_models = spec.n_cells
-    models = f"{n_models} model{'s' if n_models > 1 else ''}."
+    models = f"{spec.n_cells} model{'s' * (spec.n_cells > 1)}."
     seconds, is_here = _seconds(spec, device)
     parts = [_derived(key=spec.to_json(), _spec=spec), models, status_line.estimate(seconds, is_here=is_here), queue]
     return " ".join(filter(None, parts))
@@ -204,7 +201,7 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
         return None
     try:
         facts = of_spec(_spec)
-        n_home = classes_per_task(_spec.data, _spec.scenario, _spec.seeds[0])
+        n_home = scenarios.classes_per_task(_spec.data, _spec.scenario, _spec.seeds[0])
     except BadInput:
         return None  # reported where the form is checked
     n_home = n_home or facts.n_classes / facts.n_tasks
@@ -224,7 +221,7 @@ def _n_features(spec: RunSpec) -> int | None:
     return datasets.card(spec.data.dataset).n_values
 
 
-def _mend_button(view: View, values: train_form.Values, fix: Mapping[str, object] | None = None) -> None:
+def _mend_button(view: state.View, values: train_form.Values, fix: Mapping[str, object] | None = None) -> None:
     """Draws "Use … instead" for refused settings: by this `fix`, else if the refusals on the way say what to use."""
     raw = train_form.raw_of(values)
     changes = fix or checks.repair(raw)
@@ -239,20 +236,14 @@ def _mend_button(view: View, values: train_form.Values, fix: Mapping[str, object
         shown = {name: view[name] for name in ("run", "study", "question")}
         view.go(train_form.codec(method, scenario).write({**mended, **shown}))
 
-    mended = {**values, **_chosen(changes)}
+    mended = {**values, **{name: changes[name] for name in ("method",) if name in changes}}
+    if "scenario" in changes:
+        mended["scenario"] = cast("Mapping[str, object]", changes["scenario"])["kind"]
     named = [word for key, value in changes.items() if (word := _word(key, value, mended))]
     label = f"Use {named[0]} instead" if len(named) == 1 else "Use settings that go together"
     st.button(label, key="mend", width="stretch", on_click=mend)
     if len(named) > 1:
         st.caption(plain(f"They are: {'; '.join(named)}."))
-
-
-def _chosen(changes: Mapping[str, object]) -> train_form.Values:
-    """The method and the stream that these changes choose."""
-    chosen: train_form.Values = {"method": changes["method"]} if "method" in changes else {}
-    if "scenario" in changes:
-        chosen["scenario"] = cast("Mapping[str, object]", changes["scenario"])["kind"]
-    return chosen
 
 
 def _word(key: str, value: object, mended: train_form.Values) -> str:
@@ -261,25 +252,22 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
         return f"an empty “{setting.title}”" if value is None else f"“{setting.title}” = {setting.shown(value)}"
     if value is None:
         return ""
+    named = fields.options(key, str(mended["scenario"])).get(str(value), "")
     match key:
         case "params":
             return "the method's defaults"
-        case "method":
-            return methods.card(str(value)).title
-        case "data.dataset":
-            return datasets.card(str(value)).title
-        case "data.backbone":
-            return backbones.card(str(value)).title
+        case "method" | "data.dataset" | "data.backbone":
+            return named
         case "scenario":
             return scenarios.card(str(cast("Mapping[str, object]", value)["kind"])).title
         case "labels":
-            return f"“{fields.LABELS[str(value)][0]}” as label list"
+            return f"“{named}” as label list"
         case "privacy.epsilons":
             return f"ε = {'; '.join(epsilon_text(epsilon) for epsilon in cast('tuple[float, ...]', value))}"
         case "privacy.delta":
             return f"δ = {value:g}"
         case "privacy.adjacency":
-            return f"“{fields.adjacency(str(mended['scenario']))[str(value)]}”"
+            return f"“{named}”"
     return f"“{fields.TITLES.get(key, key)}” = {value}"
 
 
@@ -296,11 +284,12 @@ _SAME_EXAMPLES = "Every task has the same examples, so the privacy spent on an e
 _SAME_CLIENTS = "A client may be in every task, so the privacy spent on a client adds up over the tasks."
 
 
-def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
+def stream(view: state.View, values: Mapping[str, object], *, is_open: bool) -> None:
     """Draws an expander with the stream of the form's first seed; `is_open`: whether it is open at first."""
-    try:
-        spec = _stream_spec(values)
-        shown = _preview(spec)
+    raw = train_form.raw_of(values)
+    try:  # the data, the scenario and the seeds of the form, whatever its other settings are
+        spec = checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
+        shown = scenarios.preview(spec.data, spec.scenario, spec.seeds[0])
     except BadInput:
         st.caption(f"**The stream.** {_NO_FIT}")
         return
@@ -324,23 +313,13 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
         st.caption(" ".join([*sentences, *([_OWN_DATA] if is_own else [])]))
 
 
-def _stream_spec(values: Mapping[str, object]) -> RunSpec:
-    """The data, the scenario and the seeds of the form, whatever its other settings are. Raises BadInput."""
-    raw = train_form.raw_of(values)
-    return checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
-
-
-def _preview(spec: RunSpec, place: int = 0) -> Preview | None:
-    return preview(spec.data, spec.scenario, spec.seeds[place])
-
-
-def _of_others(spec: RunSpec, first: Preview) -> str:
+def _of_others(spec: RunSpec, first: scenarios.Preview) -> str:
     """How the streams of other seeds differ, judged by the second seed."""
     if scenarios.card(spec.scenario.kind).needs_values:
         return "every seed draws other orders of the values"
     if spec.scenario.n_users is not None:
         return "every seed assigns the examples to clients differently"
-    other = _preview(spec, 1)
+    other = scenarios.preview(spec.data, spec.scenario, spec.seeds[1])
     shown = [
         (one.tasks, one.homes, None if one.counts is None else one.counts.tolist())
         for one in (first, other)
@@ -350,7 +329,7 @@ def _of_others(spec: RunSpec, first: Preview) -> str:
 
 
 @lru_cache(maxsize=60)
-def _picture(shown: Preview, dark: bool) -> Picture:
+def _picture(shown: scenarios.Preview, dark: bool) -> Picture:
     from dpcl_core.figures import stream as drawing
 
     return drawing.stream(shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=dark)

@@ -22,7 +22,6 @@ from streamlit.starlette import App
 
 from dpcl_core import checks, events, paths
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.events import Event
 from dpcl_core.methods import catalog
 from dpcl_core.papers import measured
 from dpcl_core.results import Result
@@ -30,7 +29,6 @@ from dpcl_core.runs import queue
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
 from pages.parts import link, visitor
-from pages.parts.link import Codec, Read
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ class View:
     """The view of one page in one visit."""
 
     def __init__(
-        self, page: str, codec_for: Callable[[Mapping[str, str]], Codec], start: Callable[[], Mapping[str, str]] = dict
+        self, page: str, codec_for: Callable[[Mapping[str, str]], link.Codec], start: Callable[[], Mapping[str, str]] = dict
     ) -> None:
         """`codec_for` gives the codec for a link's raw parameters (its method determines its settings).
 
@@ -106,7 +104,7 @@ class View:
             memory.epoch += 1
             memory.opened = parameters
         self._memory, self._page = memory, page
-        self.read: Read = codec_for(memory.seed).read(memory.seed)
+        self.read: link.Read = codec_for(memory.seed).read(memory.seed)
 
     def __getitem__(self, name: str) -> object:
         """The value of a field at the start of this epoch."""
@@ -120,7 +118,7 @@ class View:
         """The parameters of a link from this page to another view of it, which counts even where it was just left."""
         return {**parameters, _FROM: str(self._memory.epoch)}
 
-    def commit(self, values: Mapping[str, object], codec: Codec) -> dict[str, str]:
+    def commit(self, values: Mapping[str, object], codec: link.Codec) -> dict[str, str]:
         """Writes the current values to the address bar and the history; returns the query parameters."""
         now = codec.write(values, self.read.unknown)
         self._memory.record(now)
@@ -129,7 +127,7 @@ class View:
         link.settle()
         return now
 
-    def settle(self, values: Mapping[str, object], codec: Codec) -> None:
+    def settle(self, values: Mapping[str, object], codec: link.Codec) -> None:
         """Commits what a part of the page has changed by itself; draws the page again where its Undo and Redo change."""
         before = self.can_undo, self.can_redo
         self.commit(values, codec)
@@ -286,7 +284,7 @@ EXAMPLE = "digits-cosine"
 
 def of(run: Run) -> Result:
     """The result of a run so far, reading only new events. Raises BadInput if its spec cannot be read."""
-    cached: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
+    cached: dict[str, tuple[int, tuple[events.Event, ...]]] = st.session_state.setdefault("events", {})
     if run.is_over:
         cached.pop(run.id, None)
         ceiling, _ = _ceiling(where=where(), digest=run.spec.digest(), _spec=run.spec)

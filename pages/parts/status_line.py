@@ -66,11 +66,8 @@ def of(run: Run, events: Sequence[Event], now: float, before: Look | None = None
         detail = "ends within a few seconds; results so far are kept"
         return StatusLine("Stopping", "Stopping", detail, "busy", _fraction(run, events))
     if run.status == "cancelled":
-        kept = (
-            "the curves so far are kept"
-            if any(isinstance(event, TaskLearned) for event in events)
-            else "no task had been learned yet"
-        )
+        has_learned = any(isinstance(event, TaskLearned) for event in events)
+        kept = "the curves so far are kept" if has_learned else "no task had been learned yet"
         fraction = _fraction(run, events) or None
         if run.error:  # the server stopped it, not a person
             return StatusLine("Cancelled", _sentence(run.error), kept, "bad", fraction)
@@ -139,7 +136,8 @@ def _preparing(
     headline = "Preparing" if label == "Running" else label
     doing = stage(events)
     if doing is None or doing.phase != "backbone" or doing.total <= 1:
-        return StatusLine(label, headline, f"{_doing(events) or without_word} · {_since(run)}", "busy")
+        said = next((event.text for event in reversed(events) if isinstance(event, Progress)), "")
+        return StatusLine(label, headline, f"{said or without_word} · {_since(run)}", "busy")
     fraction = doing.done / doing.total
     left = _left(run, fraction, now, before, is_stage=True)
     took = f"{_left_words(left)} for this step" if left is not None else _since(run)
@@ -214,10 +212,6 @@ def _left_words(left: Left | None) -> str:
     if high > _WIDE * max(1.0, low):
         return f"up to {between(high, high).rpartition('–')[2]} left"
     return f"{between(low, high)} left"
-
-
-def _doing(events: Sequence[Event]) -> str:
-    return next((event.text for event in reversed(events) if isinstance(event, Progress)), "")
 
 
 def _since(run: Run) -> str:

@@ -1,10 +1,9 @@
-"""Inversion of noisy embeddings: each one decoded as the nearest token of the public table."""
+"""Texts shaded by score: detection over many, one to explore, one as read from its noisy embeddings, and those of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from html import escape
 from typing import cast
 
@@ -16,19 +15,17 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.elements.element import HEATMAP, MEANS, TITLES, TOKENS, model, shown
-from dpcl_core.events import ScoredText
-from dpcl_core.explorers import tokens
+from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
+from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers import tokens as explorers_tokens
-from dpcl_core.explorers.token_reader import ReaderEnded
-from dpcl_core.explorers.tokens import Dials, Layer, token_scores, values
+from dpcl_core.explorers.tokens import Dials, Layer, dials_of, token_scores, values
 from dpcl_core.figures import tokens as figures
 from dpcl_core.figures import tokens as figures_tokens
 from dpcl_core.figures.picture import Picture, Provenance, counted
-from dpcl_core.privacy import text_mechanisms
-from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.text_mechanisms import clipped
+from dpcl_core.privacy import noise, text_mechanisms
+from dpcl_core.results import Result
+from dpcl_core.runs import frames
 from pages.parts import figure_card, layout, link, text, token_text
-from pages.parts.figure_card import mounted, still, written
 from pages.parts.text import capital, plain
 
 # How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span.
@@ -52,12 +49,17 @@ def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: 
     _tables(key, dials, groups, kinds)
 
 
-@still
+@figure_card.still
 def _tables(key: tuple[object, ...], dials: Dials, _groups: pd.DataFrame, _kinds: pd.DataFrame) -> None:
     """Draws the last two tables of `measured`, which follow from the texts and the settings."""
     with layout.card("kinds"):
         st.markdown("**Precision, and detection by kind of data**")
-        by_group(_groups)
+        columns = [(what, by) for what in ("auroc", "average_precision") for by in ("score", "pattern")]
+        rows = (
+            (str(group), *(f"{row[column]:.2f}" for column in columns), f"{100 * row['share', 'score']:.0f} %")
+            for group, row in _groups.iterrows()
+        )
+        layout.table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
         st.caption(
             "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
             "letter, @ or two digits in the word) is a baseline, not a proposal."
@@ -111,36 +113,23 @@ def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, p
     return table, wide.loc[list(by_detector["score"].auroc)], pd.DataFrame(kinds, columns=columns)
 
 
-def by_group(wide: pd.DataFrame) -> None:
-    """Draws the second table of `measured`."""
-    rows = (
-        (
-            str(group), f"{row['auroc', 'score']:.2f}", f"{row['auroc', 'pattern']:.2f}",
-            f"{row['average_precision', 'score']:.2f}", f"{row['average_precision', 'pattern']:.2f}",
-            f"{100 * row['share', 'score']:.0f} %",
-        )
-        for group, row in wide.iterrows()
-    )  # fmt: skip
-    layout.table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
-
-
 def by_kind(table: pd.DataFrame) -> None:
     """Draws the third table of `measured`: private kinds first, then by ascending mean score."""
+
+    def named(kind: str) -> str:
+        if kind.startswith(LOOKALIKE):
+            return f"{kind.removeprefix(LOOKALIKE)} (harmless)"
+        return _SPELLED.get(kind, kind.lower())
+
     rows = (
         (
-            _kind(row.kind), f"{row.n:,}", f"{row.mean_score:.2f}", f"{row.nominal_epsilon:.2g}", f"{row.true_epsilon:.2g}",
+            named(row.kind), f"{row.n:,}", f"{row.mean_score:.2f}", f"{row.nominal_epsilon:.2g}", f"{row.true_epsilon:.2g}",
             f"{100 * row.recall:.0f} %", f"{row.auroc:.2f}",
         )
         for row in table.sort_values(["is_private", "mean_score"], ascending=[False, True]).itertuples()
     )  # fmt: skip
     heads = ("kind", "tokens", "mean score", "mean nominal ε (no guarantee)", "mean true ε of the noise", "above θ", "AUROC")
     layout.table(heads, rows)
-
-
-def _kind(kind: str) -> str:
-    if kind.startswith(LOOKALIKE):
-        return f"{kind.removeprefix(LOOKALIKE)} (harmless)"
-    return _SPELLED.get(kind, kind.lower())
 
 
 # The text to explore: words shaded by score, the arithmetic of each, own sentences; drawn and scored in the browser.
@@ -156,14 +145,9 @@ def draw(
 
     `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε.
     """
-    data = written(shown(text, dials, layer, label, budgets, reader), model=_model())
-    reported = mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
+    data = figure_card.written(shown(text, dials, layer, label, budgets, reader), model=figure_card.written_once(model))
+    reported = figure_card.mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
     return _left(reported, dials, layer, budgets)
-
-
-@cache
-def _model() -> bytes:
-    return written(model())
 
 
 def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]) -> tuple[Dials, Layer]:
@@ -189,16 +173,15 @@ _COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's
 
 def picker(start: Layer, key: str) -> Layer:
     """The chosen layer."""
-    options = list(TITLES)
-    picked = st.pills(
-        "Layer", options, default=start, format_func=TITLES.__getitem__, key=key, required=True, label_visibility="collapsed"
-    )
-    return picked or start
+    return st.pills(
+        "Layer", list(TITLES), default=start, format_func=TITLES.__getitem__, key=key, required=True,
+        label_visibility="collapsed",
+    )  # fmt: skip
 
 
 def picture(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
     """Draws the shaded text and its legend. `key`: of the element, the same for every layer."""
-    mounted(HEATMAP)(key=key, data=document(text, layer, dials, name))
+    figure_card.mounted(HEATMAP)(key=key, data=document(text, layer, dials, name))
 
 
 def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[str, dict[str, object]]:
@@ -292,8 +275,7 @@ def csv(text: ScoredText, dials: Dials) -> str:
     """All layers as CSV, one row per token."""
     columns = {"token": text.tokens, "kind": text.kinds, "is_stop": text.is_stop}
     layers = {_COLUMNS.get(layer, layer): tokens.values(text, layer, dials) for layer in tokens.LAYERS}
-    written: str = pd.DataFrame({**columns, **layers}).to_csv(index=False)
-    return written
+    return str(pd.DataFrame({**columns, **layers}).to_csv(index=False))
 
 
 RELEASES = (1, 3, 10, 30, 100)
@@ -326,7 +308,7 @@ def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: s
         st.markdown("**What remains readable**")
         try:
             reads = _latest(text, reader, dials, n_releases)
-        except ReaderEnded as error:
+        except token_reader.ReaderEnded as error:
             st.caption(f"Not shown: {error}.")
             return
         if reads is None:
@@ -345,9 +327,11 @@ def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: s
             (f"as published, {budgets(text, dials)}", published, n_releases),
             (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
         ]
-        heads = ("noise", "releases", "noised tokens read")
-        layout.table(heads, ((name, str(n), _percent(read.share)) for name, read, n in rows))
-        st.button("Draw again", key=key, on_click=_forget, help="Fresh noise; none is recorded")
+        shares = ("–" if read.share is None else f"{100 * read.share:.1f} %" for _, read, _ in rows)
+        cells = ((name, str(n), share) for (name, _, n), share in zip(rows, shares, strict=True))
+        layout.table(("noise", "releases", "noised tokens read"), cells)
+        forget = st.session_state.pop
+        st.button("Draw again", key=key, on_click=forget, args=(_KEPT, None), help="Fresh noise; none is recorded")
         st.caption(
             f"δ = {dials.delta:g}. Embeddings of {token_text.MODEL_NAMES[reader]}, clipped to their median norm. "
             "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
@@ -363,50 +347,36 @@ def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tup
     key = reader, text.tokens, tokens.values(text, "sigma", dials).tobytes(), n_releases
     kept = st.session_state.get(_KEPT)
     if kept is None or kept[0] != key:
-        read = _read if reader == token_text.BUNDLED else _read_big
-        published = read(text, np.nan_to_num(tokens.values(text, "sigma", dials), nan=0.0), n_releases)
+        published = _read(text, reader, np.nan_to_num(tokens.values(text, "sigma", dials), nan=0.0), n_releases)
         honest = text_mechanisms.ratio_for(HONEST, dials.delta, len(text.tokens))
-        bounded = read(text, np.full(len(text.tokens), honest), 1)
+        bounded = _read(text, reader, np.full(len(text.tokens), honest), 1)
         kept = key, None if published is None or bounded is None else (published, bounded)
         st.session_state[_KEPT] = kept
     reads: tuple[Read, Read] | None = kept[1]
     return reads
 
 
-def _forget() -> None:
-    st.session_state.pop(_KEPT, None)
+def _read(text: ScoredText, reader: str, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
+    """The nearest token of each noisy embedding; `ratios` [m]: σ / C, 0 for no noise. None if the text has other tokens.
 
-
-def _read_big(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
-    """The same by the process that has the big model."""
-    found = token_text.big().read("".join(text.tokens), ratios.tolist(), n_releases)
-    return None if found is None else Read(*found, tuple((ratios > 0).tolist()))
-
-
-def _read(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
-    """The nearest token of each noisy embedding; `ratios` [m]: σ / C, 0 for no noise. None if the text has other tokens."""
+    The big model reads in a process of its own.
+    """
+    is_noised = tuple((ratios > 0).tolist())
+    if reader != token_text.BUNDLED:
+        found = token_text.big().read("".join(text.tokens), ratios.tolist(), n_releases)
+        return None if found is None else Read(*found, is_noised)
     from dpcl_core.attacks import token_noise_games
 
-    tokens = _ids(text)
-    if tokens is None:
-        return None
-    table = plain_language.load().embeddings
-    clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
-    rows = clipped(table, clip_norm)
-    seen = token_noise_games.noisy_mean_rows(rows[tokens], ratios * clip_norm, n_releases, ReleaseNoise())
-    nearest, _ = token_noise_games.nearest_rows(rows, seen)
     vocabulary = plain_language.load_tokenizer("lm-tiny")
-    return Read(
-        tuple(vocabulary.shown(token) for token in nearest.tolist()),
-        tuple((nearest == tokens).tolist()),
-        tuple((ratios > 0).tolist()),
-    )
-
-
-def _ids(text: ScoredText) -> NDArray[np.int64] | None:
-    """Token ids [m] int64 in the bundled tokenizer; None if it tokenizes the text differently."""
-    ids, _ = plain_language.load_tokenizer("lm-tiny").encode("".join(text.tokens))
-    return np.array(ids, np.int64) if ids and len(ids) == len(text.tokens) else None
+    ids, _ = vocabulary.encode("".join(text.tokens))
+    if not ids or len(ids) != len(text.tokens):
+        return None
+    own, table = np.array(ids, np.int64), plain_language.load().embeddings
+    clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
+    rows = text_mechanisms.clipped(table, clip_norm)
+    seen = token_noise_games.noisy_mean_rows(rows[own], ratios * clip_norm, n_releases, noise.ReleaseNoise())
+    nearest, _ = token_noise_games.nearest_rows(rows, seen)
+    return Read(tuple(map(vocabulary.shown, nearest.tolist())), tuple((nearest == own).tolist()), is_noised)
 
 
 def _markup(read: Read) -> str:
@@ -423,5 +393,87 @@ def _markup(read: Read) -> str:
     return f'<div class="heat read" dir="auto" role="group" aria-label="What is read">{"".join(parts)}</div>{legend}'
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
+# Figures of a run's texts: the heatmap of the latest one, what the model memorised, exposure of planted secrets.
+
+
+def has_any_texts(result: Result) -> bool:
+    """Whether the run has recorded token scores, memorisation or leaks."""
+    return any(isinstance(event, (TokensScored, Retained, Leaks)) for event in result.events)
+
+
+def scored_texts(result: Result, epsilon: float, *, live: bool) -> None:
+    """Draws the heatmap of a task's first scored text, at one budget: of the latest task, once the run is over of any."""
+    events = [event for event in result.events if isinstance(event, TokensScored) and event.cell.epsilon == epsilon]
+    if not events or not events[-1].texts:
+        return
+    seed = events[-1].cell.seed
+    by_task = {event.task: event for event in events if event.texts and event.cell.seed == seed}
+    if live:
+        _heatmap(result, events[-1], key="live")
+    else:
+        _of_tasks(result, by_task)
+
+
+@st.fragment
+def _of_tasks(result: Result, by_task: Mapping[int, TokensScored]) -> None:
+    """Draws a slider over the tasks and the heatmap of the chosen one, alone when it moves."""
+    tasks = sorted(by_task)
+    at = tasks[-1]
+    if len(tasks) > 1:
+        key = f"heat-task-{result.run_id}-{by_task[at].cell.epsilon:g}"
+        at = st.select_slider("A text of", tasks, at, format_func=lambda task: _task_name(result, task), key=key)
+    _heatmap(result, by_task[at], key="over")
+
+
+def _task_name(result: Result, task: int) -> str:
+    names = result.started.task_names if result.started is not None else ()
+    return f"task {task + 1}" + (f", {names[task]}" if task < len(names) else "")
+
+
+def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
+    """Draws the first text of one scoring, in the chosen layer."""
+    task = _task_name(result, event.task)
+    model = "the frozen public model" if event.model == "base" else "the model after the task"
+    with layout.card(f"heat-{key}"):
+        st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
+        layer = picker("score", f"layer-{key}")
+        dials = dials_of(result.spec, event.cell.epsilon)
+        show(event.texts[0], layer, dials, f"A text of {task}", key=f"heatmap-{key}")
+        if result.run_id is not None:
+            query = {"v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
+            layout.arrow("tokens", "All figures on Sensitive words", query)
+
+
+def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
+    """Draws memorisation by task, and exposure before and after training, of the models of one budget (mean over seeds)."""
+    kept, leaks = leak_tables(result, epsilon)
+    dark, source = text.is_dark(), result.provenance
+    left, right = st.columns(2, gap="small")
+    if not kept.empty:
+        with left:
+            figure_card.show(
+                figures_tokens.retained(kept, dark=dark), source, key="retained", title="What the model remembers",
+                note="nats per token above the public model; 0: nothing memorised", table=kept, linked=True, live=live,
+            )  # fmt: skip
+    if not leaks.empty:
+        with right:
+            last = leaks[leaks["after_task"] == leaks["after_task"].max()]
+            printed = last[last["planted"] == last["planted"].max()]["extracted"].mean()
+            figure_card.show(
+                figures_tokens.exposure(leaks, dark=dark), source, key="exposure", title="Planted secrets",
+                note="dotted: a code never seen in training, 1.44 bits", table=leaks, linked=True, live=live,
+                caption=f"{figures_tokens.exposure_history(leaks)} The planted codes prove that the model's ε is at least "
+                f"{last['epsilon_at_least'].max():.2g} ({100 * last['confidence'].max():.0f} % confidence). Greedy "
+                f"continuation prints {100 * printed:.0f} % of the codes planted most often. A code that is unusually "
+                "unlikely is a trace, too.",
+            )  # fmt: skip
+    if kept.empty and leaks.empty:
+        st.caption(
+            "Memorisation and planted secrets appear after the first task." if live else "This run measured no memorisation."
+        )
+
+
+def leak_tables(result: Result, epsilon: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Memorisation and leaks at one budget; columns as in `runs.frames`."""
+    kept, leaks = frames.retained(result.events), frames.leaks(result.events)
+    return kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]

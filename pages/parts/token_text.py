@@ -18,7 +18,6 @@ from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.results import Result
 from pages.parts import fields, link, state
-from pages.parts.state import View
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
@@ -69,29 +68,19 @@ class Selected:
     values: Mapping[str, object] = field(default_factory=dict)
 
 
-def choose(view: View) -> Selected:
+def choose(view: state.View) -> Selected:
     """Draws the controls and returns the selected text; its `values` go into the link."""
-    options = list(SHOWS)
-    start = str(view["show"]) if view["run"] is None else RUN
-    picked = st.segmented_control(
-        "Text", options, default=start, format_func=SHOWS.__getitem__, required=True, key=view.key("show")
-    )
-    show = picked or start
+    show = fields.segmented(view, "show", "Text", SHOWS, start=None if view["run"] is None else RUN)
     selected = {EXAMPLE: _example, OWN: _own, RUN: _of_run}[show](view)
     unused = {name: view[name] for name in ("reader", "source", "number", "task", "model", "epsilon")}
     values = {**unused, "run": None, "show": show, **selected.values}
     return replace(selected, values=values)
 
 
-def _example(view: View) -> Selected:
+def _example(view: state.View) -> Selected:
     texts = corpus()
-    source = st.selectbox(
-        "Family of texts",
-        range(1, len(texts.sources) + 1),
-        index=int(str(view["source"])) - 1,
-        format_func=lambda place: f"{place}. {texts.sources[place - 1]}",
-        key=view.key("source"),
-    )
+    families = {place: f"{place}. {name}" for place, name in enumerate(texts.sources, start=1)}
+    source = fields.select(view, "source", "Family of texts", families)
     n_texts = len(texts.texts[source - 1])
     start = min(int(str(view["number"])), n_texts)
     number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key("number")))
@@ -105,16 +94,12 @@ def _example(view: View) -> Selected:
     return Selected(f"{name}, class “{text.label}”", text, reader=reader, values=values)
 
 
-def _reader(view: View) -> str:
+def _reader(view: state.View) -> str:
     """Draws the choice of the model that reads, where there are two; returns its name."""
     if backbones.available(backbones.card(BIG)) is not None:
         return BUNDLED
-    options, start = list(READERS), str(view["reader"])
-    picked = st.segmented_control(
-        "Read by", options, default=start, format_func=READERS.__getitem__, required=True, key=view.key("reader"),
-        help="SmolLM2 has 135 million weights. It reads in a process of its own, which takes some seconds to start.",
-    )  # fmt: skip
-    return picked or start
+    help_text = "SmolLM2 has 135 million weights. It reads in a process of its own, which takes some seconds to start."
+    return fields.segmented(view, "reader", "Read by", READERS, help=help_text)
 
 
 def _sentence(error: Exception) -> str:
@@ -122,7 +107,7 @@ def _sentence(error: Exception) -> str:
     return f"{said[:1].upper()}{said[1:]}."
 
 
-def _own(view: View) -> Selected:
+def _own(view: state.View) -> Selected:
     reader = _reader(view)
     if reader == BUNDLED:
         st.caption("Type a sentence into the field. It is scored in your browser and sent nowhere.")
@@ -162,23 +147,17 @@ def in_parts(text: str) -> list[str]:
     return [*parts, text]
 
 
-def _of_run(view: View) -> Selected:
+def _of_run(view: state.View) -> Selected:
     run_of_link = st.session_state.get(view.key("run"), view["run"])
     runs = fields.runs(state.where(), cast("str | None", run_of_link), "texts")
     if not runs:
         why = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
         return Selected("a run", why=why)
-    run_id = st.selectbox(
-        "Run",
-        list(runs),
-        index=list(runs).index(str(view["run"])) if view["run"] in runs else 0,
-        format_func=runs.__getitem__,
-        key=view.key("run"),
-    )
+    run_id = fields.select(view, "run", "Run", runs)
     return of_result(state.of(state.store().get(run_id)), view, {"run": run_id})
 
 
-def of_result(result: Result, view: View, values: Mapping[str, object]) -> Selected:
+def of_result(result: Result, view: state.View, values: Mapping[str, object]) -> Selected:
     """Draws the controls for task, model and text of a run; returns the selected text."""
     events = [event for event in result.events if isinstance(event, TokensScored)]
     name = result.name

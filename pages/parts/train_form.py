@@ -22,8 +22,6 @@ from dpcl_core.privacy.statement import NO_ODDS, WEAK_EPSILON, odds_bound
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, settings_form, state, visitor
-from pages.parts.fields import TITLES
-from pages.parts.state import View
 from pages.parts.text import plain
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
@@ -47,7 +45,7 @@ Values = settings_form.Values
 
 
 @dataclass(frozen=True)
-class _Dataset:
+class _Dataset(link.Written):
     """A dataset of the catalog, by name or title, or own:NAME, whose files need not be there."""
 
     def read(self, text: str) -> str:
@@ -58,9 +56,6 @@ class _Dataset:
         if found not in datasets.CARDS and not found.startswith("own:"):
             raise ValueError(text)
         return found
-
-    def write(self, value: str) -> str:
-        return value
 
 
 def codec_for(parameters: Mapping[str, str]) -> link.Codec:
@@ -75,14 +70,8 @@ def codec(method: str, scenario: str) -> link.Codec:
     return link.Codec(
         [
             field("run", "run", "run", link.Maybe(link.Text(20)), None),
-            field(
-                "question",
-                "question",
-                "question",
-                link.Maybe(link.Choice(tuple(presets.names()))),
-                None,
-                word="preset",  # the name that a terminal knows
-            ),
+            # The second word is the name that a terminal knows.
+            field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None, word="preset"),
             field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
             field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
@@ -187,20 +176,17 @@ def _is_here(dataset: str) -> bool:
     return True
 
 
-def form(view: View) -> Values:
+def form(view: state.View) -> Values:
     """Draws the widgets and returns their values. Raises BadInput for data of another visitor, of which nothing is shown."""
     values: Values = {}
     mine = _own(where=state.where())
     known, here = [*datasets.CARDS, *mine], _here(own_names=mine)
     titled = partial(_dataset_title, here=here)
-    values["dataset"] = _typed(view, "dataset", TITLES["data.dataset"], known, titled, _OWN_HELP)
+    values["dataset"] = _typed(view, "dataset", fields.TITLES["data.dataset"], known, titled, _OWN_HELP)
     visitor.check(str(values["dataset"]))
-    values["scenario"] = fields.select(
-        view, "scenario", TITLES["scenario.kind"], {name: one.title for name, one in scenarios.CARDS.items()}
-    )
+    values["scenario"] = fields.select(view, "scenario", fields.TITLES["scenario.kind"], fields.options("scenario.kind", ""))
     values |= settings_form.draw_scenario(view, str(values["scenario"]))
-    cards = {name: one.title for name, one in methods.CARDS.items()}
-    values["method"] = fields.select(view, "method", TITLES["method"], cards)
+    values["method"] = fields.select(view, "method", fields.TITLES["method"], fields.options("method", ""))
     values |= settings_form.draw_method(view, str(values["method"]))
     values |= settings_form.draw(view, _typed, str(values["dataset"]))
     stream = scenarios.CARDS[str(values["scenario"])].settings(**_scenario_of(values))  # checked later
@@ -208,12 +194,14 @@ def form(view: View) -> Values:
     values["epsilons"] = _epsilons(view, values)
     values["seeds"] = _seeds(view)
     values |= _more(view, values)
-    if said := list(filter(None, (_delta(values), settings_form.rarest(raw_of(values)), _tuning(values)))):
+    how = fields.TUNED[str(values["tuned"])]
+    tuned = "" if values["tuned"] == "no" else f"Settings tuned {how}. To change this: More settings."
+    if said := list(filter(None, (_delta(values), settings_form.rarest(raw_of(values)), tuned))):
         st.caption(" ".join(said))  # in one: every element costs the server time
     return values
 
 
-def _typed(view: View, name: str, title: str, options: list[str], shown: Callable[[str], str], help_text: str) -> str:
+def _typed(view: state.View, name: str, title: str, options: list[str], shown: Callable[[str], str], help_text: str) -> str:
     """A select box of names into which other names may be typed."""
     current = str(view[name])
     if current not in options:
@@ -247,11 +235,11 @@ def _dataset_title(name: str, here: Collection[str]) -> str:
     return title if is_here else f"{title}{_NOT_HERE}"
 
 
-def _epsilons(view: View, values: Mapping[str, object]) -> tuple[float, ...]:
+def _epsilons(view: state.View, values: Mapping[str, object]) -> tuple[float, ...]:
     start = cast("tuple[float, ...]", view["epsilons"])
     box = st.container(gap=None)
     picked = box.pills(
-        TITLES["privacy.epsilons"], EPSILONS, selection_mode="multi", default=[e for e in start if e in EPSILONS],
+        fields.TITLES["privacy.epsilons"], EPSILONS, selection_mode="multi", default=[e for e in start if e in EPSILONS],
         format_func=epsilon_text, key=view.key("epsilons"),
         help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
     )  # fmt: skip
@@ -305,12 +293,6 @@ def _delta(values: Mapping[str, object]) -> str:
     return f"δ = {delta:g} for {people:,} training examples" + ("." if chosen is not None else ", by the rule.")
 
 
-def _tuning(values: Mapping[str, object]) -> str:
-    """A sentence on settings that were tuned; empty where they were not."""
-    tuned = str(values["tuned"])
-    return "" if tuned == "no" else f"Settings tuned {fields.TUNED[tuned]}. To change this: More settings."
-
-
 def _numbers(text: str) -> list[float]:
     """The typed budgets; invalid parts are left out here and reported beside the field."""
     budgets = []
@@ -320,20 +302,19 @@ def _numbers(text: str) -> list[float]:
     return budgets
 
 
-def _seeds(view: View) -> tuple[int, ...]:
+def _seeds(view: state.View) -> tuple[int, ...]:
     start = cast("tuple[int, ...]", view["seeds"])
     counts = sorted({*SEED_COUNTS, len(start)})
-    picked = st.segmented_control(
-        TITLES["seeds"], counts, default=len(start), key=view.key("seeds"), required=True,
+    count = st.segmented_control(
+        fields.TITLES["seeds"], counts, default=len(start), key=view.key("seeds"), required=True,
         help="One model each: another class order, another subset. Fewer than 3 give no interval.",
     )  # fmt: skip
-    count = len(start) if picked is None else picked
     if count == 1:
         st.caption("One seed: no intervals, and the result is a single draw.")
     return start if count == len(start) else tuple(range(count))
 
 
-def _more(view: View, values: Mapping[str, object]) -> Values:
+def _more(view: state.View, values: Mapping[str, object]) -> Values:
     """Draws the settings that most visitors leave as they are; returns their values."""
     labels, dataset = str(values["labels"]), str(values["dataset"])
     public = settings_form.public(view, labels, dataset)
@@ -344,7 +325,7 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
         return {**_fields(view, values), "public_labels": settings_form.public_field(view, labels, dataset, public)}
 
 
-def _fields(view: View, values: Mapping[str, object]) -> Values:
+def _fields(view: state.View, values: Mapping[str, object]) -> Values:
     more: Values = {}
     others = [e for e in cast("tuple[float, ...]", view["epsilons"]) if e not in EPSILONS]
     typed = st.text_input(
@@ -356,29 +337,26 @@ def _fields(view: View, values: Mapping[str, object]) -> Values:
         st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
     for name in _SIZES:
         start = cast("int | None", view[name])
-        help_text = fields_of(DataSpec)[name].metadata["description"]
-        more[name] = st.number_input(
-            TITLES[f"data.{name}"], 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text
-        )
+        help_text = DataSpec.model_fields[name].description
+        title, key = fields.TITLES[f"data.{name}"], view.key(name)
+        more[name] = st.number_input(title, 1, None, start, 1, key=key, placeholder="all", help=help_text)
     more["delta"] = _delta_field(view, str(values["dataset"]), *_caps(more))
     differ = fields.adjacency(str(values["scenario"]))
     for name, options in (("adjacency", differ), ("noise", fields.NOISE)):
-        names, title = list(options), TITLES[f"privacy.{name}"]
-        more[name] = st.radio(
-            title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)
-        )
+        names, title, key = list(options), fields.TITLES[f"privacy.{name}"], view.key(name)
+        more[name] = st.radio(title, names, names.index(str(view[name])), format_func=options.__getitem__, key=key)
     help_text = "The run's statement reports this. Tuning by hand counts, too."
-    more["tuned"] = fields.select(view, "tuned", TITLES["tuned"], fields.TUNED, help_text=help_text)
+    more["tuned"] = fields.select(view, "tuned", fields.TITLES["tuned"], fields.TUNED, help_text=help_text)
     more["label_share"] = settings_form.share(view, str(values["labels"]))
     return more
 
 
-def _delta_field(view: View, dataset: str, train_per_class: int | None, train_per_source: int | None) -> float | None:
+def _delta_field(view: state.View, dataset: str, train_per_class: int | None, train_per_source: int | None) -> float | None:
     start = cast("float | None", view["delta"])
     by_rule = rule_delta(dataset, train_per_class, train_per_source)
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
-        TITLES["privacy.delta"], "" if start is None else link.BUDGET.write(start), key=view.key("delta"),
+        fields.TITLES["privacy.delta"], "" if start is None else link.BUDGET.write(start), key=view.key("delta"),
         placeholder=f"{shown} by the rule", max_chars=30,
         help="A small slack in addition to ε. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
     )  # fmt: skip
@@ -406,10 +384,14 @@ def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> s
     `values`: of the form, whose method and stream have fields of their own; None outside it.
     """
     key = refused.field
-    label = _label(key, values)
+    method, scenario = ("", "") if values is None else (str(values["method"]), str(values["scenario"]))
+
+    def labelled(name: str) -> str:
+        return fields.TITLES.get(name, name) if values is None else fields.title(name, method, scenario)
+
+    label = labelled(key)
     if label == key:
         return str(refused)
-    method, scenario = _form(values) or ("", "")
     titles = {name: card.title for name, card in methods.CARDS.items() if "-" in name}
     options = dict(fields.options(key, scenario))
     if key not in _READ_AS_WORDS:
@@ -418,18 +400,8 @@ def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> s
     options |= {} if setting is None else {name: fields.option_title(name) for name in setting.options}  # read as words, too
     value = str(refused).removeprefix(f"{key} = ").partition(f": {refused.allowed}")[0]
     listed = _WORD.sub(lambda word: _titled(word[2] or word[1], titles if word[2] else titles | options), refused.allowed)
-    said = _KEY.sub(lambda other: _label(other[0], values), listed)
+    said = _KEY.sub(lambda other: labelled(other[0]), listed)
     return f"{label} = {_titled(value, titles | options)}: {said}"
-
-
-def _form(values: Mapping[str, object] | None) -> tuple[str, str] | None:
-    """The form's method and stream."""
-    return None if values is None else (str(values["method"]), str(values["scenario"]))
-
-
-def _label(key: str, values: Mapping[str, object] | None) -> str:
-    form = _form(values)
-    return fields.TITLES.get(key, key) if form is None else fields.title(key, *form)
 
 
 def _titled(name: str, titles: Mapping[str, str]) -> str:

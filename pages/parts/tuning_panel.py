@@ -22,13 +22,8 @@ from dpcl_core.runs.audits import Audit, Audits, Studies, Study, refusal
 from dpcl_core.runs.run import Run, seconds_left
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search, settings
-from dpcl_core.tuning.settings import TuneSpec
-from pages.parts import claim_calculator, layout, link, run_panel, state, status_line, text, train_form
-from pages.parts.figure_card import show
-from pages.parts.link import parameters
-from pages.parts.state import View
+from pages.parts import claim_calculator, figure_card, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts.text import capital, plain
-from pages.parts.train_form import codec, raw_of
 
 ANCHOR = "tuning"
 
@@ -50,7 +45,7 @@ def _what(study: Study) -> str:
     return f"{methods.card(base.method).title} for {base.data.dataset}, {budget}, seed {study.tune.seed}"
 
 
-def panel(view: View, study_id: str, form: RunSpec | None) -> None:
+def panel(view: state.View, study_id: str, form: RunSpec | None) -> None:
     """Draws the linked tuning, refreshed every second while active. `form`: the current spec of the form."""
     try:
         study = shown_studies().get(study_id)
@@ -65,14 +60,14 @@ def panel(view: View, study_id: str, form: RunSpec | None) -> None:
 
 @st.fragment(run_every=1.0)
 @state.guarded
-def _watch(view: View, study_id: str, form: RunSpec | None) -> None:
+def _watch(view: state.View, study_id: str, form: RunSpec | None) -> None:
     study = shown_studies().get(study_id)
     if study.turn.is_over:
         st.rerun()  # the tuning has ended: rerun the page without a timer
     _draw(view, study, form)
 
 
-def _draw(view: View, study: Study, form: RunSpec | None) -> None:
+def _draw(view: state.View, study: Study, form: RunSpec | None) -> None:
     line = words(study)
     with st.container(key="card-tuning", gap="small"):
         with st.container(key="status-line-tuning", horizontal=True, vertical_alignment="center", gap="small"):
@@ -103,7 +98,7 @@ def words(study: Study) -> status_line.StatusLine:
     return status_line.of_turn(study.turn, "Tuning", fraction, busy=busy, done=done_line, kept=kept, stops=stops)
 
 
-def _buttons(view: View, study: Study) -> None:
+def _buttons(view: state.View, study: Study) -> None:
     if run_panel.stop_button(study.turn, "tune-stop"):
         return
 
@@ -118,7 +113,7 @@ def _buttons(view: View, study: Study) -> None:
     st.button("Close", key="tune-close", on_click=close)
 
 
-def _best(view: View, study: Study, form: RunSpec | None) -> None:
+def _best(view: state.View, study: Study, form: RunSpec | None) -> None:
     """Draws the best trial's settings for the full data, and the button that loads them into the form."""
     best = search.best(study.trials)
     if best is None or study.sizes is None:
@@ -148,13 +143,10 @@ def _trials(study: Study) -> None:
     table, sizes = frame(study), study.sizes
     assert sizes is not None  # checked by the caller
     picture = figures.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=text.is_dark())
-    show(picture, None, key="tuning-trials", live=True)
+    figure_card.show(picture, None, key="tuning-trials", live=True)
     shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
     st.dataframe(
-        shown,
-        key="tuning-table",
-        hide_index=True,
-        height=min(250, 38 + 35 * len(shown)),
+        shown, key="tuning-table", hide_index=True, height=min(250, 38 + 35 * len(shown)),
         column_config={
             "trial": st.column_config.NumberColumn("Trial", width="small"),
             "accuracy": st.column_config.NumberColumn("Held-out accuracy", format="%.1f %%"),
@@ -165,7 +157,7 @@ def _trials(study: Study) -> None:
         },
         column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
         alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
-    )
+    )  # fmt: skip
     st.caption(
         f"{sizes.n_tune} examples to train on, {sizes.n_validation} held out; the test examples are not used. Learning rate "
         "and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the papers give only ranges."
@@ -174,12 +166,9 @@ def _trials(study: Study) -> None:
 
 def frame(study: Study) -> pd.DataFrame:
     """One row a trial: trial (from 1), accuracy (in [0, 1]; NaN: failed), learning_rate, batch_size, clip_norm, trouble."""
-    columns = ["trial", "accuracy", "learning_rate", "batch_size", "clip_norm", "trouble"]
-    rows = [
-        (trial.number + 1, trial.accuracy, trial.learning_rate, trial.batch_size, trial.clip_norm, trial.trouble)
-        for trial in study.trials
-    ]
-    return pd.DataFrame(rows, columns=columns).astype({"accuracy": "float64"})
+    columns = ["accuracy", "learning_rate", "batch_size", "clip_norm", "trouble"]
+    rows = [(trial.number + 1, *(getattr(trial, name) for name in columns)) for trial in study.trials]
+    return pd.DataFrame(rows, columns=["trial", *columns]).astype({"accuracy": "float64"})
 
 
 # The form that starts a tuning (data, number of trials), and the list of earlier tunings.
@@ -191,7 +180,7 @@ ON = {
 }
 
 
-def form(view: View, values: Mapping[str, object], spec: RunSpec | None, device: str) -> None:
+def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, device: str) -> None:
     """Draws the form in an expander; Start queues a tuning on the device and shows it."""
     is_shown = view["study"] is not None
     box = layout.folded("Tune …", view.key("tune"), is_open=is_shown)
@@ -254,11 +243,11 @@ def _proxies_here(dataset: str) -> tuple[str, ...]:
 
 def _checked(
     values: Mapping[str, object], on: str, proxy: str | None, n_trials: int, epsilon: float, seed: int
-) -> tuple[TuneSpec | None, str | None]:
+) -> tuple[settings.TuneSpec | None, str | None]:
     """The tuning, or the sentence that says what to change (None if the form already says it)."""
     if on == "public" and proxy is None:
         return None, None
-    raw = raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
+    raw = train_form.raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
     try:
         base = checks.parse(raw)
         tune = settings.parse({"base": base, "on": on, "proxy": proxy, "n_trials": n_trials})
@@ -268,13 +257,13 @@ def _checked(
     return tune, None
 
 
-def _start(values: Mapping[str, object], tune: TuneSpec, device: str) -> None:
+def _start(values: Mapping[str, object], tune: settings.TuneSpec, device: str) -> None:
     study_id = shown_studies().create(tune, device=device)
     state.executor().submit(study_id)
     _show(values, study_id)
 
 
-def _earlier(view: View, values: Mapping[str, object]) -> None:
+def _earlier(view: state.View, values: Mapping[str, object]) -> None:
     studies = {study.id: study for study in shown_studies().newest()}
     if not studies:
         return
@@ -290,9 +279,9 @@ def _earlier(view: View, values: Mapping[str, object]) -> None:
 
 def _show(values: Mapping[str, object], study_id: str | None) -> None:
     """Adds the tuning to the form's current link and reruns the page."""
-    linked = parameters()
-    link = codec(str(values["method"]), str(values["scenario"])).write({**values, "study": study_id})
-    st.session_state["show-study"] = link | {key: linked[key] for key in ("run", "f") if key in linked}
+    linked = link.parameters()
+    form_link = train_form.codec(str(values["method"]), str(values["scenario"])).write({**values, "study": study_id})
+    st.session_state["show-study"] = form_link | {key: linked[key] for key in ("run", "f") if key in linked}
     st.rerun()
 
 
@@ -406,7 +395,7 @@ def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> N
     with st.expander("Claimed, accounted and audited ε of every budget", expanded=is_open, key="audit-table"):
         layout.table(("claimed", "accounted: ε at most", "audited: ε at least", "right guesses"), (
             (epsilon_label(one.claimed, standing), claim_calculator.bound(one.accounted), f"**{at_least(one.lower_bound)}**",
-             _right(one))
+             "" if one.right is None or one.guessed is None else f"{one.right:,} of {one.guessed:,}")
             for one in results
         ))  # fmt: skip
         caught = "" if strongest.detects is None else f" It would have detected {strongest.detects} nine times in ten."
@@ -432,7 +421,3 @@ def exceeding(result: Audited) -> str:
         f"The audit proves ε ≥ {at_least(result.lower_bound)}, but the ledger accounts for only {shown(result.accounted)}: "
         "the run's release reveals more about people than it promises. Do not release it, and report this."
     )
-
-
-def _right(result: Audited) -> str:
-    return "" if result.right is None or result.guessed is None else f"{result.right:,} of {result.guessed:,}"

@@ -1,4 +1,4 @@
-"""The Playground in a real browser: exact and looked up, pinned, shared, undone, and as quick as it promises."""
+"""The playground in a real browser: what is dragged, and pictures that follow a slider."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import re
 import statistics
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from dpcl_core.elements import calculator
 from pages.parts import state
-from tests.browser.conftest import App, Visit
-from tests.browser.test_drag import same_as_python, slider
+from tests.browser.conftest import PATIENCE_MS, App, Visit
 from tests.support import replay
 from tests.support.tiers import quick
 
@@ -120,3 +119,117 @@ def test_a_phone_gets_the_answer_first_and_scrolls_one_way(app: App, visit: Visi
     assert answer is not None
     assert controls is not None
     assert answer["y"] < controls["y"]
+
+
+# The ε-drag on the Playground in a real browser: by mouse, by keys and by typing, wide and narrow, light and dark.
+
+
+SOURCE = calculator.digits("prior-const", 5)
+
+
+def slider(page: Page) -> Locator:
+    return page.get_by_role("slider", name=re.compile("Privacy budget"))
+
+
+def same_as_python(page: Page, source: calculator.Source, epsilon: float) -> None:
+    """Sentence, odds and every cell of the matrix in the browser are what Python computes."""
+    expect(page.locator(".drag .sentence")).to_have_text(source.sentence(epsilon))
+    expect(page.locator(".drag .odds")).to_have_text(source.odds(epsilon))
+    drawn = [int(cell) for cell in page.locator(".panel-matrix text.number").all_text_contents()]
+    matrices = source.matrices(epsilon)
+    ours = [
+        100 * sum(matrix[k][i] for matrix in matrices) / len(matrices) for k in range(source.n_tasks) for i in range(k + 1)
+    ]
+    assert drawn == pytest.approx(ours, abs=0.5001)
+
+
+def test_keys_move_the_slider_and_everything_follows(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/playground")
+    expect(page.locator(".drag.fed")).to_be_visible()
+    same_as_python(page, SOURCE, 1.0)
+    slider(page).focus()
+    page.keyboard.press("ArrowRight")
+    same_as_python(page, SOURCE, 1.5)
+    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 1.5)")
+    page.keyboard.press("Home")
+    same_as_python(page, SOURCE, 0.1)
+    assert "0.1" in (slider(page).get_attribute("aria-valuetext") or "")
+    page.keyboard.press("End")
+    same_as_python(page, SOURCE, math.inf)
+    expect(page.locator(".privacy-bar")).to_contain_text("Not DP")
+
+
+def test_a_drag_redraws_before_it_is_let_go_and_reports_after(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/playground")
+    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 1)")
+    box = slider(page).bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.4 * box["width"], y)
+    page.mouse.down()
+    seen = set()
+    for share in (0.3, 0.2, 0.1, 0.02):
+        page.mouse.move(box["x"] + share * box["width"], y)
+        seen.add(page.locator(".drag .sentence").inner_text())
+    assert len(seen) >= 3
+    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 1)")  # the server has heard nothing yet
+    page.mouse.up()
+    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 0.1)")
+
+
+def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/playground")
+    typed = page.get_by_label("or type ε")
+    typed.fill("0,37")
+    typed.press("Enter")
+    same_as_python(page, SOURCE, 0.37)
+    # No stop of the slider: the accountant is asked, and the first question loads it.
+    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 0.37)", timeout=PATIENCE_MS)
+    for bad in ("banana", "0", "-1", "17", ""):
+        typed.fill(bad)
+        typed.press("Enter")
+        expect(page.locator(".drag .complaint")).to_have_text(f"ε = {bad}: must be a number from 0.1 to 16, or ∞.")
+        expect(page.locator(".drag .sentence")).to_have_text(SOURCE.sentence(0.37))
+    typed.fill("∞")
+    typed.press("Enter")
+    same_as_python(page, SOURCE, math.inf)
+    expect(page.locator(".drag .complaint")).to_be_empty()
+
+
+@pytest.mark.slow
+def test_a_plain_slider_can_take_over(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/playground")
+    page.get_by_test_id("stWidgetLabel").get_by_text("Plain slider").click()
+    expect(page.locator("div.drag")).to_have_count(0)  # Plotly has layers of that class
+    expect(page.get_by_text(SOURCE.sentence(1.0))).to_be_visible()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [True, False])
+def test_a_phone_scrolls_one_way_and_can_be_touched(app: App, visit: Visit, dark: bool) -> None:
+    page = visit(f"{app.url}/playground", width=390, dark=dark)
+    expect(page.locator(".panel-accuracy .line")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    overflowing = "[...document.querySelectorAll('[data-testid=stMain]')].some(e => e.scrollWidth > e.clientWidth)"
+    assert not page.evaluate(overflowing)
+    box = slider(page).bounding_box()
+    assert box is not None
+    assert box["height"] >= 44
+    sentence, ground = page.evaluate(
+        """() => { const host = document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot;
+        return [getComputedStyle(host.querySelector('.sentence')).color,
+                getComputedStyle(document.querySelector('.st-key-card-drag')).backgroundColor]; }"""
+    )
+    assert contrast(sentence, ground) >= 4.5
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG contrast of two colours as a browser computes them."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)

@@ -1,13 +1,18 @@
-"""The Privacy page in a real browser: choose, calculate, be refused, share."""
+"""Privacy, audits, comparisons, sensitive words and matching clients in a real browser."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PATIENCE_MS, App, Visit
+from dpcl_core import checks
+from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, tab_to
+from tests.browser.test_accessibility import amiss
+from tests.browser.test_lessons import no_wider_than
+from tests.support import audited, replay
+from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
 
@@ -105,3 +110,272 @@ def test_every_reading_of_a_claim_is_a_control_and_fits_a_phone(app: App, visit:
     phone = visit(f"{app.url}/privacy?r=1", width=390)
     expect(phone.locator(".st-key-card-list-costs")).to_contain_text("62.4", timeout=PATIENCE_MS)
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+# The audit of a run as a visitor meets it: started, watched over a reload, finished; stopped; failed; above the ledger.
+
+
+SPEC = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,))
+# As many budgets as there can be, each a training with a thousand clients: an audit that lasts while a test looks at it.
+LONG = checks.parse({
+    "method": "label-means", "labels": "prior", "scenario": {"kind": "federated", "clients": 20}, "seeds": [0],
+    "privacy": {"epsilons": [1 + number / 32 for number in range(32)]},
+})  # fmt: skip
+
+
+def _finished(app: App) -> str:
+    return replay.fill(app.store(), SPEC, replay.recorded(SPEC))
+
+
+def _pill(page: Page, words: str) -> None:
+    expect(page.locator(".st-key-card-audit .run-state")).to_contain_text(re.compile(words))
+
+
+def test_an_audit_is_started_survives_a_reload_and_ends_with_a_number_on_every_page(app: App, visit: Visit) -> None:
+    run_id = _finished(app)
+    page = visit(f"{app.url}/train?v=1&run={run_id}")
+    page.get_by_role("button", name="Audit this run").click()
+    _pill(page, "Queued|Running|Finished")
+    page.reload()
+    _pill(page, "Finished")
+    ready(page)
+    said = page.get_by_text(re.compile(r"right in \d+ of \d+ guesses at ε = 8"))
+    expect(said).to_be_visible()
+    expect(page.get_by_role("button", name="Audit again")).to_be_visible()
+    privacy = visit(f"{app.url}/privacy?v=1&run={run_id}")
+    expect(privacy.get_by_text(said.inner_text())).to_be_visible()
+    assert privacy.locator(".st-key-card-audit [data-testid=stAlert]").count() == 0
+
+
+def test_an_audit_is_stopped(app: App, visit: Visit) -> None:
+    run_id = replay.fill(app.store(), LONG, [])
+    page = visit(f"{app.url}/runs?v=1&q={run_id}")
+    page.get_by_test_id("stDataFrame").click(position={"x": 16, "y": 52})  # the box that ticks the first row
+    page.get_by_role("button", name="Audit this run").click()
+    button = page.locator(".st-key-audit-stop button")
+    _pill(page, "Running")
+    expect(page.locator(".st-key-card-audit").get_by_role("progressbar")).to_be_visible()
+    said = button.evaluate("button => { button.click(); return button.dataset.acknowledged; }")
+    assert said == "Stopping …"
+    _pill(page, "Audit stopped on request")
+    expect(page.get_by_role("button", name="Audit again")).to_be_visible()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [True, False], ids=["dark", "light"])
+def test_failed_and_above_the_ledger_are_told_in_a_sentence_each(app: App, visit: Visit, dark: bool) -> None:
+    failed, exceeding = _finished(app), _finished(app)
+    audited.fill(app.store(), failed, "failed", failure=replay.a_failure("diverged"))
+    audited.fill(app.store(), exceeding, "finished", audited.result(1.0, 2.349), audited.result(8.0, 4.6))
+    page = visit(f"{app.url}/train?v=1&run={failed}", dark=dark)
+    _pill(page, "This run failed on purpose")
+    expect(page.get_by_role("button", name="Audit again")).to_be_visible()
+    page = visit(f"{app.url}/privacy?v=1&run={exceeding}", dark=dark)
+    alert = page.locator(".st-key-card-audit [data-testid=stAlert]")
+    expect(alert).to_contain_text("proves ε ≥ 2.34, but the ledger accounts for only 1")
+    expect(alert).to_contain_text("Do not release it")
+    assert not amiss(page)
+    for width in (1280, 1024, 390):
+        page.set_viewport_size({"width": width, "height": 860})
+        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
+
+
+# Compare by keyboard alone: a group by its tag, one more run by name, and the settings beside the accuracies.
+
+
+def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -> None:
+    names = ["first #pair", "second #pair", "another", "quiet", "lone", "extra", "zebra"]  # a search needs more than six
+    for number, name in enumerate(names):
+        spec = replay.a_spec(epsilons=(1.0, 8.0), tasks=2 + number % 2)
+        replay.fill(app.store(), spec, replay.recorded(spec), name=name)
+    page = visit(f"{app.url}/compare")
+    tags = page.locator("[data-tag-index]")
+
+    tab_to(page, "INPUT", "Search")
+    page.keyboard.type("zebra")
+    page.keyboard.press("Enter")
+    ready(page)  # a menu that is open while its choices change closes
+    tab_to(page, "BUTTON", "#pair · 2")
+    page.keyboard.press("Enter")
+    expect(tags).to_have_count(2)
+    expect(tags.nth(0)).to_contain_text("second #pair")
+    ready(page)
+
+    tab_to(page, "INPUT", "Runs")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("option", name="zebra")).to_be_visible()
+    expect(page.get_by_role("option", name="quiet")).to_have_count(0)  # the search has not found it
+    page.keyboard.press("Enter")
+    expect(tags).to_have_count(3)
+    page.keyboard.press("Escape")
+    ready(page)
+
+    tab_to(page, "BUTTON", "Paired difference")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("From settings to accuracy")).to_be_visible(timeout=PATIENCE_MS)
+    tab_to(page, "BUTTON", "Save")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Numbers (CSV)")).to_be_visible(timeout=PATIENCE_MS)
+
+
+# Tokens in a real browser: shades match the legend, letters can be read, words unfold by keyboard, a game is played.
+
+
+# Every word's class, ground and letters, the legend's grounds by class, and what stands behind both.
+DRAWN = """() => {
+    const ground = element => getComputedStyle(element).backgroundColor;
+    let card = document.querySelector('.tk-text');
+    while (ground(card) === 'rgba(0, 0, 0, 0)') card = card.parentElement;
+    const shade = element => [...element.classList].find(name => /^(t\\d|quiet)$/.test(name));
+    return {
+        words: [...document.querySelectorAll('.tk-text [role=button]')].map(each =>
+            [shade(each), ground(each), getComputedStyle(each).color, each.getAttribute('aria-label')]),
+        legend: Object.fromEntries([...document.querySelectorAll('.tk-legend i')].map(each => [shade(each), ground(each)])),
+        card: ground(card),
+    };
+}"""
+Colour = tuple[float, float, float, float]
+
+
+def colour(text: str) -> Colour:
+    """A computed colour, each part in [0, 1]."""
+    parts = [float(part) for part in re.findall(r"[\d.]+", text)]
+    alpha = parts[3] if len(parts) > 3 else 1.0
+    return parts[0] / 255, parts[1] / 255, parts[2] / 255, alpha
+
+
+def over(top: Colour, under: Colour) -> Colour:
+    return (*(top[k] * top[3] + under[k] * (1 - top[3]) for k in range(3)), 1.0)  # type: ignore[return-value]
+
+
+def contrast(one: Colour, other: Colour) -> float:
+    """WCAG 2.2's contrast ratio."""
+
+    def luminance(given: Colour) -> float:
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in given[:3]]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", quick(1, [True, False]), ids=["dark", "light"])
+def test_words_can_be_read_in_every_layer_and_a_slider_moves_the_shades(app: App, visit: Visit, dark: bool) -> None:
+    page = visit(f"{app.url}/tokens?lf=full", dark=dark)
+    page.emulate_media(reduced_motion="reduce")  # shades then change at once
+    words = page.locator(".tk-text [role=button]")
+    expect(words.first).to_be_visible(timeout=PATIENCE_MS)
+    for layer in page.locator(".tk-layers button").all():
+        layer.click()
+        drawn = page.evaluate(DRAWN)
+        card = colour(drawn["card"])
+        for name, ground, ink, label in drawn["words"]:
+            assert contrast(colour(ink), over(colour(ground), card)) >= 4.5
+            assert name == "quiet" or ground == drawn["legend"][name], label
+        assert len({name for name, *_ in drawn["words"]}) >= 2
+    finding = page.locator(".tk-finding")
+    before = finding.text_content()
+    page.get_by_role("slider", name="Sensitive above score").focus()
+    page.keyboard.press("Home")
+    expect(finding).not_to_have_text(str(before))
+    expect(page.locator(".tk-text .tk-over").first).to_be_visible()
+    page.wait_for_url(re.compile("th=0"))
+    ready(page)
+
+
+def test_a_word_unfolds_by_keyboard_and_the_game_is_played(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/tokens")
+    chosen = page.locator(".tk-text [aria-pressed=true]")
+    expect(chosen).to_have_count(1, timeout=PATIENCE_MS)
+    chosen.focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".tk-text [role=button]").first).to_be_focused()
+    page.keyboard.press("End")
+    expect(page.locator(".tk-text [role=button]").last).to_be_focused()
+    expect(page.locator(".tk-word")).to_contain_text("An attacker reads")
+    page.locator(".tk-choices button").first.press("Enter")
+    expect(page.locator(".tk-game [role=status]")).to_contain_text("It cannot know what is private")
+    expect(page.locator(".tk-next")).to_be_focused()
+
+
+def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/tokens?sh=own")
+    area, said, word = page.get_by_role("textbox", name="Your sentence"), page.locator(".tk-long"), page.locator(".tk-word")
+    area.fill("a " * 400)
+    expect(said).to_have_text("Only the first 600 of 800 characters are scored.", timeout=PATIENCE_MS)
+    expect(page.locator(".tk-text [role=button]")).to_have_count(300)
+    expect(word).to_be_visible()
+    area.fill("")
+    expect(page.locator(".tk-finding")).to_contain_text("Type a sentence")
+    expect(said).to_be_empty()
+    expect(word).to_be_hidden()
+    area.fill("Anna flew")
+    expect(word).to_be_visible()
+    area.fill("Anna")
+    expect(page.locator(".tk-finding")).to_contain_text("of 1 word counts as sensitive")
+
+
+def test_own_sentence_on_a_phone_is_scored_in_the_browser_in_its_own_direction(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/tokens?sh=own", width=390, dark=True)
+    area = page.get_by_role("textbox", name="Your sentence")
+    area.fill("שלום Grace 😀 <b>bold</b>")
+    text = page.locator(".tk-text")
+    expect(text).to_have_text("שלום Grace 😀 <b>bold</b>", timeout=PATIENCE_MS)
+    assert text.evaluate("element => getComputedStyle(element).direction") == "rtl"
+    expect(page.locator(".tk-finding")).to_contain_text("words count as sensitive")
+    assert "Grace" not in page.url
+    ready(page)
+    no_wider_than(page, 390)
+
+
+# Anchors in a real browser: sliders move the lists on a phone, six lists are matched by hand, then by the machine.
+
+
+def test_noise_by_keyboard_on_a_phone_moves_the_lists_and_its_link(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/anchors?n=0&x=axes", width=390, dark=True)
+    finding, marks = page.locator(".an-finding"), page.locator(".an-map path")
+    said = "“public axes” puts 80 of 80 entries in their group, agreement 1.00"
+    expect(finding).to_contain_text(said, timeout=PATIENCE_MS)
+    expect(marks).to_have_count(80)
+    before = marks.evaluate_all("marks => marks.map(mark => mark.style.transform)")
+    no_wider_than(page, 390)
+    page.emulate_media(reduced_motion="reduce")
+    page.get_by_role("slider", name="Noise on the lists").focus()
+    page.keyboard.press("End")
+    assert page.evaluate("document.getAnimations().length") == 0  # marks jump where no motion is wished for
+    expect(finding).not_to_contain_text("80 of 80")
+    assert before != marks.evaluate_all("marks => marks.map(mark => mark.style.transform)")
+    page.wait_for_url(re.compile("n=0.4"))
+    ready(page)
+    page.get_by_role("radio", name="public axes").focus()
+    page.keyboard.press("ArrowUp")
+    expect(finding).to_contain_text("“anchors, centred” puts")
+    page.wait_for_url(re.compile("^(?!.*x=axes)"))
+    ready(page)
+    page.get_by_role("radio", name="Cost").click()
+    expect(page.get_by_text("the noise must hide a whole list")).to_be_visible(timeout=PATIENCE_MS)
+    no_wider_than(page, 390)
+
+
+def test_six_lists_are_matched_by_hand_and_then_by_the_machine(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/anchors?n=0")
+    page.get_by_role("radio", name="Match six lists by hand").click(timeout=PATIENCE_MS)
+    entries = page.locator(".an-entry:enabled")
+    expect(entries).to_have_count(20)
+    expect(page.locator(".an-compare")).to_be_disabled()
+    entries.first.focus()
+    for number in range(20):
+        page.keyboard.press(str(number % 4 + 1))
+        page.keyboard.press("ArrowRight")
+    expect(page.locator(".an-score")).to_have_text("0 of 20 entries left.")
+    page.locator(".an-compare").press("Enter")
+    expect(page.locator(".an-finding")).to_contain_text("The machine, “anchors, centred”: 20 of 20, 1.00.")
+    expect(page.locator(".an-again")).to_be_focused()
+    expect(entries.first).to_have_accessible_name(re.compile("truly ., machine ."))
+    page.keyboard.press("Enter")
+    expect(page.locator(".an-score")).to_have_text("20 of 20 entries left.")
+    entries.first.click()
+    expect(entries.first).to_have_accessible_name("List 2, entry 1: group 1")
+    ready(page)

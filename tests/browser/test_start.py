@@ -1,15 +1,18 @@
-"""Start in a real browser: few words, no Plotly, and a person who is there without noise and drowns with it."""
+"""Start, the presenter’s size, a page’s document, questions and own data in a real browser."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
+from dpcl_core import presets
 from dpcl_core.elements import element
+from dpcl_core.runs.shards import Sets
+from pages.parts import document
 from scripts import one_person
-from tests.browser.conftest import App, Visit
+from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
@@ -75,3 +78,226 @@ def test_a_phone_scrolls_one_way(app: App, visit: Visit, dark: bool) -> None:
         box = button.bounding_box()
         assert box is not None
         assert min(box["width"], box["height"]) >= 44
+
+
+# Presenter size on a projector, kept over pages and a reload, and in links; on a phone, a slider beside its picture.
+
+
+TOGETHER = {
+    "": (".hero .difference", ".hero .slider"),
+    "playground": (".panel-accuracy svg", ".drag .slider"),
+    "tokens": (".tk-text", ".tk-theta"),
+    "anchors": (".an-map", ".an-noise"),
+}
+SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"  # of letters, in pixels
+USUAL, LARGE = 15, 19
+
+
+def letters_of(page: Page, size: int) -> None:
+    """Waits until the page's letters have that size: a switch's new name arrives before the page's new style."""
+    page.wait_for_function(f"{SIZE} === {size}")
+
+
+def seen(page: Page, *selectors: str) -> None:
+    for selector in selectors:
+        expect(page.locator(selector)).to_be_in_viewport(ratio=1)
+
+
+def test_a_projector_shows_each_picture_with_its_slider_in_large_letters(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/?large=1", width=1024)
+    page.set_viewport_size({"width": 1024, "height": 768})
+    for name, together in TOGETHER.items():
+        page.goto(f"{app.url}/{name}?large=1")
+        ready(page)
+        seen(page, *together)
+        letters_of(page, LARGE)
+        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 1024
+
+
+def test_presenter_size_is_switched_kept_over_pages_and_a_reload_and_shared(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/lessons", width=1024)
+    letters_of(page, USUAL)
+    page.get_by_role("button", name="Help", exact=True).press("Enter")
+    page.get_by_role("button", name="Presenter size").press("Enter")
+    expect(page.get_by_role("button", name="Normal size")).to_be_visible()
+    letters_of(page, LARGE)
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="About", exact=True).click()
+    expect(page.get_by_role("heading", name="About", exact=True)).to_be_visible()
+    page.wait_for_url(re.compile(r"about\?large=1$"))
+    page.reload()
+    ready(page)
+    letters_of(page, LARGE)
+    page.go_back()
+    if "/about" in page.url:  # which of a page and its parameters the browser is told first is open; either adds an entry
+        ready(page)
+        page.go_back()
+    expect(page.get_by_role("heading", name="Lessons", exact=True)).to_be_visible()
+    ready(page)
+    page.get_by_role("button", name="Share", exact=True).click()
+    expect(page.get_by_test_id("stPopoverBody").get_by_test_id("stCode")).to_contain_text(re.compile("large=1"))
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Help", exact=True).click()
+    page.get_by_role("button", name="Normal size").click()
+    expect(page.get_by_role("button", name="Presenter size")).to_be_visible()
+    letters_of(page, USUAL)
+    assert "large" not in page.url
+
+
+@pytest.mark.slow
+def test_a_phone_shows_a_slider_beside_its_picture(app: App, visit: Visit) -> None:
+    page = visit(app.url, width=390)
+    for name in ("", "playground", "anchors"):
+        page.goto(f"{app.url}/{name}")
+        ready(page)
+        picture, slider = TOGETHER[name]
+        page.locator(slider).scroll_into_view_if_needed()
+        page.locator(picture).scroll_into_view_if_needed()
+        seen(page, picture, slider)
+
+
+# A page's document in a real browser: whom it asks, and for what.
+
+
+def test_a_page_does_not_ask_where_its_server_is(browser: Browser, app: App) -> None:
+    """A browser without the framework's cookie asks the server for it; one that has it waits for no answer."""
+    context = browser.new_context()
+    for visit in range(2):
+        page = context.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        if visit:
+            page.route("**/_stcore/health", lambda _: None)  # never answered
+        page.goto(f"{app.url}/lessons")
+        ready(page)
+        assert f"{app.url}/_stcore/health" in asked
+        assert not [url for url in asked if url.startswith(f"{app.url}/lessons/")]
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "page_path", "server"),
+    [
+        ("/lessons", "/lessons", ""), ("/class/lessons", "/lessons", "/class"), ("/", "/", ""), ("/class/", "/", "/class"),
+        ("/class", "/", None), ("/lessons", "/runs", None),
+    ],
+)  # fmt: skip
+def test_the_server_is_where_the_page_is(browser: Browser, path: str, page_path: str, server: str | None) -> None:
+    """Its address is the page's without the name, also below a proxy's path; where it is unclear, the framework asks."""
+
+    def served(route: Route) -> None:
+        is_page = route.request.resource_type == "document"
+        text = document.of_page(page_path, "Page") if is_page else ""
+        route.fulfill(status=200 if is_page else 404, content_type="text/html", body=text)
+
+    page = browser.new_page()
+    page.route("**/*", served)
+    page.goto(f"http://dpcl.test{path}")
+    told = page.evaluate("window.__streamlit ?? null")
+    assert told == (None if server is None else {"BACKEND_BASE_URL": f"http://dpcl.test{server}"})
+    page.close()
+
+
+def test_one_back_undoes_one_link(app: App, visit: Visit) -> None:
+    """Train writes its whole view into the address: no entry of its own, and none at the address of the page before."""
+    question, train = f"{app.url}/questions?v=1&question=digits-cosine", re.compile(r"/train\?.*&e=")
+    page = visit(question)
+    heading = page.get_by_role("heading", level=1)
+    asked = heading.inner_text()
+    for name, url in (("Change its settings", train), ("Its answer", question)):
+        page.get_by_role("link", name=name).click()
+        expect(page).to_have_url(url, timeout=PATIENCE_MS)
+        ready(page)
+    for url, title in ((train, "Train"), (question, asked)):
+        page.go_back()
+        expect(page).to_have_url(url, timeout=PATIENCE_MS)
+        expect(heading).to_have_text(title, timeout=PATIENCE_MS)
+        ready(page)
+        expect(page.get_by_text("The link also has")).to_have_count(0)
+
+
+@pytest.mark.parametrize("path", ["/runs", "/nowhere"])
+def test_a_page_has_the_apps_style_also_at_an_address_that_no_page_has(app: App, browser: Browser, path: str) -> None:
+    page = browser.new_page()
+    page.goto(app.url + path)
+    # Waited for: where no page is, the style is a message, which a browser may draw after the heading.
+    expect(page.locator("h1")).to_have_css("padding-top", "0px")  # the framework's is larger
+    page.close()
+
+
+# Questions in a browser: a set is started from the gallery and stopped as a whole; records answer without a run.
+
+
+def test_a_set_is_started_from_the_gallery_and_stopped_as_a_whole_by_keyboard(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/questions")
+    page.get_by_role("radio", name="what it shows").press("Space")
+    page.wait_for_url(re.compile("by=shows"))
+    ready(page)
+    page.get_by_role("button", name=f"Start: {presets.about('blurry-digits').title}").press("Enter")
+    expect(page.locator(".st-key-status-line")).to_be_visible()
+    page.locator(".st-key-stop-set button").press("Enter")
+    # Four runs take longer than a press; how many of them ended before it depends on the machine.
+    expect(page.get_by_text(re.compile(r"^Stopped: [0-3] of 4 runs finished"))).to_be_visible()
+    ended = Sets(app.store()).newest("blurry-digits")
+    assert ended is not None
+    assert ended.status == "cancelled"
+    page.get_by_role("link", name="All questions").press("Enter")
+    expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
+
+
+def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/questions")
+    opened = page.get_by_role("link", name=f"Open: {presets.about('digits-cosine').title}")
+    opened.press("Enter")
+    answer = page.get_by_role("heading", name=presets.about("digits-cosine").title, level=1)
+    expect(answer).to_be_visible()
+    page.wait_for_url(re.compile("question=digits-cosine"))
+    page.go_back()
+    expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
+    with page.context.expect_page() as other:
+        opened.click(modifiers=["Control"])
+    other.value.set_default_timeout(PATIENCE_MS)
+    other.value.get_by_role("heading", name=presets.about("digits-cosine").title, level=1).wait_for()
+    expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
+
+
+def test_records_answer_a_question_at_once(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/questions?question=cifar100-cosine", width=390)
+    expect(page.get_by_text("The answer", exact=True)).to_be_visible()
+    expect(page.locator(".js-plotly-plot").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+# A table of one's own in a browser: mapped, kept, set up for a run, and deleted with everything made of it.
+
+
+ROWS = "".join(f"p{row % 150},{20 + row % 60},{('home', 'ward')[row % 2]}\n" for row in range(600))
+
+
+def test_a_table_is_mapped_kept_and_deleted(app: App, visit: Visit, tmp_path) -> None:
+    table = tmp_path / "visits.csv"
+    table.write_text(f"patient,age,<b>outcome</b>\n{ROWS}", encoding="utf-8")
+    page = visit(f"{app.url}/data")
+    page.locator("input[type=file]").set_input_files(table)
+    expect(page.get_by_text("The first line may be a row of data.")).to_be_visible()
+    expect(page.get_by_text("<b>outcome</b>")).to_have_count(0)
+    page.get_by_text("names the columns", exact=True).click()
+    expect(page.get_by_text("Choose the target: the column to predict.")).to_be_visible()
+    for role, column in (("Target", "<b>outcome</b>"), ("Person", "patient")):
+        page.get_by_label(role, exact=True).click()
+        page.get_by_role("option", name=column, exact=True).click()
+    expect(page.get_by_text("The privacy unit is a person")).to_be_visible()
+    expect(page.get_by_role("cell", name="<b>outcome</b>")).to_be_visible()
+    page.get_by_role("button", name="Keep these data for runs").click()
+    expect(page.get_by_text("Kept as visits (own data).")).to_be_visible()
+    assert not list((app.home / "uploads").rglob("*.csv")), "the upload itself is gone"
+
+    page.get_by_role("link", name="Set up a run with this stream").click()
+    expect(page.get_by_role("heading", name="Train", exact=True)).to_be_visible()
+    expect(page).to_have_url(re.compile("own(:|%3A)visits"))
+    page.goto(f"{app.url}/data")
+    ready(page)
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete all of it").click()
+    expect(page.get_by_text("own:visits")).to_have_count(0)
+    assert not (app.home / "data" / "visits").exists()

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from dpcl_core.lessons import label
-from dpcl_core.lessons.label import Neighbours
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,6 +17,6 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def told(_home: None) -> Neighbours:
+def told(_home: None) -> label.Neighbours:
     """The digits 0 to 8, and one person with a 9."""
     return label.neighbours()

@@ -14,7 +14,6 @@ from dpcl_core import engine
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons import label, noise
 from dpcl_core.lessons.label import EmptyRule, Listing, Neighbours, Releases
-from dpcl_core.lessons.noise import Duel
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
@@ -68,17 +67,17 @@ def _sum_evidence(pair: Neighbours, sums: NDArray[np.float64], std: float) -> ND
     return ratio
 
 
-def play(pair: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> Duel:
+def play(pair: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> noise.Duel:
     """n rounds with the person and n without, a fresh release each; made in batches, so that memory stays small."""
     sides = []
     for is_in in (True, False):
         batches = [min(_BATCH, n - start) for start in range(0, n, _BATCH)]
         released = (release(pair, is_in, listing, epsilon, size, at_least=at_least) for size in batches)
         sides.append(np.concatenate([evidence(pair, releases, listing, epsilon) for releases in released]))
-    return Duel(*sides)
+    return noise.Duel(*sides)
 
 
-def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Duel:
+def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> noise.Duel:
     """The duel over an empty task: with the person it holds one picture, without it holds none.
 
     The two broken rules differ visibly from a noisy release exactly when the task is empty.
@@ -95,7 +94,7 @@ def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Due
         if not same:
             ratios = np.where(sums.any(axis=(1, 2)), np.inf, -np.inf)
         sides.append(ratios)
-    return Duel(*sides)
+    return noise.Duel(*sides)
 
 
 def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:
@@ -179,7 +178,7 @@ def allowance(n: int, false_alarm: float = FALSE_ALARM) -> float:
     return math.sqrt(math.log(2 / false_alarm) / (2 * n))
 
 
-def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
+def is_held(duel: noise.Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
     """Whether the attack stays under the exact curve at every cut, up to what chance does.
 
     An attack under the true curve fails this with probability at most 2 `false_alarm`.
@@ -189,7 +188,7 @@ def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
     return bool((hits <= exact_hits(np.minimum(1.0, alarms + slack[0]), sigma) + slack[1]).all())
 
 
-def curve(duel: Duel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def curve(duel: noise.Duel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Shares of false alarms and of hits [cuts] of the rule "in above the cut", for every cut."""
     cuts = np.unique(np.concatenate([duel.took_part, duel.stayed_away]))
     alarms, hits = (
@@ -198,6 +197,6 @@ def curve(duel: Duel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.append(alarms[::-1], 1.0), np.append(hits[::-1], 1.0)
 
 
-def both(duel: Duel, more: Duel) -> Duel:
+def both(duel: noise.Duel, more: noise.Duel) -> noise.Duel:
     """This game followed by the rounds of another."""
-    return Duel(np.concatenate([duel.took_part, more.took_part]), np.concatenate([duel.stayed_away, more.stayed_away]))
+    return noise.Duel(np.concatenate([duel.took_part, more.took_part]), np.concatenate([duel.stayed_away, more.stayed_away]))

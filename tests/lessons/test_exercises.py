@@ -1,25 +1,31 @@
-"""Exercises: numbers differ by name, answers are those of an independent way, and what counts as right is what is said."""
+"""Exercises, their codes, handouts, the texts of lessons, and sharp edges."""
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 import re
+import stat
 from collections import Counter
 from decimal import Decimal
+from html import unescape
 
 import pytest
 
-from dpcl_core.lessons import exercises, text
-from dpcl_core.lessons.exercises import Exercise
+from dpcl_core import paths
+from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.lessons import edges, exercises, in_browser, text
 from dpcl_core.privacy.statement import odds_bound
 from pages.parts import lesson_digits as step_pages
+from tests.support.asserting import excludes, includes
+from tests.support.together import together
 
 NAMES = [f"visitor {number}" for number in range(60)]
 SHEETS = {part: [exercises.sheet(part, name) for name in NAMES] for part in text.PARTS}
 
 
-def of(lesson: str, key: str) -> list[Exercise]:
+def of(lesson: str, key: str) -> list[exercises.Exercise]:
     """One exercise with the numbers of every name."""
     place = [one.key for one in text.load(lesson).exercises].index(key)
     return [[one for one in sheet if one.lesson == lesson][place] for sheet in SHEETS[text.part(lesson)]]
@@ -111,7 +117,7 @@ def test_the_tolerance_ends_where_it_is_said_to() -> None:
 
 def test_a_tenth_is_within_a_tenth() -> None:
     """0.3 and 0.4 differ by more than 0.1 in floating point; on the sheet they do not."""
-    one = Exercise("a", "coin", "", "", "", 1, 0.3, Decimal("0.1"))
+    one = exercises.Exercise("a", "coin", "", "", "", 1, 0.3, Decimal("0.1"))
     assert [given for given in (0.1, 0.2, 0.3, 0.4, 0.5) if one.is_right(given)] == [0.2, 0.3, 0.4]
     assert 0.4 - 0.3 > 0.1
 
@@ -119,3 +125,275 @@ def test_a_tenth_is_within_a_tenth() -> None:
 def test_the_smallest_epsilon_allows_just_that_share() -> None:
     for one in of("audit", "least"):
         assert 100 * odds_bound(one.answer, 0.0) == pytest.approx(numbers(one.ask)[0], abs=0.15)  # of an ε within 0.005
+
+
+# Codes to hand in: what they say comes back, and a changed one, another server's and other text are refused.
+
+
+HANDED = exercises.Handed("amber fox", 2, "acd")
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.mark.parametrize("handed", [HANDED, exercises.Handed("übung 7", 1, ""), exercises.Handed("a b", 3, "abcdefg")])
+def test_a_code_says_what_it_was_made_from(handed: exercises.Handed) -> None:
+    code = exercises.sealed(handed)
+    assert exercises.opened(code) == exercises.opened(code.lower()) == exercises.opened(code.upper()) == handed
+    assert code == exercises.sealed(handed), "no secret changes between two codes"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("amber", "ember"), ("-2acd", "-2abcd"), ("-2acd", "-2ac"), ("-2acd", "-1acd"), ("fox", "fox-fox")]
+)
+def test_a_changed_code_is_refused(old: str, new: str) -> None:
+    with pytest.raises(BadInput, match="was changed or mistyped"):
+        exercises.opened(exercises.sealed(HANDED).replace(old, new))
+
+
+def test_each_letter_of_the_seal_counts() -> None:
+    code = exercises.sealed(HANDED)
+    for place in range(len(code) - 8, len(code)):
+        other = "A" if code[place] != "A" else "B"
+        with pytest.raises(BadInput, match="was changed or mistyped"):
+            exercises.opened(code[:place] + other + code[place + 1 :])
+
+
+def test_a_code_of_another_server_is_refused_in_a_sentence_that_says_so(tmp_path, monkeypatch) -> None:
+    code = exercises.sealed(HANDED)
+    monkeypatch.setattr(paths, "codes_key", lambda: tmp_path / "other.key")
+    while exercises.sealed(HANDED).split("-")[-2] == code.split("-")[-2]:  # one key in 32,768 has the same mark
+        paths.codes_key().unlink()
+    with pytest.raises(BadInput, match="was made on another server, or mistyped"):
+        exercises.opened(code)
+
+
+@pytest.mark.parametrize("text", ["", "hello", "amber-fox", "-2acd-XKW-QTPMRB3D", "a-2a-XKW-QTPMRB31", "=1+1", "x" * 9999])
+def test_other_text_is_no_code(text: str) -> None:
+    with pytest.raises(BadInput, match="is no code") as refused:
+        exercises.opened(text)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(("typed", "name"), [("  Amber   Fox ", "amber fox"), ("Jean-Luc", "jean luc"), ("ＡＢ１", "ab1")])
+def test_a_name_is_the_same_however_it_is_typed(typed: str, name: str) -> None:
+    assert exercises.clean_name(typed) == name == exercises.clean_name(name)
+
+
+@pytest.mark.parametrize("typed", ["", "a", "x" * 25, "=cmd()", "<b>me</b>", "a_b", "a\nb?"])
+def test_other_names_are_refused_in_one_sentence(typed: str) -> None:
+    with pytest.raises(BadInput, match="must be 2 to 24 letters"):
+        exercises.clean_name(typed)
+
+
+def test_codes_are_found_in_what_is_pasted() -> None:
+    assert exercises.listed("a-1\n b-2;c-3, d-4\t\n") == ["a-1", "b-2", "c-3", "d-4"]
+    with pytest.raises(BadInput, match="at most 500 at once"):
+        exercises.listed("x " * 501)
+
+
+def test_only_its_owner_reads_the_key_and_a_broken_one_is_said() -> None:
+    exercises.sealed(HANDED)
+    assert stat.S_IMODE(paths.codes_key().stat().st_mode) == 0o600
+    assert [path.name for path in paths.home().iterdir()] == [paths.codes_key().name], "nothing is left beside it"
+    paths.codes_key().write_bytes(b"short")
+    with pytest.raises(StoreTrouble, match="is damaged"):
+        exercises.sealed(HANDED)
+
+
+def test_those_who_begin_at_once_use_one_key() -> None:
+    made: list[str] = []
+    together(lambda _: made.append(exercises.sealed(HANDED)), 16)
+    assert made == [exercises.sealed(HANDED)] * 16
+
+
+# The course on paper: predictions on one sheet, explanations on another, and a plan that fits its time.
+
+
+def _plain(page: str) -> str:
+    return unescape(re.sub(r"<[^>]+>", "", page))
+
+
+@pytest.mark.parametrize("part", text.PARTS)
+def test_answers_stand_on_a_sheet_of_their_own(part: str) -> None:
+    page = in_browser.page(part)
+    notes, sheet, answers = (_plain(section) for section in page.split("<section")[1:])
+    assert " ".join(text.notes(part).when_wrong.split()) in " ".join(notes.split())
+    place = list(text.PARTS).index(part) + 1
+    for one in exercises.sheet(part):
+        assert one.ask in sheet
+        assert f"{place}{one.letter} {one.shown}." in answers
+        assert one.how in answers
+        assert one.how not in sheet
+    for name in text.PARTS[part]:
+        lesson = text.load(name)
+        for step in lesson.steps:
+            asked, explained = (words.replace("**", "") for words in (step.predict, step.explain))
+            assert asked in sheet
+            assert explained in answers
+            assert explained not in sheet
+        for one in lesson.think:
+            assert one.answer.replace("**", "") in answers
+            assert one.answer.replace("**", "") not in sheet
+    excludes(page, "<script", "http")
+
+
+@pytest.mark.parametrize("part", text.PARTS)
+def test_the_plan_fits_its_time_in_the_order_of_the_course(part: str) -> None:
+    rows = in_browser.plan(part)
+    assert rows
+    assert [start for start, _, _ in rows[1:]] == [end for _, end, _ in rows[:-1]]
+    assert rows[0][0] == 0
+    assert rows[-1][1] <= in_browser.MINUTES
+    for start, end, name in rows:
+        assert end - start > text.load(name).minutes
+    assert [name for _, _, name in rows] == [one for one in text.PARTS[part] if one in {name for _, _, name in rows}]
+
+
+def test_an_unknown_part_is_one_sentence() -> None:
+    with pytest.raises(BadInput, match="must be one of One release"):
+        in_browser.page("Magic")
+
+
+# The words of the lessons: complete, short, and free of words that promise too much.
+
+
+FORBIDDEN = re.compile(
+    r"anonym|\bsafe(ly)?\b|\bsecure|guaranteed|zero risk|encrypt|ε of \d|\bprivate\b(?! data)|\bperfect", re.IGNORECASE
+)
+
+
+def words(name: str) -> list[str]:
+    lesson = text.load(name)
+    said = [lesson.title, lesson.question, lesson.intro]
+    for step in lesson.steps:
+        said += [step.title, step.predict, *step.choices, step.do, step.see, step.explain]
+        said += [] if step.chart is None else [step.chart.title, step.chart.source]
+    said += [part for one in lesson.exercises for part in (one.ask, one.how)]
+    return [*said, *(part for one in lesson.think for part in (one.question, one.answer))]
+
+
+@pytest.mark.parametrize("name", text.NAMES)
+def test_no_word_promises_too_much(name: str) -> None:
+    assert [said for said in words(name) if FORBIDDEN.search(said)] == []
+
+
+def test_no_word_in_the_code_of_the_lessons_does() -> None:
+    root = paths.assets_dir().parent
+    figures = [root / "dpcl_core" / "figures" / f"{name}.py" for name in ("stream", "matching")]
+    others = [root / "pages" / "lessons.py", root / "dpcl_core" / "lessons" / "in_browser.py"]
+    pages = [*(root / "pages" / "parts").glob("lesson_*.py")]
+    assert len(pages) > 3
+    for path in [*others, *pages, *figures]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not FORBIDDEN.search(node.value), f"{path.name}: {node.value}"
+
+
+@pytest.mark.parametrize("said", ["your data is private", "Anonymous sums", "it is safe", "an ε of 3 %", "guaranteed"])
+def test_the_scan_finds_what_is_forbidden(said: str) -> None:
+    assert FORBIDDEN.search(said)
+    assert not FORBIDDEN.search("Never do that with private data.")
+
+
+@pytest.mark.parametrize("name", text.NAMES)
+def test_raw_answers_come_with_their_warning(name: str) -> None:
+    said = " ".join(text.load(name).intro.split())
+    includes(said, "public", "Never do that with private data")
+
+
+@pytest.mark.parametrize("name", text.NAMES)
+def test_steps_are_few_and_sentences_short(name: str) -> None:
+    lesson = text.load(name)
+    assert 4 <= len(lesson.steps) <= 8
+    assert len({step.key for step in lesson.steps}) == len(lesson.steps)
+    for said in words(name):
+        for sentence in re.split(r"(?<=[.?!:])\s+", said):
+            assert len(sentence.split()) <= 32, sentence
+
+
+@pytest.mark.parametrize("part", text.PARTS)
+def test_the_teachers_notes_are_short_and_promise_nothing(part: str) -> None:
+    notes = text.notes(part)
+    said = [notes.look_for, notes.ask, notes.when_wrong]
+    said += [part for one in notes.misconceptions for part in (one.belief, one.reply)]
+    for words_of in said:
+        assert not FORBIDDEN.search(words_of)
+        for sentence in re.split(r"(?<=[.?!:])\s+", words_of):
+            assert len(sentence.split()) <= 32, sentence
+    assert sum(len(words_of.split()) for words_of in said) <= 250
+
+
+def test_every_text_is_a_lesson() -> None:
+    assert {path.stem for path in (paths.assets_dir() / "lessons").glob("*.toml")} == set(text.NAMES)
+
+
+def test_a_lesson_keeps_its_number_in_links_wherever_it_is_taught() -> None:
+    """Saved links of the first seven: another number would open them on other ticks."""
+    assert [text.link_number(name) for name in ("label", "noise", "shared", "surprise", "sign", "modes", "digits")] == [
+        1, 2, 3, 4, 5, 6, 7
+    ]  # fmt: skip
+    assert sorted(text.link_number(name) for name in text.NAMES) == list(range(1, len(text.NAMES) + 1))
+    assert [text.number(name) for name in text.NAMES] == list(range(1, len(text.NAMES) + 1))
+
+
+def test_an_unknown_lesson_is_refused_in_one_sentence() -> None:
+    with pytest.raises(BadInput, match=f"lesson = magic: must be one of {', '.join(text.NAMES)}"):
+        text.load("magic")
+
+
+# Sharp edges: every pitfall has its words and its computation; each shows the fault it names, and the right way none.
+
+
+def test_lessons_that_are_named_are_there() -> None:
+    assert {edge.lesson for edge in text.edges()} - {None} <= set(text.NAMES)
+
+
+def test_what_is_named_in_the_code_is_there() -> None:
+    root = paths.assets_dir().parent
+    for edge in text.edges():
+        folder = ""
+        for named in edge.where.split(", "):
+            path = named if named.startswith("dpcl_core/") else f"{folder}/{named}"
+            path = path if (root / path).exists() else f"dpcl_core/{named}"
+            assert (root / path).exists(), f"{edge.key}: {named}"
+            folder = path.rpartition("/")[0]
+
+
+@pytest.mark.parametrize("key", [edge.key for edge in text.edges()])
+def test_each_is_a_table_and_a_sentence(key: str) -> None:
+    shown = edges.demonstration(key)
+    assert len(shown.rows) >= 2
+    assert {len(row) for row in shown.rows} == {len(shown.head)}
+    assert shown.finding.endswith(".")
+    assert shown.rows[0][1:] != shown.rows[-1][1:]
+
+
+@pytest.mark.parametrize("edge", text.edges(), ids=lambda edge: edge.key)
+def test_what_goes_wrong_is_told_in_two_sentences(edge: text.Edge) -> None:
+    assert len(re.findall(r"[.?!](?=\s|$)", edge.wrong)) == 2
+    assert len(edge.prevented.split()) < 45
+
+
+@pytest.mark.parametrize("key", ["realised-batch", "batch-clipping", "normalisation"])
+def test_she_moves_it_further_than_accounted_and_here_she_does_not(key: str) -> None:
+    rows = edges.demonstration(key).rows
+    assert float(rows[0][1]) > 1.5 * float(rows[0][2])
+    assert float(rows[-1][1]) <= float(rows[-1][2]) + 1e-3
+
+
+def test_a_coin_of_the_rows_bytes_moves_nobody_else() -> None:
+    rows = edges.by_rank().rows
+    assert int(rows[0][1]) > 100
+    assert int(rows[1][1]) == 0
+
+
+def test_the_seed_gives_the_truth_back_and_no_other_does() -> None:
+    rows = edges.recorded_seed().rows
+    assert rows[0][2] == "1.000"
+    assert rows[1][2] != "1.000" or rows[1][1] == rows[0][1]
+
+
+def test_the_digits_prove_more_than_was_asked_for() -> None:
+    """Half of all rounds have an impossible digit: 400 of them with fewer than 60 have a chance below 1e-30."""
+    rows = edges.last_digits().rows
+    assert float(rows[0][2]) > 2
+    assert float(rows[1][2]) == 0

@@ -16,8 +16,6 @@ from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import in_browser, noise, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
-from dpcl_core.lessons.in_browser import Progress
-from dpcl_core.lessons.label import Neighbours
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.audit_bounds import bound_of_counts
 from dpcl_core.privacy.sums import unit_rows
@@ -44,7 +42,7 @@ def test_the_noise_is_standard_normal() -> None:
 
 
 @javascript.NEEDED
-def test_releases_are_the_lessons_sums_and_lists(told: Neighbours) -> None:
+def test_releases_are_the_lessons_sums_and_lists(told: label_game.Neighbours) -> None:
     """Without noise the sums of unit rows; the document keeps them in single precision."""
     case = (
         "const sides = [false, true].flatMap((isIn) => ['data', 'prior-const'].map((list) => release(game, isIn, list, 0)));"
@@ -61,7 +59,7 @@ def test_releases_are_the_lessons_sums_and_lists(told: Neighbours) -> None:
 
 
 @javascript.NEEDED
-def test_the_attackers_evidence_is_the_lessons(told: Neighbours) -> None:
+def test_the_attackers_evidence_is_the_lessons(told: label_game.Neighbours) -> None:
     """Sums in single precision move the evidence by as much."""
     released = reference.release(told, True, "prior-const", 1.0, 3)
     sums = released.sums[:, told.label].tolist()
@@ -162,7 +160,7 @@ REPORT: dict[str, object] = {"step": 2, "done": [1, 0], "predictions": {"0": 2},
 
 
 def test_a_report_of_the_browser_is_taken_over() -> None:
-    assert Progress().changed(REPORT, "label") == Progress(2, (0, 1), {0: 2}, {"epsilon": 8.0})
+    assert in_browser.Progress().changed(REPORT, "label") == in_browser.Progress(2, (0, 1), {0: 2}, {"epsilon": 8.0})
 
 
 @pytest.mark.parametrize(
@@ -173,8 +171,8 @@ def test_a_report_of_the_browser_is_taken_over() -> None:
     ],
 )  # fmt: skip
 def test_what_the_browser_cannot_have_reported_changes_nothing(wrong: dict[str, object]) -> None:
-    assert Progress(1).changed({**REPORT, **wrong}, "label") == Progress(1)
-    assert Progress(1).changed(None, "label") == Progress(1)
+    assert in_browser.Progress(1).changed({**REPORT, **wrong}, "label") == in_browser.Progress(1)
+    assert in_browser.Progress(1).changed(None, "label") == in_browser.Progress(1)
 
 
 def test_error_bars_are_those_of_the_figures() -> None:
@@ -192,7 +190,7 @@ def test_the_document_holds_the_lessons_own_words_and_is_small(name: str) -> Non
     assert document["start"]["values"] == {"epsilon": 1.0}
 
 
-def test_promises_are_those_of_the_ledger(told: Neighbours) -> None:
+def test_promises_are_those_of_the_ledger(told: label_game.Neighbours) -> None:
     document: dict[str, Any] = in_browser.document("label")
     for listing in in_browser.LISTS:
         released = reference.release(told, True, listing, 2.0)

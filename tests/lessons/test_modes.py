@@ -1,4 +1,4 @@
-"""The lists that are played with: shuffled, each mode once, and released for what they say they cost."""
+"""Lists matched in a simulation, and surprise scores of made-up texts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from dpcl_core.events import ScoredText
 from dpcl_core.explorers.matching import CENTRED, adjusted_rand
+from dpcl_core.explorers.tokens import AGAINST, EVERY, Dials, gathered, recall, scores, warning
 from dpcl_core.lessons import modes
+from dpcl_core.lessons import modes as lesson
 from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 
@@ -81,3 +84,84 @@ def test_fitted_lists_have_the_modes_that_most_of_their_rows_have() -> None:
     assert world.rule == "nearest"
     has_rows = world.lists.weights > 0
     assert (world.lists.targets.argmax(axis=2) == world.modes)[has_rows].all()
+
+
+# Lesson 4: the corpus is scored as it stands, what is known by heart scores 0, and measures do not move by themselves.
+
+
+def test_there_are_as_many_texts_of_every_source_with_their_spans() -> None:
+    told = lesson.texts()
+    assert len(told.sources) == 6
+    assert {len(texts) for texts in told.texts} == {lesson.N_TEXTS}
+    assert all(len(labels) == lesson.N_TEXTS for labels in told.labels)
+    for texts in told.texts:
+        assert texts.spans is not None
+        assert sum(map(len, texts.spans)) > 0
+    assert len(lesson.everything()) == 6 * lesson.N_TEXTS
+
+
+def test_one_text_is_scored_as_it_is_among_all() -> None:
+    told, everything = lesson.texts(), lesson.everything()
+    for source, number in ((0, 0), (1, 3), (5, lesson.N_TEXTS - 1)):
+        alone, among = told.text(source, number), everything[source * lesson.N_TEXTS + number]
+        assert alone.tokens == among.tokens
+        assert "".join(alone.tokens) == told.texts[source].strings[number]
+        assert (alone.kinds, alone.is_stop, alone.label) == (among.kinds, among.is_stop, among.label)
+        assert alone.commonness == among.commonness
+        assert alone.probability == pytest.approx(among.probability, rel=1e-3)
+
+
+def test_spans_cover_their_own_words_in_every_text() -> None:
+    told, everything = lesson.texts(), lesson.everything()
+    for place in range(0, len(everything), 37):
+        text = everything[place]
+        source, number = divmod(place, lesson.N_TEXTS)
+        string, spans = told.texts[source].strings[number], (told.texts[source].spans or ())[number]
+        ends = np.cumsum([len(token) for token in text.tokens])
+        for token, kind, end in zip(text.tokens, text.kinds, ends, strict=True):
+            touched = [span.kind for span in spans if span.start < end and span.end > end - len(token)]
+            assert kind in (touched or [""]), string
+
+
+def by_hand(text: ScoredText, place: int, share: float) -> float:
+    """Of one text alone: how often the token followed the two before it."""
+    before = text.tokens[max(0, place - 2) : place]
+    after = [text.tokens[other] for other in range(len(text.tokens)) if text.tokens[max(0, other - 2) : other] == before]
+    return (1 - share) * text.probability[place] + share * after.count(text.tokens[place]) / len(after)
+
+
+def test_what_is_learned_by_heart_is_the_mixture_of_model_and_memory() -> None:
+    text = ScoredText(("a", "b", "a", "b", "c"), (0.1, 0.2, 0.3, 0.4, 0.5), (0.0,) * 5, (False,) * 5, ("",) * 5, "")
+    (found,) = lesson.learned([text], 0.25)
+    assert found.probability == pytest.approx([by_hand(text, place, 0.25) for place in range(5)], abs=1e-15)
+    (none,) = lesson.learned([text], 0.0)
+    assert none == text
+    (sole,) = lesson.learned([ScoredText(("x", "y"), (1e-6, 1e-6), (0.0, 0.0), (False, False), ("NAME", ""), "")], 1.0)
+    assert sole.probability == (1.0, 1.0)
+
+
+def test_the_score_of_personal_tokens_falls_as_they_are_learned() -> None:
+    """The feedback: mean score falls and the nominal budget rises with every share, and few are left above the threshold."""
+    everything, dials = lesson.everything(), Dials()
+    tokens = gathered(everything)
+    means, recalls = [], []
+    for share in (0.0, 0.25, 0.5, 0.9, 0.99):
+        score = lesson.ranked(lesson.learned(everything, share), dials)
+        means.append(score[tokens.is_private].mean())
+        recalls.append(recall(score, tokens.is_private, dials.threshold))
+    assert (np.diff(means) < 0).all()
+    assert recalls[-1] < 0.5 * recalls[0]
+
+
+def test_the_pattern_and_an_oracle_frame_the_score() -> None:
+    everything = lesson.everything()
+    tokens = gathered(everything)
+    floor = scores(tokens.has_pattern.astype(np.float64), tokens).auroc
+    assert 0.5 < floor[EVERY] < 1
+    oracle = scores(tokens.is_private.astype(np.float64), tokens)
+    assert set(oracle.auroc.values()) == {1.0}
+    score = lesson.ranked(everything, Dials())
+    assert len(score) == len(tokens.kinds) == sum(len(text.tokens) for text in everything)
+    assert score[tokens.is_stop].tolist() == [0.0] * int(tokens.is_stop.sum())
+    assert scores(score, tokens).auroc[AGAINST] < 0.75, "surprise does not tell them from look-alikes"
+    assert warning(everything, Dials()) is None or "nominal" in str(warning(everything, Dials()))

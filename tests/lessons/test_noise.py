@@ -1,15 +1,22 @@
-"""Lesson 2 with the real mechanisms: how noise piles up, what the two lists promise, and what they cost."""
+"""Noise over tasks, the duel, audits in one run, repairs, and the lists that the browser moves."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
+from dpcl_core import checks, paths
+from dpcl_core.explorers import matching
+from dpcl_core.lessons import modes, noise
 from dpcl_core.lessons import noise as lesson
 from dpcl_core.privacy import accounting, gaussian
+from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
 from tests.lessons import reference
+from tests.support import javascript
 
 SIGMA = gaussian.sigma(1.0, lesson.DELTA)
 
@@ -55,3 +62,236 @@ def test_one_task_makes_them_the_same_program() -> None:
     """One task of ten digits: the same labels get noise once. Ten seeds each, standard deviation at most 2.5 points."""
     finals = {s: reference.final_accuracies(reference.learned(s, 1, (1.0,))[0])[1.0] for s in reference.PUBLIC}
     assert np.mean(finals["prior"]) == pytest.approx(np.mean(finals["prior-const"]), abs=0.06)
+
+
+# The duel's three numbers: measured against the exact Gaussian curve, exact against the promise, counts against ε.
+
+
+DELTA = 1e-5
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+def gaussian_duel(sigma: float, n: int, seed: int, shift: float = 1.0) -> lesson.Duel:
+    """An attacker who knows that the release is N(0, sigma^2) without the person and N(shift, sigma^2) with."""
+    generator = np.random.default_rng(seed)
+    with_person, without = shift + sigma * generator.standard_normal(n), sigma * generator.standard_normal(n)
+    return lesson.Duel(*((x - 0.5) / sigma**2 for x in (with_person, without)))
+
+
+def test_a_perfect_game_proves_what_clopper_and_pearson_say() -> None:
+    """2,000 of 2,000 against 0 of 2,000: each rate is beyond 0.025^(1/2000) at 97.5 % confidence."""
+    rate = 0.025 ** (1 / 2000)
+    found = bound_of_counts(2000, 2000, 0, 2000, DELTA)
+    assert found == pytest.approx(math.log((rate - DELTA) / (1 - rate)))
+    assert 6.29 <= found < 6.30
+
+
+def test_counts_that_prove_nothing_give_zero() -> None:
+    assert bound_of_counts(0, 100, 0, 100, DELTA) == 0
+    assert bound_of_counts(50, 100, 50, 100, DELTA) == 0
+    assert bound_of_counts(0, 100, 100, 100, DELTA) == 0  # always wrong: this rule proves nothing, its opposite would
+
+
+def test_both_errors_count_alike() -> None:
+    """Crying always at a person and at half the others is as telling as crying at half the persons and at nobody else."""
+    assert bound_of_counts(100, 100, 50, 100, 0.0) == pytest.approx(bound_of_counts(50, 100, 0, 100, 0.0))
+
+
+def test_the_proof_grows_without_end() -> None:
+    """A perfect attack: ten times the rounds add ln 10, up to what the small δ changes."""
+    sure = lesson.Duel(np.full(20_000, np.inf), np.full(20_000, -np.inf))
+    bounds = noise.proven(sure, [20, 200, 2000, 20_000], DELTA)
+    assert np.diff(bounds) == pytest.approx(math.log(10), abs=0.2)
+    assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_exact_curve_stays_under_the_promise_and_touches_it(epsilon: float) -> None:
+    """Noise is calibrated to the promise: never above it, and as near as rounding up by 1e-6 allows at one place."""
+    alarms = np.concatenate([np.logspace(-15, -2, 20_000), np.linspace(0.01, 1, 10_001)])
+    gap = noise.promised_hits(alarms, epsilon, DELTA) - reference.exact_hits(alarms, gaussian.sigma(epsilon, DELTA))
+    assert (gap >= 0).all()
+    assert gap.min() < 1e-7
+
+
+def test_noise_a_tenth_too_small_breaks_the_promise() -> None:
+    alarms = np.logspace(-9, 0, 5000)
+    exact = reference.exact_hits(alarms, 0.9 * gaussian.sigma(1.0, DELTA))
+    assert (exact > noise.promised_hits(alarms, 1.0, DELTA)).any()
+
+
+def test_the_curves_have_their_closed_forms() -> None:
+    alarms = np.array([0.0, 0.01, 0.1, 0.5, 1.0])
+    assert reference.exact_hits(alarms, 3.7306) == pytest.approx(norm.sf(norm.isf(alarms) - 1 / 3.7306))
+    # The card's numbers for ε = 1 at false alarms of 0.5, 0.1 and 0.01.
+    assert reference.exact_hits(alarms, 3.7306)[[3, 2, 1]] == pytest.approx([0.606, 0.155, 0.020], abs=5e-4)
+    cross = 1 / (1 + math.e)  # where the two lines of the promise meet for δ = 0
+    assert noise.promised_hits(np.array([cross]), 1.0, 0.0) == pytest.approx(math.e * cross)
+    assert noise.promised_hits(alarms, math.inf, 0.0) == pytest.approx(1)
+
+
+def test_the_curve_is_the_share_above_every_cut() -> None:
+    played = lesson.Duel(np.array([0.0, 1.0, 1.0, np.inf]), np.array([-np.inf, 0.0, 1.0]))
+    alarms, hits = reference.curve(played)
+    cuts = (-np.inf, 0.0, 1.0, np.inf)
+    expected = {((played.stayed_away > cut).mean(), (played.took_part > cut).mean()) for cut in cuts} | {(1.0, 1.0)}
+    assert np.array(sorted(zip(alarms, hits, strict=True))) == pytest.approx(np.array(sorted(expected)))
+    assert list(alarms) == sorted(alarms)
+
+
+def test_counts_of_the_rule_fixed_beforehand() -> None:
+    played = lesson.Duel(np.array([0.5, -0.5, np.inf]), np.array([0.1, -np.inf]))
+    assert (played.hits, played.false_alarms, played.n_right, played.n_rounds) == (2, 1, 3, 5)
+    assert played.share_right == 0.6
+    twice = reference.both(played, played)
+    assert (twice.hits, twice.n_rounds) == (4, 10)
+
+
+def test_a_true_gaussian_attack_is_held_and_a_stronger_one_is_not() -> None:
+    """Held attacks fail with probability at most 2e-6 each. Half the noise at ε = 1 is 0.09 above, three allowances."""
+    sigma = gaussian.sigma(1.0, DELTA)
+    assert all(reference.is_held(gaussian_duel(sigma, 2000, seed), sigma) for seed in range(40))
+    assert not reference.is_held(gaussian_duel(sigma / 3, 20_000, 1), sigma)
+    assert not reference.is_held(lesson.Duel(np.full(2000, np.inf), np.full(2000, -np.inf)), sigma)
+
+
+def test_the_allowance_is_kept_at_its_rate() -> None:
+    """With a false alarm rate of 0.1 a side, 400 held attacks: about 0.2 x 400 at most; 130 would be a 1-in-10^7 event."""
+    sigma = gaussian.sigma(1.0, DELTA)
+    failed = sum(not reference.is_held(gaussian_duel(sigma, 500, seed), sigma, 0.1) for seed in range(400))
+    assert failed < 130
+    assert reference.allowance(1000, 0.1) == pytest.approx(math.sqrt(math.log(20) / 2000))
+
+
+# An honest run is not proven worse than it is, a faulty one is, and guesses are counted as in the engine's audits.
+
+
+def test_guesses_are_those_of_the_engines_audit() -> None:
+    from dpcl_core.attacks import one_run
+
+    random = np.random.default_rng(5)
+    took_part = random.random(600) < 0.5
+    released = took_part + gaussian.sigma(2.0, noise.AUDIT_DELTA) * random.standard_normal(600)
+    coins = noise.guessed(released, took_part)
+    theirs = one_run.judged(
+        released[:, None], took_part, 2.0, 2.0, noise.AUDIT_DELTA, "", noise.CONFIDENCE, is_gaussian=False
+    )  # fmt: skip
+    assert (coins.guessed, coins.right) == (theirs.guessed, theirs.right)
+    assert noise.audit_proven(coins)[0] == pytest.approx(theirs.lower_bound)
+
+
+def test_an_honest_run_is_seldom_proven_worse_and_a_faulty_one_always_is() -> None:
+    """A bound above the truth has probability 5 % at most; 8 of 60 and more by chance have 1 %, with it far less here."""
+    assert noise.caught(1.0, 500, 1.0, 60) < 8 / 60
+    assert noise.caught(1.0, 500, 0.1, 20) == 1
+    assert noise.audit_proven(noise.played(1.0, 1000, 0.1))[0] > 2
+
+
+def test_right_guesses_follow_the_noise() -> None:
+    """Each share is of 4,000 guesses, with a standard error of 0.8 points."""
+    runs = [[noise.played(epsilon, 1000) for _ in range(20)] for epsilon in (0.1, 1.0, 8.0)]
+    share = [np.mean([one.right / one.guessed for one in same]) for same in runs]
+    assert 0.47 < share[0] < share[1] < share[2]
+    assert 0.55 < share[1] < 0.68
+
+
+def test_so_many_right_guesses_are_needed() -> None:
+    fewest = noise.needed(1000, 1.0)
+    assert noise.audit_proven(Coins(1000, 200, fewest))[0] > 1 >= noise.audit_proven(Coins(1000, 200, fewest - 1))[0]
+    assert noise.audit_proven(Coins(1000, 200, 100)) == (0, 0)
+
+
+# Lesson 3's repairs as real runs: each promises what was asked for, and noise on each picture leaves nothing to learn.
+
+
+def test_all_promise_the_same_and_one_is_left_with_guessing() -> None:
+    """Measured at ε = 2: 8 to 13 %, 78 to 80 %, 75 to 83 %, means of three seeds; the limits are six deviations away."""
+    found = noise.repaired(2.0)
+    assert list(found) == list(noise.METHODS)
+    for one in found.values():
+        assert one.guarantee.epsilon == pytest.approx(2.0, rel=1e-3)
+        assert one.guarantee.epsilon <= 2.0
+        assert one.guarantee.adjacency.startswith("replace")
+        assert one.guarantee.noise == "release"
+    assert found["independent-laplace"].accuracy < 0.3
+    assert found["naive"].accuracy > 0.6
+    assert found["dp-coeff-memory"].accuracy > 0.6
+
+
+@pytest.mark.parametrize("method", list(noise.TO_TRAIN))
+def test_what_it_offers_to_train_can_be_trained(method: str) -> None:
+    checks.check(noise.to_train(method, 2.0))
+
+
+# Lists to play with: the documents hold what Python computes anew, and the browser's arithmetic is Python's.
+
+
+TRIAL = """
+const { lists, at, labellings, noise } = fromPython;
+console.log(JSON.stringify({
+  placed: at.map((place) => placed(lists, place, noise)),
+  pictures: lists.pictures.start.map((_, entry) => picture(lists, entry, noise)),
+  indices: labellings.map(([groups, modes]) => adjustedRand(groups, modes)),
+  right: countRight(lists.groups.random[0][0], lists.modes),
+}));
+"""
+
+
+def simulated(length: int, noise: float) -> modes.World:
+    world = modes.world("exact", length, modes.N_CLIENTS, matching.DRAW)
+    noised = matching.noised(world.lists, noise, np.random.default_rng(matching.DRAW))
+    return replace(world, lists=noised)
+
+
+@pytest.mark.parametrize("length", lesson.LENGTHS)
+def test_the_written_groups_are_those_of_the_matchers_here(length: int) -> None:
+    """At one noise and number of anchors; the agreement is that of `matcher_comparison`, whatever the groups are called."""
+    lists, world = matching.read(length), simulated(length, 0.1)
+    assert (lists["noises"], lists["counts"]) == (list(lesson.NOISES), list(matching.COUNTS))
+    assert lists["modes"] == "".join(map(str, world.modes.ravel()))
+    place, level = lists["counts"].index(50), lists["noises"].index(0.1)
+    wanted = matching.agreement(world.lists, world.modes, world.by_name(50), world.view, matching.DRAW)
+    for name, by in lists["groups"].items():
+        written = np.array(list(by[place][level]), int)
+        assert matching.adjusted_rand(written, world.modes.ravel()) == pytest.approx(wanted.pop(name)), name
+        best = matching.is_correct(written, world.modes.ravel(), modes.N_MODES, modes.N_MODES)
+        assert (written == world.modes.ravel()).sum() == best.sum(), name  # no other naming of the groups puts more right
+    assert not wanted
+
+
+def test_axes_stay_as_anchors_change() -> None:
+    """Every map lies as close to that of all anchors as turning and scaling allow: closer than any other turn or scale."""
+    world = modes.world("exact", modes.LONG, modes.N_CLIENTS, matching.DRAW)
+    target = lesson.positions(world, 200, 0.0)
+    assert np.abs(target).max() == pytest.approx(1)
+    for m in (10, 50):
+        placed = lesson.positions(world, m, 0.0)
+        nearest = ((placed - target) ** 2).sum()
+        for turn in (0.05, -0.05):
+            turned = placed @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+            assert ((turned - target) ** 2).sum() > nearest
+        assert all(((scale * placed - target) ** 2).sum() > nearest for scale in (0.95, 1.05))
+
+
+@javascript.NEEDED
+@pytest.mark.parametrize("length", lesson.LENGTHS)
+def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
+    """Places and pixels are written with three decimals: start and step are each off by half of the last."""
+    lists, noise, at = matching.read(length), 0.37, (0, 3, 6)
+    draws = np.random.default_rng(3)
+    labellings = [draws.integers(0, 4, (2, 40)).tolist() for _ in range(5)]
+    labellings += [[[0] * 6, [0] * 6], [[0, 1, 2], [0, 1, 2]], [[0, 0, 1, 1], [1, 1, 0, 0]], [[0, 1, 0, 1], [0, 0, 1, 1]]]
+    request = {"lists": lists, "at": at, "labellings": labellings, "noise": noise}
+    script = (paths.assets_dir() / "anchors" / "play.mjs").read_text(encoding="utf-8")
+    found = javascript.run(script, TRIAL, sent=request)
+    clean, noised = modes.world("exact", length, modes.N_CLIENTS, matching.DRAW), simulated(length, noise)
+    for place, points in zip(at, found["placed"], strict=True):
+        wanted = lesson.positions(clean, lists["counts"][place], noise)
+        np.testing.assert_allclose(points, wanted, atol=0.0005 * (1 + noise) + 1e-9)
+    by_hand = noised.lists.means[: lesson.N_BY_HAND].reshape(-1, length)
+    for grey, mean in zip(found["pictures"], by_hand, strict=True):
+        drawn = modes.pixels(mean)
+        np.testing.assert_allclose(grey, modes.picture(mean).ravel(), atol=0.002 / drawn.max())
+    wanted_indices = [matching.adjusted_rand(np.array(groups), np.array(truth)) for groups, truth in labellings]
+    np.testing.assert_allclose(found["indices"], wanted_indices, atol=1e-12)
+    assert found["right"] == sum(a == b for a, b in zip(lists["groups"]["random"][0][0], lists["modes"], strict=True))

@@ -1,4 +1,4 @@
-"""Lesson 3 with the real noise: who knows one picture has all, a learner hardly minds; fresh noise stops both."""
+"""One noise for all pictures, and the sign of an unlearning term."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import torch
 from scipy.signal import correlate2d
 
 from dpcl_core.attacks.l2dp_games import difference
+from dpcl_core.backbones import catalog, packaged
 from dpcl_core.errors import DataMissing
-from dpcl_core.lessons import noise
+from dpcl_core.lessons import noise, shared_noise
 from dpcl_core.lessons import shared_noise as lesson
-from dpcl_core.lessons.shared_noise import Pictures
+from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language.losses import Unlearning, _term
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 
@@ -21,11 +24,11 @@ SCALES = (0.1, 13.0, 8000.0)
 
 
 @pytest.fixture(scope="module")
-def told(_home: None) -> Pictures:
+def told(_home: None) -> lesson.Pictures:
     return lesson.pictures()
 
 
-def test_the_pictures_are_the_bundled_digits(told: Pictures) -> None:
+def test_the_pictures_are_the_bundled_digits(told: lesson.Pictures) -> None:
     assert told.train.shape == (1347, 64)
     assert (told.train.min(), told.side, len(told.levels)) == (-1.0, 8, 17)
     assert np.isin(told.train, told.levels).all()
@@ -36,13 +39,13 @@ def test_the_pictures_are_the_bundled_digits(told: Pictures) -> None:
 
 
 @pytest.mark.parametrize("sharing", get_args(lesson.Sharing))
-def test_either_noise_is_the_same_to_one_picture(told: Pictures, sharing: lesson.Sharing) -> None:
+def test_either_noise_is_the_same_to_one_picture(told: lesson.Pictures, sharing: lesson.Sharing) -> None:
     """Mean size b: 64 numbers of the first of 300 releases; |Laplace| has deviation b, five standard errors (6e-7)."""
     drawn = [lesson.perturbed(told.train[:2], 3.0, sharing, ReleaseNoise())[0] - told.train[0] for _ in range(300)]
     assert np.abs(drawn).mean() == pytest.approx(3.0, abs=5 * 3.0 / math.sqrt(300 * 64))
 
 
-def test_one_vector_is_shared_and_fresh_noise_is_not(told: Pictures) -> None:
+def test_one_vector_is_shared_and_fresh_noise_is_not(told: lesson.Pictures) -> None:
     shared, fresh = (lesson.perturbed(told.train, 5.0, sharing, ReleaseNoise()) for sharing in get_args(lesson.Sharing))
     apart = told.train - told.train[0]
     assert np.allclose(shared - shared[0], apart, atol=1e-12)
@@ -50,7 +53,7 @@ def test_one_vector_is_shared_and_fresh_noise_is_not(told: Pictures) -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_one_known_picture_opens_all_that_share_its_noise(told: Pictures, scale: float) -> None:
+def test_one_known_picture_opens_all_that_share_its_noise(told: lesson.Pictures, scale: float) -> None:
     noisy = lesson.perturbed(told.train, scale, "shared", ReleaseNoise())
     found = difference(noisy, 7, told.train[7])
     assert np.abs(found - told.train).max() < 1e-10
@@ -59,7 +62,7 @@ def test_one_known_picture_opens_all_that_share_its_noise(told: Pictures, scale:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_fresh_noise_leaves_the_attack_with_twice_the_noise(told: Pictures, scale: float) -> None:
+def test_fresh_noise_leaves_the_attack_with_twice_the_noise(told: lesson.Pictures, scale: float) -> None:
     """Its own 2 b² and the known picture's 2 b² in every pixel: 400 releases of 50 pictures, five standard errors (6e-7)."""
     clean, squares = told.train[:50], []
     for _ in range(400):
@@ -71,7 +74,7 @@ def test_fresh_noise_leaves_the_attack_with_twice_the_noise(told: Pictures, scal
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_a_public_mean_does_nearly_as_well_at_any_scale(told: Pictures, scale: float) -> None:
+def test_a_public_mean_does_nearly_as_well_at_any_scale(told: lesson.Pictures, scale: float) -> None:
     """What is left is the distance of two means, whatever the noise; pixels are 98.7 % exact and all faces recognised."""
     noisy = lesson.perturbed(told.train, scale, "shared", ReleaseNoise())
     found = lesson.from_mean(noisy, told.test)
@@ -83,7 +86,7 @@ def test_a_public_mean_does_nearly_as_well_at_any_scale(told: Pictures, scale: f
     assert lesson.recognised(found, told.train, range(300)) == 1.0
 
 
-def test_fresh_noise_is_not_recognised(told: Pictures) -> None:
+def test_fresh_noise_is_not_recognised(told: lesson.Pictures) -> None:
     """Chance is 1 in 1,347 for each of 300; twelve hits are rarer than 1 in 10^8 even at three times that."""
     noisy = lesson.perturbed(told.train, 100.0, "independent", ReleaseNoise())
     assert lesson.recognised(lesson.from_mean(noisy, told.test), told.train, range(300)) < 12 / 300
@@ -110,7 +113,7 @@ def test_hidden_units_are_what_the_filters_see(side: int) -> None:
             assert found[row, :, place] == pytest.approx(plain.ravel())
 
 
-def test_a_learner_keeps_its_accuracy_under_one_noise_and_not_under_fresh_noise(told: Pictures) -> None:
+def test_a_learner_keeps_its_accuracy_under_one_noise_and_not_under_fresh_noise(told: lesson.Pictures) -> None:
     """Measured at 8,000 over 40 draws: shared 93.1 %, clipped at most 29 %, fresh 7 to 13 % (standard error 1.4 points)."""
     clean = lesson.accuracies(told, 0.0)
     assert clean.shared == clean.independent > 0.95
@@ -121,7 +124,7 @@ def test_a_learner_keeps_its_accuracy_under_one_noise_and_not_under_fresh_noise(
     assert lesson.accuracies(told, 1.4).shared > 0.9 > 0.4 > lesson.accuracies(told, 1.4).independent
 
 
-def test_the_noise_goes_through_the_filters(told: Pictures) -> None:
+def test_the_noise_goes_through_the_filters(told: lesson.Pictures) -> None:
     """The short way (noise's own response added) equals noisy pictures through the filters, and the read-out a solver's."""
     cell = Cell(1.0, 0)
     found = lesson.accuracies(told, 13.0, noise=SeededNoise(cell, "test"))
@@ -137,14 +140,14 @@ def test_the_noise_goes_through_the_filters(told: Pictures) -> None:
     assert found.shared == pytest.approx(hits, abs=2.5 / 450)
 
 
-def test_the_game_is_won_always_under_one_noise(told: Pictures) -> None:
+def test_the_game_is_won_always_under_one_noise(told: lesson.Pictures) -> None:
     for scale in SCALES:
         played = lesson.play(told, scale, "shared", 400)
         assert (played.hits, played.false_alarms) == (400, 0)
     assert noise.proven(lesson.play(told, 8000.0, "shared", 3000), [3000], 0.0)[0] > 6.6
 
 
-def test_fresh_noise_holds_the_game_to_its_distance_over_its_scale(told: Pictures) -> None:
+def test_fresh_noise_holds_the_game_to_its_distance_over_its_scale(told: lesson.Pictures) -> None:
     """The log-likelihood ratio of two Laplace products never exceeds the L1 distance over the scale: for no draw at all."""
     scale = 45.0
     played = lesson.play(told, scale, "independent", 4000)
@@ -156,7 +159,7 @@ def test_fresh_noise_holds_the_game_to_its_distance_over_its_scale(told: Picture
     assert noise.proven(lesson.play(told, 450.0, "independent", 4000), [4000], 0.0)[0] < 1.0
 
 
-def test_the_evidence_is_as_strong_as_theory_says(told: Pictures) -> None:
+def test_the_evidence_is_as_strong_as_theory_says(told: lesson.Pictures) -> None:
     """Its mean is a divergence of two Laplace products: sum of t + e^-t - 1 with t = |x - x'| / b; five standard errors."""
     first, second = told.train[told.one_of_each()[1:3]]
     distance = np.abs(first - second) / 2.0
@@ -166,13 +169,13 @@ def test_the_evidence_is_as_strong_as_theory_says(told: Pictures) -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_the_claim_for_the_pictures_is_one_over_the_scale(told: Pictures, scale: float) -> None:
+def test_the_claim_for_the_pictures_is_one_over_the_scale(told: lesson.Pictures, scale: float) -> None:
     """And the truth for independent noise is 2 K times that: the formula counts one unit of distance, pictures have 2 K."""
     assert lesson.claimed_epsilon(told, scale) == pytest.approx(1 / scale)
     assert lesson.worst_epsilon(told, scale) == pytest.approx(128 * lesson.claimed_epsilon(told, scale))
 
 
-def test_mnist_gives_the_published_pattern(told: Pictures) -> None:
+def test_mnist_gives_the_published_pattern(told: lesson.Pictures) -> None:
     """On pictures of 784 pixels too, shared noise costs some ten points of accuracy and fresh noise all of it."""
     try:
         mnist = lesson.pictures("mnist", 200, 60)
@@ -183,3 +186,130 @@ def test_mnist_gives_the_published_pattern(told: Pictures) -> None:
     assert 0.7 < noisy.shared < clean.shared
     assert noisy.shared_clipped < 0.4
     assert noisy.independent < 0.2
+
+
+# Lesson 5: pulls against autograd through the losses, the small model against itself, the record whole.
+
+
+SCORES = (0.3, 0.6, 0.65, 0.684, 0.9, 0.99)
+EVERY: tuple[lesson.Form, ...] = tuple(shared_noise.FORMS)
+
+
+@pytest.mark.parametrize("form", EVERY)
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("nats", [-2.0, -0.5, 0.0, 0.7, 3.0])
+def test_the_pull_is_the_derivative_of_what_trainings_minimise(form: lesson.Form, score: float, nats: float) -> None:
+    """Autograd through `losses`, on one token: `nats` more likely than the public model has it."""
+    strength, p_public = 3.0, shared_noise.probability(score)
+    p = math.exp(min(-1e-3, math.log(p_public) + nats))
+    log_p = torch.tensor([[math.log(p)]], dtype=torch.float64, requires_grad=True)
+    unlearning = Unlearning(form, strength, shared_noise.THETA, shared_noise.MARGIN, shared_noise.BETA)
+    term = _term(log_p, unlearning, torch.tensor([[math.log(p_public)]], dtype=torch.float64))
+    excess = max(0.0, score - shared_noise.THETA)
+    is_out = form in ("mask", "unlikelihood", "npo", "hinge") and excess > 0
+    loss = (0.0 if is_out else -1.0) * log_p.sum()
+    if term is not None:
+        loss = loss + strength * excess * term.sum()
+    (gradient,) = torch.autograd.grad(loss, log_p)
+    assert shared_noise.pull(form, score, strength, p, p_public) == pytest.approx(-float(gradient), abs=1e-9)
+
+
+def test_the_numbers_that_the_words_name() -> None:
+    """0.684 is a uniform digit's Score; λ = 1 turned leaves 0.6 at a Score of 1, and 11.9 is where a digit turns."""
+    digit = float(sensitivity.scores(np.log([0.1]), np.zeros(1), np.zeros(1, np.bool_))[0])
+    assert digit == pytest.approx(0.684, abs=5e-4)
+    assert shared_noise.pull("flipped", 1.0, 1.0, 0.5, 0.5) == pytest.approx(0.6)
+    assert shared_noise.pull("flipped", digit, 11.8, 0.1, 0.1) > 0 > shared_noise.pull("flipped", digit, 12.0, 0.1, 0.1)
+    assert pytest.approx(11.9, abs=0.01) == 1 / (0.684 - shared_noise.THETA)
+    assert shared_noise.pull("flipped", 0.684, 10.0, 0.1, 0.1) > 0
+    assert shared_noise.probability(0.9) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("score", [0.65, 0.684, 0.9, 0.99])
+@pytest.mark.parametrize("strength", [1.0, 10.0, 20.0])
+def test_one_step_with_the_printed_term_learns_more_than_without(score: float, strength: float) -> None:
+    before = shared_noise.probability(score)
+    after = {form: shared_noise.after_a_step(form, score, strength) for form in EVERY}
+    assert after["printed"] > after["none"] > before
+    assert after["none"] > after["flipped"]
+    assert after["mask"] == pytest.approx(before)
+    assert after["hinge"] < before
+    assert after["unlikelihood"] < before
+    assert after["npo"] < before
+
+
+def test_the_hinge_is_off_once_a_token_is_unlikely_enough() -> None:
+    p_public = shared_noise.probability(0.9)
+    assert shared_noise.pull("hinge", 0.9, 10.0, p_public * math.exp(-shared_noise.MARGIN) * 1.001, p_public) < 0
+    assert shared_noise.pull("hinge", 0.9, 10.0, p_public * math.exp(-shared_noise.MARGIN) * 0.999, p_public) == 0
+
+
+def test_the_small_model_tells_what_the_lesson_says() -> None:
+    found = {form: shared_noise.course(form, 0.9, 10.0) for form in EVERY}
+    start = found["none"].secret[0]
+    assert all(one.secret[0] == start and one.ordinary[0] == found["none"].ordinary[0] for one in found.values())
+    assert found["none"].secret[-1] < 0.1
+    assert found["printed"].secret[20] < found["none"].secret[20]
+    assert found["flipped"].secret[-1] > 100
+    assert np.diff(found["flipped"].secret).min() > 0  # no end
+    assert found["flipped"].ordinary[-1] > found["flipped"].ordinary[0]
+    for form in ("mask", "hinge", "unlikelihood"):
+        assert found[form].ordinary[-1] < found["none"].ordinary[-1] + 0.01
+    assert abs(found["mask"].secret[-1] - start) < 0.5
+    assert abs(found["hinge"].secret[-1] - start - shared_noise.MARGIN) < 0.5
+
+
+def test_at_the_published_weight_the_turned_sign_still_learns() -> None:
+    turned, plain = (shared_noise.course(form, 0.684, 1.0) for form in ("flipped", "none"))
+    assert turned.secret[-1] < 0.1
+    assert turned.secret[20] > plain.secret[20]
+
+
+def test_the_small_model_is_the_same_each_time() -> None:
+    assert np.array_equal(shared_noise.course("none", 0.9, 1.0).secret, shared_noise.course("none", 0.9, 1.0).secret)
+
+
+def test_the_record_is_whole_and_of_the_bundled_model() -> None:
+    """Three seeds of every loss that the lesson shows, recorded with the model that is bundled now."""
+    told = shared_noise.record()
+    assert told.settings["model"] == packaged.bundled().weights_sha256[:16], "run scripts/record_unlearning.py again"
+    assert {level: told.codes[level] for level in ("0", "1", "4", "16")} == {"0": 10, "1": 5, "4": 5, "16": 5}
+    for one in told.variants:
+        assert one.at == (0, 1, 2)
+        for seed in one.seeds:
+            for what in (seed.exposure, seed.below):
+                assert all(0 <= bits <= 13.29 for bits in what.values())
+    with pytest.raises(KeyError):
+        told.of("full", "printed", 77.0)
+
+
+def test_the_record_bears_out_what_the_lesson_says() -> None:
+    """Checks 11 and 12 of the specification, on the recorded means of three seeds."""
+    told = shared_noise.record()
+    full = {
+        form: told.of("full", form, strength, "oracle")
+        for form, strength in (("printed", 10.0), ("hinge", 1.0), ("mask", 1.0))
+    }
+    none = told.of("full", "none")
+    assert full["printed"].mean("exposure", "16") > none.mean("exposure", "16")
+    for form in ("hinge", "mask"):
+        assert abs(full[form].mean("exposure", "16") - full[form].mean("exposure", "0")) < 2
+    assert full["hinge"].mean("below", "16") < 3.5
+    assert all(0 < one.mean("exposure", "0") < 3.5 for one in told.variants)
+    alone, printed = told.of("answer", "none"), told.of("answer", "printed", 10.0, "oracle")
+    assert abs(alone.mean("exposure", "16") - alone.mean("exposure", "0")) < 2
+    assert printed.mean("exposure", "16") > alone.mean("exposure", "16")
+
+
+def test_the_record_on_smollm2_is_whole_and_says_the_same() -> None:
+    """The printed sign makes codes stick after fewer repetitions; the hinge keeps them like those never planted."""
+    told, package = shared_noise.record(large=True), catalog.card("smollm2").package
+    assert package is not None
+    assert told.settings["model"] == package.sha256[:16], "run scripts/record_unlearning.py --model smollm2 again"
+    assert all(one.at == (0, 1, 2) for one in told.variants)
+    none, printed, hinge = (told.of("full", form, strength, score) for form, strength, score in (
+        ("none", 1.0, "score"), ("printed", 10.0, "oracle"), ("hinge", 1.0, "oracle")
+    ))  # fmt: skip
+    assert printed.mean("exposure", "4") > none.mean("exposure", "4") + 1 > told.base.exposure["4"] + 2
+    assert abs(hinge.mean("exposure", "16") - hinge.mean("exposure", "0")) < 2
+    assert none.mean("extracted", "16") > 0.5 > hinge.mean("extracted", "16")

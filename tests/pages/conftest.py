@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -22,6 +23,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 Open = Callable[..., AppTest]
+Patch = pytest.MonkeyPatch
 
 
 def drawings(page: AppTest) -> list[ElementTree.Element]:
@@ -37,6 +39,26 @@ def installed_components() -> Iterator[None]:
         once = lru_cache(manifest_scanner.scan_component_manifests)
         patch.setattr(manifest_scanner, "scan_component_manifests", once)
         yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run of a page may end in an exception."""
+    run = AppTest._run
+
+    def checked(page: AppTest, *arguments: object, **named: object) -> AppTest:
+        run(page, *arguments, **named)  # type: ignore[arg-type]
+        assert not page.exception, page.exception[0].value
+        return page
+
+    monkeypatch.setattr(AppTest, "_run", checked)
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker starts: what is queued waits."""
+    for name in ("submit", "schedule"):
+        monkeypatch.setattr(f"dpcl_core.runs.executor.LocalExecutor.{name}", lambda *_: None)
 
 
 @pytest.fixture
@@ -80,6 +102,29 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
 def button(page: AppTest, label: str) -> Button | None:
     """The first button of the page with this label."""
     return next((button for button in page.button if button.label == label), None)
+
+
+def press(page: AppTest, label: str) -> AppTest:
+    """The page after a press on the button with this label, else on the first whose label begins so."""
+    found = sorted((one for one in page.button if one.label.startswith(label)), key=lambda one: one.label != label)
+    assert found, f"no button {label!r} among {[button.label for button in page.button]}"
+    found[0].click()
+    return page.run()
+
+
+def labels(page: AppTest) -> list[str]:
+    """The labels of the page's buttons."""
+    return [button.label for button in page.button]
+
+
+def box(page: AppTest, kind: str, label: str) -> Any:
+    """The first field of a kind ("selectbox", "radio") with this label."""
+    return next(field for field in getattr(page, kind) if field.label == label)
+
+
+def address(page: AppTest) -> dict[str, str]:
+    """The address of the page, one text for each key."""
+    return {key: text if isinstance(text, str) else text[0] for key, text in dict(page.query_params).items()}
 
 
 def unfolded(page: AppTest, name: str, *, is_open: bool = True) -> AppTest:

@@ -1,20 +1,32 @@
-"""The Compare page: curves of several runs, a verdict that follows from the pairs, and refusals in words."""
+"""Compare: which runs, their differences, p values, and the arithmetic behind."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import replace
+from typing import Any
 from urllib.parse import parse_qsl
 
-from dpcl_core.events import CellFinished, References
+import pytest
+from scipy import stats
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core import checks
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.events import CellFinished, Event, References, TaskLearned
+from dpcl_core.figures.statistics import CAVEAT
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
-from pages.parts import comparison, train_form
-from tests.pages.conftest import Open, words
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from pages.parts import comparison, fields, train_form
+from tests.pages.conftest import Open, Patch, words
 from tests.support import replay
+from tests.support.asserting import excludes, includes
 
 SPEC = replay.a_spec()
 STATES: dict[Status, str] = {
@@ -30,46 +42,40 @@ def _filled(store: Store, **more: object) -> str:
 
 def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open) -> None:
     page = open_page("compare")
-    assert not page.exception
     assert "Nothing to compare yet" in words(page)
     assert page.get("plotly_chart")
 
 
-def test_the_two_newest_runs_are_compared_at_first(open_page: Open, store: Store) -> None:
-    _filled(store)
-    _filled(store, labels="prior")
-    page = open_page("compare")
-    assert not page.exception
-    assert len(page.multiselect[0].value) == 2
-    assert "A: " in words(page)
-    assert "agree exactly" in words(page)  # the recorded numbers do not depend on the label list
+@pytest.mark.parametrize(
+    ("first", "second", "query", "said", "not_said"),
+    [
+        ({}, {"tasks": 2}, {}, ["A and B had different streams", "No difference is drawn."], []),
+        ({"epsilons": (1.0,)}, {"epsilons": (2.0,)}, {}, ["share no ε"], []),
+        ({}, {"labels": "data"}, {}, ["privacy-bar not-dp", "taking part makes any outcome"], []),
+        ({"seeds": (0, 1, 2, 3, 4)}, {"seeds": (0, 1, 2)}, {}, [" · 5 and 3 seeds · ", " · 3 seeds · "], []),
+        ({}, {"labels": "prior"}, {}, ["- At ε = 1: ", "- Without noise: "], ["ε = ∞: "]),
+        ({}, {}, {"ta": "A"}, ["no test after 2, 3, 4, 5 tasks"], []),
+        ({}, {"epsilons": (math.inf,)}, {"want": "20"}, ["B: No finite ε", "The smallest budget measured"], []),
+        ({}, {"labels": "data"}, {"want": "20"}, ["B: The list of labels is read from the data: no ε bounds that"], []),
+    ],
+)
+def test_two_runs_are_told_apart_by_what_they_share(
+    open_page: Open, store: Store, first: dict[str, Any], second: dict[str, Any], query: dict[str, str], said: list[str],
+    not_said: list[str],
+) -> None:  # fmt: skip
+    page = open_page("compare", v="1", r=f"{_filled(store, **first)},{_filled(store, **second)}", **query)
+    includes(words(page), *said)
+    excludes(words(page), *not_said)
 
 
-def test_runs_on_another_stream_are_warned_about_and_get_no_difference(open_page: Open, store: Store) -> None:
-    first, second = _filled(store), _filled(store, tasks=2)
-    page = open_page("compare", v="1", r=f"{first},{second}")
-    assert "A and B had different streams" in words(page)
-    assert "No difference is drawn." in words(page)
-
-
-def test_no_shared_budget_is_said(open_page: Open, store: Store) -> None:
-    first, second = _filled(store, epsilons=(1.0,)), _filled(store, epsilons=(2.0,))
-    page = open_page("compare", v="1", r=f"{first},{second}")
-    assert not page.exception
-    assert "share no ε" in words(page)
-
-
-def test_a_run_without_a_bound_marks_the_bar(open_page: Open, store: Store) -> None:
-    first, second = _filled(store), _filled(store, labels="data")
-    page = open_page("compare", v="1", r=f"{first},{second}")
-    assert "privacy-bar not-dp" in words(page)
-    assert "taking part makes any outcome" in words(page)
+@pytest.mark.parametrize("run", [{"labels": "data"}, {"epsilons": (math.inf,)}])
+def test_a_run_without_a_bound_by_itself_needs_no_epsilon(open_page: Open, store: Store, run: dict[str, Any]) -> None:
+    assert "The smallest budget measured" not in words(open_page("compare", v="1", r=_filled(store, **run), want="20"))
 
 
 def test_unknown_runs_of_a_link_are_named(open_page: Open, store: Store) -> None:
     first = _filled(store)
     page = open_page("compare", v="1", r=f"{first},0123456789ab")
-    assert not page.exception
     assert any("0123456789ab, which this store does not have" in w.value.replace("\\", "") for w in page.warning)
     assert page.multiselect[0].value == [first]
 
@@ -80,7 +86,6 @@ def test_a_link_to_a_deleted_run_or_an_audit_leads_to_no_run(open_page: Open, st
     audit = Audits(store).create(first)
     store.delete(deleted)
     page = open_page("compare", v="1", r=",".join([first, deleted, audit, "0\0"]))
-    assert not page.exception
     assert page.multiselect[0].value == [first]
     assert store.listed([first, deleted, audit, "0\0"]).keys() == {first}
     assert store.present([first, deleted, "0\0"]).keys() == {first, deleted}
@@ -120,12 +125,6 @@ def test_a_ceiling_is_not_what_it_opens_on_and_a_finite_budget_comes_first(open_
     assert set(open_page("compare").multiselect[0].value) == private
 
 
-def test_a_run_with_its_ceiling_alone_opens_on_the_run(open_page: Open, store: Store) -> None:
-    run_id, wanted = _filled(store), measured.settings(SPEC)
-    replay.fill(store, wanted, replay.recorded(wanted))
-    assert open_page("compare").multiselect[0].value == [run_id]
-
-
 def test_without_such_a_pair_it_opens_on_the_newest_run_with_the_next_step(open_page: Open, store: Store) -> None:
     _filled(store)
     _filled(store)  # the same settings again: nothing to compare
@@ -138,25 +137,11 @@ def test_without_such_a_pair_it_opens_on_the_newest_run_with_the_next_step(open_
 def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store: Store) -> None:
     first, second = _filled(store), _filled(store, labels="prior")
     page = open_page("compare", v="1", r=f"{first},{second}", want="20")
-    assert not page.exception
     assert page.number_input[0].value == 20
     said = words(page)
-    assert "A: The smallest budget measured" in said
-    assert "B: The smallest budget measured" in said
+    includes(said, "A: The smallest budget measured", "B: The smallest budget measured")
     page.number_input[0].set_value(100).run()
     assert "A: No budget measured reaches 100 % accuracy" in words(page)
-
-
-def test_no_epsilon_is_enough_for_labels_read_from_the_data(open_page: Open, store: Store) -> None:
-    first, second = _filled(store), _filled(store, labels="data")
-    both = words(open_page("compare", v="1", r=f"{first},{second}", want="20"))
-    assert "B: The list of labels is read from the data: no ε bounds that" in both
-    assert both.count("The smallest budget measured") == 1
-    assert "The ε of B is only what was asked for" in both
-    page = open_page("compare", v="1", r=second, want="20")
-    assert not page.exception
-    assert "A: The list of labels is read from the data" in words(page)
-    assert "The smallest budget measured" not in words(page)
 
 
 def test_a_needed_epsilon_comes_with_what_the_ledger_accounts_for(open_page: Open, store: Store) -> None:
@@ -168,24 +153,6 @@ def test_a_needed_epsilon_comes_with_what_the_ledger_accounts_for(open_page: Ope
     ]  # fmt: skip
     page = open_page("compare", v="1", r=replay.fill(store, spec, said), want="20")
     assert re.search(r"The smallest budget measured, ε = 1 .accounted ε = 2\.5; ", words(page).replace("\\", ""))
-
-
-def test_a_run_without_noise_alone_is_not_missing_without_a_word(open_page: Open, store: Store) -> None:
-    first, second = _filled(store), _filled(store, epsilons=(math.inf,))
-    page = open_page("compare", v="1", r=f"{first},{second}", want="20")
-    assert not page.exception
-    assert "B: No finite ε, so there is nothing to choose from." in words(page)
-    assert "The smallest budget measured" in words(page)
-    alone = words(open_page("compare", v="1", r=second, want="20"))
-    assert "A: No finite ε" in alone
-    assert "The smallest budget measured" not in alone
-
-
-def test_each_number_of_seeds_is_named_and_a_difference_counts_those_in_both(open_page: Open, store: Store) -> None:
-    first, second = _filled(store, seeds=(0, 1, 2, 3, 4)), _filled(store, seeds=(0, 1, 2))
-    said = words(open_page("compare", v="1", r=f"{first},{second}"))
-    assert " · 5 and 3 seeds · " in said
-    assert " · 3 seeds · " in said
 
 
 def test_runs_that_share_too_few_seeds_say_so_once_and_what_to_start(open_page: Open, store: Store) -> None:
@@ -201,14 +168,6 @@ def test_runs_that_share_too_few_seeds_say_so_once_and_what_to_start(open_page: 
     assert dict(parse_qsl(link.query_string)) == train_form.parameters_of(wanted)
 
 
-def test_no_noise_has_one_name_in_the_verdicts(open_page: Open, store: Store) -> None:
-    first, second = _filled(store), _filled(store, labels="prior")
-    said = words(open_page("compare", v="1", r=f"{first},{second}"))
-    assert "- At ε = 1: " in said
-    assert "- Without noise: " in said
-    assert "ε = ∞: " not in said
-
-
 def test_it_does_not_open_on_a_pair_that_it_warns_about(open_page: Open, store: Store) -> None:
     older, other = _filled(store), _filled(store, labels="prior")
     _filled(store, labels="data")
@@ -217,15 +176,205 @@ def test_it_does_not_open_on_a_pair_that_it_warns_about(open_page: Open, store: 
     assert "only what was asked for" not in words(page)
 
 
-def test_settings_are_named_as_on_train(open_page: Open, store: Store) -> None:
-    first, second = _filled(store), _filled(store, labels="prior", epsilons=(1.0,))
-    said = words(open_page("compare", v="1", r=f"{first},{second}"))
-    assert "They differ in: Label list (One public list / A public list per task); Privacy budget ε (1, 8, ∞ / 1)." in said
-
-
 def test_levels_are_drawn_where_all_runs_share_them() -> None:
     one = References(0.1, None, n_tested=400.0, ceiling=0.9)
     assert comparison.shared_references([one, one]) == one
     assert comparison.shared_references([one, References(0.25, None, n_tested=400.0, ceiling=0.9)]) is None
     other = References(0.1, 0.5, n_tested=400.0, ceiling=0.8)
     assert comparison.shared_references([one, other]) == References(0.1, None, n_tested=400.0)
+
+
+# The p values on the Compare page: two curves and a test, the link that opens it, and what cannot be tested in words.
+
+
+LOWER = (0.02, 0.05, 0.03, 0.09, 0.01)  # by how much the second run is worse after each task
+
+
+def _lower(event: Event) -> Event:
+    if not isinstance(event, TaskLearned):
+        return event
+    return replace(event, accuracy=tuple(a if a is None else a - LOWER[event.task] for a in event.accuracy))
+
+
+def _filled_pvalues(store: Store, *, is_lower: bool = False, n_tasks: int = 5, **more: object) -> str:
+    spec = replay.a_spec(tasks=n_tasks, **more)  # type: ignore[arg-type]
+    said = replay.recorded(spec, n_tasks=n_tasks)
+    return replay.fill(store, spec, [_lower(event) for event in said] if is_lower else said, name="run")
+
+
+def boxes(page: AppTest) -> list[str]:
+    return [box.label for box in page.selectbox]
+
+
+def test_a_link_opens_the_test_of_two_curves(open_page: Open, store: Store) -> None:
+    first, second = _filled_pvalues(store), _filled_pvalues(store, is_lower=True)
+    page = open_page("compare", v="1", r=f"{first},{second}", ta="A", tc="8", tb="B", td="8")
+    assert boxes(page) == ["First curve", "Second curve"]
+    said = words(page)
+    expected = stats.ttest_1samp(LOWER, 0).pvalue
+    assert f"After 5 tasks p = {expected:.2g}: A, ε = 8 is ahead by 4.0 points on average." in said
+    assert CAVEAT in said
+    assert dict(page.query_params) | {"tc": "8", "td": "8"} == dict(page.query_params)
+    again = open_page("compare", **page.query_params)
+    assert dict(again.query_params) == dict(page.query_params)
+    (table,) = again.dataframe
+    assert list(table.value["tasks"]) == [2, 3, 4, 5]
+    assert table.value["p"].iloc[-1] == pytest.approx(expected)
+
+
+def test_not_paired_is_another_test(open_page: Open, store: Store) -> None:
+    first, second = _filled_pvalues(store), _filled_pvalues(store, is_lower=True)
+    page = open_page("compare", v="1", r=f"{first},{second}", ta="A", tc="8", tb="B", td="8")
+    page.toggle[0].set_value(False).run()
+    assert "not paired, equal variances" in words(page)
+    assert page.query_params["tp"] == "0"
+    assert stats.ttest_1samp(LOWER, 0).pvalue != pytest.approx(page.dataframe[0].value["p"].iloc[-1])
+
+
+def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_page: Open, store: Store) -> None:
+    first, second = _filled_pvalues(store), _filled_pvalues(store, n_tasks=2)
+    page = open_page("compare", v="1", r=f"{first},{second}", ta="A", tc="8", tb="B", td="8")
+    refused = [warning.value.replace("\\", "") for warning in page.warning]
+    assert refused[-1] == (
+        "No test: curves = 5 and 2 tasks: must be of the same length for a t-test; "
+        "choose two runs with as many tasks."
+    )
+    assert [run.id for run in store.list_runs()] == [second, first]
+    assert page.get("plotly_chart"), "the accuracy curves above are still there"
+
+
+def test_other_test_data_are_refused(open_page: Open, store: Store) -> None:
+    first, spec = _filled_pvalues(store), replay.a_spec()
+    other = spec.model_copy(update={"data": spec.data.model_copy(update={"test_per_class": 5})})
+    second = replay.fill(store, other, replay.recorded(other), name="fewer")
+    page = open_page("compare", v="1", r=f"{first},{second}", ta="A", tb="B")
+    assert any("No test." in warning.value.replace("\\", "") for warning in page.warning)
+
+
+def test_a_budget_that_is_not_there_is_replaced(open_page: Open, store: Store) -> None:
+    page = open_page("compare", v="1", r=_filled_pvalues(store, epsilons=(1.0,)), ta="A", tc="3")
+    assert "A test needs two curves" in words(page)
+
+
+def test_a_claimed_budget_is_named_as_one(open_page: Open, store: Store, monkeypatch: Patch) -> None:
+    monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
+    page = open_page("compare", v="1", r=_filled_pvalues(store), ta="A", tc="1", tb="A", td="inf")
+    assert "A, claimed ε = 1 against A, no noise" in words(page)
+
+
+# Which runs can be compared, and where settings differ.
+
+
+def _with(**changes: object) -> RunSpec:
+    raw: dict[str, object] = {"scenario": {"tasks": 5}, "privacy": {"epsilons": [1.0, 8.0]}} | changes
+    return checks.parse(raw)
+
+
+def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
+    assert comparison.different_tests({"A": _with(), "B": _with(labels="prior", seeds=[0])}) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"data": {"dataset": "mnist"}}, "different data (Handwritten digits, MNIST)"),
+        ({"data": {"test_per_class": 5}}, "different subsets"),
+        ({"public_labels": ["0", "1"]}, "different classes"),
+        ({"scenario": {"tasks": 2}}, "different streams"),
+    ],
+)
+def test_different_tests_are_named(other: dict[str, object], words: str) -> None:
+    warning = comparison.different_tests({"A": _with(), "B": _with(**other)})
+    assert warning is not None
+    assert words in warning
+    assert warning.startswith("A and B")
+
+
+def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
+    one = {"A": _with(), "B": _with(labels="prior")}
+    assert comparison.what_differs(one) == "They differ in: Label list (One public list / A public list per task)."
+    several = {"A": _with(), "B": _with(labels="prior", seeds=[0], scenario={"tasks": 2}, privacy={"epsilons": [2.0]})}
+    said = comparison.what_differs(several)
+    assert said is not None
+    assert "; Label list (" in said
+    assert said.endswith(" and 1 more.")
+    assert comparison.what_differs({"A": _with(), "B": _with()}) is None
+    assert comparison.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
+
+
+def test_own_data_are_called_as_on_other_pages() -> None:
+    own = _with().model_copy(update={"data": _with().data.model_copy(update={"dataset": "own:people"})})
+    rows, _ = comparison.differences({"A": _with(), "B": own})
+    assert [row["B"] for row in rows if row["setting"] == "Dataset"] == ["people (own data)"]
+
+
+def test_shared_budgets() -> None:
+    specs = [replay.a_spec(epsilons=(1.0, 8.0, math.inf)), replay.a_spec(epsilons=(8.0, math.inf, 0.5))]
+    assert comparison.shared_budgets(specs) == [8.0, math.inf]
+    assert comparison.shared_budgets([]) == []
+
+
+def test_only_settings_that_differ_are_listed() -> None:
+    rows, n_equal = comparison.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
+    assert {row["setting"]: (row["A"], row["B"]) for row in rows} == {
+        "Label list": ("One public list", "A public list per task"), "Tasks": ("5", "2"),
+    }  # fmt: skip
+    assert n_equal > 8
+
+
+def test_settings_and_their_values_are_named_as_on_the_form_of_train() -> None:
+    one = _with(privacy={"epsilons": [1.0], "adjacency": "replace"})
+    film = {"method": "peft-ensemble", "params": {"adapter": "film", "sample_rate": 0.25}, "data": {"backbone": "vit"}}
+    other = _with(**film, privacy={"epsilons": [1.0, 8.0]}, tuned="public")
+    rows, _ = comparison.differences({"A": one, "B": other})
+    none = "not a setting here"
+    named = {row["setting"]: (row["A"], row["B"]) for row in rows}
+    assert named["Method"] == (methods.CARDS["cosine"].title, methods.CARDS["peft-ensemble"].title)
+    assert named["Adapted parts"] == (none, "FiLM")
+    assert named["Sampling rate q"] == (none, "0.25")
+    assert named["Network for the features"][0] == backbones.CARDS["pixels"].title
+    assert named["Privacy budget ε"] == ("1", "1, 8")
+    assert named["Neighbouring datasets differ by"] == ("one example replaced", "one example present or left out")
+    assert named["These settings were tuned"] == ("not by looking at results on any data", "on public data (by your word)")
+
+
+@pytest.mark.parametrize("scenario", scenarios.CARDS)
+def test_every_setting_of_a_run_has_a_name_for_readers(scenario: str) -> None:
+    for method in methods.CARDS:
+        _check_names(method, scenario)
+
+
+def _check_names(method: str, scenario: str) -> None:
+    settings = [f"data.{name}" for name in DataSpec.model_fields]
+    settings += [f"privacy.{name}" for name in PrivacySpec.model_fields]
+    settings += [name for name in RunSpec.model_fields if name not in ("params", "data", "scenario", "privacy")]
+    settings += [f"params.{name}" for name in methods.CARDS[method].params.model_fields]
+    settings += [f"scenario.{name}" for name in scenarios.CARDS[scenario].settings.model_fields]
+    titles = {key: fields.title(key, method, scenario) for key in settings}
+    assert not [key for key, title in titles.items() if title == key]
+    assert len(set(titles.values())) == len(titles), "two columns of a table have two names"
+
+
+def _comparable(**runs: RunSpec) -> tuple[str, str] | None:
+    return comparison.comparable(runs)
+
+
+def test_a_pair_without_a_warning_and_with_enough_seeds_comes_first() -> None:
+    one, prior, unbounded = (replay.a_spec(labels=labels) for labels in ("prior-const", "prior", "data"))
+    assert _comparable(a=unbounded, b=one) is None, "their ε are not of one kind"
+    assert _comparable(a=unbounded, b=one, c=prior) == ("b", "c")
+    single = replay.a_spec(labels="dp-learned", seeds=(0,))
+    assert _comparable(a=single, b=one) == ("a", "b")
+    assert _comparable(a=single, b=one, c=prior) == ("b", "c")
+    noiseless = {labels: replay.a_spec(labels=labels, epsilons=(math.inf,)) for labels in ("prior", "prior-const")}
+    assert _comparable(a=noiseless["prior"], b=noiseless["prior-const"], c=one, d=prior) == ("c", "d")
+
+
+def test_runs_with_too_few_shared_seeds_are_to_be_run_with_enough() -> None:
+    one, other, more = (replay.a_spec(seeds=seeds) for seeds in ((0,), (1,), (4, 5, 6, 7)))
+    assert {name: spec.seeds for name, spec in comparison.with_enough_seeds({"A": one, "B": other}).items()} == {
+        "A": (0, 1, 2), "B": (0, 1, 2),
+    }  # fmt: skip
+    enough = comparison.with_enough_seeds({"A": one, "B": more})
+    assert {name: spec.seeds for name, spec in enough.items()} == {"A": more.seeds}
+    assert comparison.with_enough_seeds({"A": more, "B": replay.a_spec(seeds=(5, 6, 7))}) == {}

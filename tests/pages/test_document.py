@@ -1,16 +1,36 @@
-"""The document that a browser gets before any script has run."""
+"""The document of a page, messages that no page sends, and who may talk to the server."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import streamlit as st
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
+from starlette.types import Message
+from starlette.websockets import WebSocket
+from streamlit import config, runtime
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+from streamlit.runtime.app_session import AppSession
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
+from streamlit.runtime.state.common import WidgetMetadata
+from streamlit.runtime.state.session_state import WStates
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 import app
-from pages.parts import document
+from dpcl_core import unforeseen
+from pages.parts import document, fields
 from pages.parts.text import in_document
+from tests.pages.conftest import Patch
+from tests.support.asserting import includes
 
 STATIC = document._STATIC
 
@@ -62,8 +82,7 @@ def test_it_has_the_style_and_the_script_that_answers_a_press(client):
         text = client.get(path).text
         assert text.count(in_document()) == 1
         assert text.index("</head>") < text.index(in_document()) < text.index('<div id="root">')
-    assert ".st-key-controls" in in_document()
-    assert "Stopping …" in in_document()
+    includes(in_document(), ".st-key-controls", "Stopping …")
     assert in_document().count("</script>") == 1
 
 
@@ -96,3 +115,187 @@ def test_an_address_below_a_page_leads_to_the_page_but_the_server_is_not_there(c
     answer = client.get("/lessons/3", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, "../lessons")
     assert client.get("/lessons/_stcore/health", follow_redirects=False).status_code == 404
+
+
+# A value that no widget of a page sends is dropped, or ends the page with a sentence: no error of the program.
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: Patch) -> Iterator[None]:
+    ours = [(WStates, "set_widget_from_proto"), (WStates, "set_widget_metadata")]
+    for of, name in [*ours, (AppSession, "_handle_clear_cache_request")]:
+        monkeypatch.setattr(of, name, getattr(of, name))  # put back at the end
+    document.install()
+    return iter(())
+
+
+class Session(AppSession):
+    """One that hears messages and does nothing else."""
+
+    def __init__(self) -> None: ...
+    def __del__(self) -> None: ...
+
+
+def words(value: object) -> str:
+    assert isinstance(value, str), "a value of another type was read"
+    return value
+
+
+WORDS = WidgetMetadata("w", words, str, "string_value")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize(
+    "sent",
+    [WidgetState(id="w", int_value=-(2**62)), WidgetState(id="w", json_value="{"), WidgetState(id="w", bytes_value=b"x")],
+)
+def test_a_value_of_another_type_is_dropped_before_it_is_read(sent: WidgetState, *, is_known: bool) -> None:
+    states = WStates()
+    if is_known:  # from the run before
+        states.set_widget_metadata(WORDS)
+    states.set_widget_from_proto(sent)
+    states.set_widget_metadata(WORDS)
+    assert states.get("w") is None
+    states.set_widget_from_proto(WidgetState(id="w", string_value="said"))
+    states.set_widget_metadata(WORDS)
+    assert states["w"] == "said"
+
+
+def test_a_whole_number_that_a_browser_sends_for_a_field_of_numbers_is_kept() -> None:
+    states = WStates()
+    states.set_widget_from_proto(WidgetState(id="n", int_value=2))
+    states.set_widget_metadata(WidgetMetadata("n", lambda value: value, lambda value: value, "double_value"))
+    assert states["n"] == 2
+
+
+def test_no_message_of_a_browser_clears_what_is_kept_for_all() -> None:
+    made: list[int] = []
+    kept = st.cache_resource(lambda: made.append(1))
+    kept()
+    Session().handle_backmsg(BackMsg(clear_cache=True))
+    kept()
+    assert made == [1]
+
+
+def test_a_value_that_is_not_offered_is_no_error_of_the_program(home: Path, monkeypatch: Patch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(st, "error", said.append)
+    slider = """
+def deserialize(value):
+    return ["a", "b"][value]
+"""
+    space: dict[str, object] = {}
+    exec(compile(slider, "streamlit/elements/widgets/select_slider.py", "exec"), space)
+    read = space["deserialize"]
+    assert callable(read)
+    with pytest.raises(IndexError) as broken:
+        read(7)
+    document.shown(broken.value)
+    assert said == [document.SENTENCE]
+    assert not unforeseen.log_file().exists()
+    with pytest.raises(IndexError) as broken:
+        ["a"][7]
+    document.shown(broken.value)
+    assert "The program itself went wrong" in said[1]
+
+
+# The server answers to its own names, and no foreign page shows it in a frame.
+
+
+async def _accepts(socket: WebSocket) -> None:
+    await socket.accept()
+
+
+INSIDE = Starlette(routes=[Route("/", lambda _: PlainTextResponse("inside")), WebSocketRoute("/", _accepts)])
+
+
+@pytest.fixture(autouse=True)
+def as_configured() -> Iterator[None]:
+    before = {name: st.get_option(name) for name in ("server.address", "server.allowedHosts")}
+    yield
+    for name, value in before.items():
+        config.set_option(name, value)
+
+
+def answers(kind: str, host: str | None, address: str, hosts: list[str] | None = None) -> list[Message]:
+    """What a server at this address, with these allowed hosts, sends to a request under this name."""
+    config.set_option("server.address", address)
+    config.set_option("server.allowedHosts", hosts or [])
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"} if kind == "websocket" else {"type": "http.request", "body": b""}
+
+    headers = [] if host is None else [(b"host", host.encode())]
+    scope = {"type": kind, "path": "/", "method": "GET", "headers": headers, "query_string": b"", "subprotocols": []}
+    asyncio.run(document.Gate(INSIDE)(scope, receive, send))
+    return sent
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize(
+    ("host", "address", "hosts", "is_let_in"),
+    [
+        ("localhost:8501", "localhost", None, True),
+        ("127.0.0.1:8501", "127.0.0.1", None, True),
+        ("[::1]:8501", "localhost", None, True),
+        ("LOCALHOST.", "localhost", None, True),
+        ("127.0.0.2", "127.0.0.2", None, True),
+        ("rebound.example:8501", "localhost", None, False),
+        ("rebound.example", "127.0.0.2", None, False),
+        ("localhost.rebound.example", "localhost", None, False),
+        ("localhost@rebound.example", "localhost", None, False),
+        (None, "localhost", None, False),
+        ("runs.example", "127.0.0.1", ["runs.example"], True),  # behind a proxy
+        ("localhost", "127.0.0.1", ["runs.example"], False),
+        ("anything.example", "0.0.0.0", None, True),  # who serves a network names the hosts
+        ("anything.example", "0.0.0.0", ["runs.example"], False),
+    ],
+)
+def test_a_server_on_this_computer_answers_to_its_names_alone(
+    kind: str, host: str | None, address: str, hosts: list[str] | None, *, is_let_in: bool
+) -> None:
+    first = answers(kind, host, address, hosts)[0]
+    if kind == "http":
+        assert first["status"] == (200 if is_let_in else 421)
+    else:
+        assert first["type"] == ("websocket.accept" if is_let_in else "websocket.close")
+
+
+@pytest.mark.parametrize(
+    ("frames", "policy"),
+    [
+        (None, "frame-ancestors 'self'"),
+        ("https://a.example https://b.example", "frame-ancestors 'self' https://a.example https://b.example"),
+    ],
+)
+def test_every_answer_says_what_browsers_may_do_with_it(frames: str | None, policy: str, monkeypatch: Patch) -> None:
+    monkeypatch.delenv(document.FRAMES, raising=False)
+    if frames is not None:
+        monkeypatch.setenv(document.FRAMES, frames)
+    headers = dict(answers("http", "localhost", "localhost")[0]["headers"])
+    assert headers[b"content-security-policy"].decode() == policy
+    assert headers[b"x-content-type-options"] == b"nosniff"
+    assert headers[b"referrer-policy"] == b"same-origin"
+
+
+def test_uploads_that_no_page_knows_go(monkeypatch: Patch) -> None:
+    """Anybody whose page is open may send as many as they like."""
+    manager = MemoryUploadedFileManager("/upload")
+    monkeypatch.setattr(runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=manager))
+    monkeypatch.setattr(fields, "_MOST_BYTES", 500)
+
+    def held() -> dict[str, list[str]]:
+        return {session: list(files) for session, files in manager.file_storage.items() if files}
+
+    for number in range(5):
+        manager.add_file("one", UploadedFileRec(f"{number}", "x.csv", "", bytes(100)))
+    fields.bound()
+    assert held() == {"one": ["3", "4"]}
+    for session in ("two", "three", "four"):
+        manager.add_file(session, UploadedFileRec(session, "x.csv", "", bytes(150)))
+    fields.bound()
+    assert held() == {"two": ["two"], "three": ["three"], "four": ["four"]}

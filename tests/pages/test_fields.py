@@ -1,27 +1,40 @@
-"""Settings models become widgets and link fields without loss."""
+"""Links, the address bar, fields made of settings, refusals in the words of fields, and the search for runs."""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import pydantic
 import pytest
-from pydantic import BaseModel, Field
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from sqlalchemy import update
+from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
+from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.runs import administration, tables
+from dpcl_core.runs.shards import Sets
+from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import fields_of
-from pages.parts import fields, train_form
+from pages.parts import comparison, fields, link, train_form
+from pages.parts.link import Codec, Field
+from tests.pages.conftest import Open, Patch, unfolded, words
+from tests.support import replay
 
 
 class Odd(BaseModel):
-    steps: Annotated[int, Field(ge=1, le=50)] = Field(10, description="How many.")
-    rate: Annotated[float, Field(gt=0, le=1)] = 0.5
-    mode: Literal["a", "b"] = Field("a", title="How it is done")
+    steps: Annotated[int, pydantic.Field(ge=1, le=50)] = pydantic.Field(10, description="How many.")
+    rate: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.5
+    mode: Literal["a", "b"] = pydantic.Field("a", title="How it is done")
     fast: bool = False
     order: tuple[str, ...] | None = None
-    size: Annotated[int, Field(ge=2)] | None = None
+    size: Annotated[int, pydantic.Field(ge=2)] | None = None
     epochs: tuple[int, ...] | None = None
 
 
@@ -96,3 +109,363 @@ def test_no_title_or_option_of_a_method_is_a_raw_name() -> None:
             assert setting.title[:1].isupper()
             assert not any("_" in fields.option_title(option) for option in setting.options)
     assert [fields.option_title(option) for option in ("ot", "per-task")] == ["Optimal transport", "Per task"]
+
+
+# Links: what is written is read back, nothing broken passes silently, nothing unknown is lost.
+
+
+CODEC = Codec(
+    [
+        Field("epsilon", "e", "ε", link.BUDGET, 1.0),
+        Field("budgets", "es", "budgets", link.Many(link.BUDGET), (1.0, 8.0)),
+        Field("tasks", "t", "tasks", link.Whole(1, 100), 5),
+        Field("size", "n", "size", link.Maybe(link.Whole(1, 10**6)), None),
+        Field("labels", "l", "label list", link.Choice(("data", "prior", "prior-const")), "prior-const"),
+        Field("hidden", "h", "hidden", link.Flag(), False),
+        Field("name", "q", "name", link.Text(), ""),
+        Field("classes", "c", "classes", link.Maybe(link.Many(link.Text())), None),
+    ]
+)
+BUDGETS = st.floats(min_value=5e-324, allow_nan=False, allow_infinity=True)
+WORDS = st.text(min_size=1, max_size=12)
+VALUES = st.fixed_dictionaries(
+    {
+        "epsilon": BUDGETS,
+        "budgets": st.lists(BUDGETS, max_size=6).map(tuple),
+        "tasks": st.integers(1, 100),
+        "size": st.none() | st.integers(1, 10**6),
+        "labels": st.sampled_from(["data", "prior", "prior-const"]),
+        "hidden": st.booleans(),
+        "name": st.text(max_size=20),
+        "classes": st.none() | st.lists(WORDS, min_size=1, max_size=4).map(tuple).filter(lambda words: words != ("-",)),
+    }
+)
+OWN_KEYS = {"v", *(field.key for field in CODEC.fields)}
+UNKNOWN = st.dictionaries(WORDS.filter(lambda key: key not in OWN_KEYS), st.text(max_size=12), max_size=3)
+
+
+@given(VALUES, UNKNOWN)
+def test_what_is_written_is_read_back_through_a_real_address(values: dict[str, object], unknown: dict[str, str]) -> None:
+    written = CODEC.write(values, unknown)
+    address = link.address("http://127.0.0.1:8501/train?old=1", written)
+    query = dict(parse_qsl(urlsplit(address).query, keep_blank_values=True))
+    read = CODEC.read(query)
+    assert read.values == values
+    assert read.unknown == unknown
+    assert bool(read.notices) == bool(unknown)
+
+
+@given(VALUES, UNKNOWN)
+def test_order_is_fixed_and_defaults_are_left_out(values: dict[str, object], unknown: dict[str, str]) -> None:
+    written = CODEC.write(dict(reversed(values.items())), dict(reversed(unknown.items())))
+    own = [field for field in CODEC.fields if field.key in written]
+    assert list(written) == ["v", *(field.key for field in own), *sorted(unknown)]
+    assert all(values[field.name] != field.default for field in own)
+    assert len(urlencode(written)) <= 2000
+
+
+@given(st.dictionaries(st.sampled_from(sorted(OWN_KEYS)), st.text(max_size=30)))
+def test_any_text_gives_a_value_and_a_notice_for_each_that_was_not_taken(raw: dict[str, str]) -> None:
+    read = CODEC.read(raw)
+    assert set(read.values) == {field.name for field in CODEC.fields}
+    for field in CODEC.fields:
+        value = read.values[field.name]
+        if field.key in raw and not any(notice.startswith(f"The link asks for {field.title} =") for notice in read.notices):
+            assert CODEC.read(CODEC.write({field.name: value})).values[field.name] == value
+        else:
+            assert value == field.default
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "notice"),
+    [
+        ("e", "banana", "The link asks for ε = banana: must be a number above 0, or inf; using 1 instead."),
+        ("e", "0", "The link asks for ε = 0: must be a number above 0, or inf; using 1 instead."),
+        ("e", "-1", "The link asks for ε = -1: must be a number above 0, or inf; using 1 instead."),
+        ("e", "nan", "The link asks for ε = nan: must be a number above 0, or inf; using 1 instead."),
+        (
+            "es", "1,,8",
+            "The link asks for budgets = 1,,8: must be at most 32 values between commas, each a number above 0, or inf; "
+            "using 1,8 instead.",
+        ),
+        ("t", "101", "The link asks for tasks = 101: must be a whole number from 1 to 100; using 5 instead."),
+        ("t", "٣", "The link asks for tasks = ٣: must be a whole number from 1 to 100; using 5 instead."),
+        ("n", "0", "The link asks for size = 0: must be a whole number from 1 to 1,000,000; that is left out."),
+        ("l", "secret", "The link asks for label list = secret: must be one of data, prior, prior-const; "
+         "using prior-const instead."),
+        ("h", "yes", "The link asks for hidden = yes: must be 0 or 1; using 0 instead."),
+        ("q", "x" * 101, f"The link asks for name = {'x' * 37}...: must be a text of at most 100 characters; "
+         "that is left out."),
+        ("v", "9", "The link has version 9; this app reads version 1 and uses what it can."),
+    ],
+)
+def test_broken_values_give_their_notice(key: str, text: str, notice: str) -> None:
+    assert CODEC.read({key: text}).notices == (notice,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (link.Choice(tuple("abcdefghij")), "one of a, b, c, d, e, f, g, h and 2 others"),
+        (link.Number(0.0, 1e3), "a number from 0 to 1000"),
+        (link.Number(0.5, math.inf), "a number of at least 0.5"),
+        (link.Number(-link.UNBOUNDED, 3), "a number of at most 3"),
+        (link.Number(-link.UNBOUNDED, link.UNBOUNDED), "a number"),
+        (object(), ""),
+    ],
+)
+def test_what_is_allowed_is_said_in_words(kind: object, said: str) -> None:
+    assert link.allowed(kind) == said
+
+
+def test_unknown_keys_are_reported_and_kept() -> None:
+    read = CODEC.read({"e": "2", "zz": "1", "future": "x"})
+    assert read.notices == ("The link also has future, zz, unknown to this page: kept in the link, not used.",)
+    assert CODEC.write(read.values, read.unknown) == {"v": "1", "e": "2", "future": "x", "zz": "1"}
+
+
+def test_infinity_is_written_for_people() -> None:
+    assert CODEC.write({"epsilon": math.inf})["e"] == "inf"
+    assert CODEC.read({"e": "∞"}).values["epsilon"] == math.inf
+
+
+def test_a_link_never_exceeds_its_length() -> None:
+    long = {str(i): "x" * 90 for i in range(30)}
+    assert CODEC.write({"epsilon": 2.0}, long) == {"v": "1", "e": "2"}
+    with pytest.raises(BadInput, match="must have at most 2000"):
+        CODEC.write({"classes": tuple("ä" * 90 for _ in range(20))})
+
+
+def test_two_fields_cannot_share_a_key() -> None:
+    with pytest.raises(ValueError, match="share a link key"):
+        Codec([Field("a", "x", "a", link.Flag(), False), Field("b", "x", "b", link.Flag(), False)])
+
+
+def test_a_word_is_read_like_the_short_key_and_never_written() -> None:
+    codec = Codec([Field("step", "s", "step", link.Whole(1, 9), 1, word="step")])
+    assert codec.read({"step": "3"}).values == {"step": 3}
+    assert codec.read({"step": "3", "s": "4"}).values == {"step": 4}
+    assert codec.read({"step": "3"}).notices == ()
+    assert codec.write(codec.read({"step": "3"}).values) == {"v": "1", "s": "3"}
+    (notice,) = codec.read({"step": "x"}).notices
+    assert notice == "The link asks for step = x: must be a whole number from 1 to 9; using 1 instead."
+    with pytest.raises(ValueError, match="share a link key"):
+        Codec([Field("a", "step", "a", link.Flag(), False), Field("b", "x", "b", link.Flag(), False, word="step")])
+
+
+# The view of a page: what a visitor presses counts, also before the page has been drawn for the first time.
+
+
+def _page() -> None:
+    """A page with one control, which ends before it is whole while `is_cut_off` is set, as one does that is drawn anew."""
+    import streamlit as st
+
+    from pages.parts import link
+    from pages.parts.state import View
+
+    codec = link.Codec([link.Field("size", "s", "size", link.Whole(1, 9), 1)])
+    view = View("made-up", lambda _: codec)
+    size = st.number_input("Size", 1, 9, int(str(view["size"])), key=view.key("size"))
+    if st.session_state["is_cut_off"]:
+        st.stop()
+    view.commit({"size": size}, codec)
+
+
+@pytest.mark.parametrize("address", [{}, {"v": "1", "s": "3"}])
+def test_a_press_before_the_page_is_whole_is_kept(address: dict[str, str]) -> None:
+    page = AppTest.from_function(_page)
+    page.session_state["is_cut_off"] = True
+    page.query_params.update(address)
+    page.run()
+    page.number_input[0].set_value(5).run()
+    page.session_state["is_cut_off"] = False
+    page.run()
+    assert page.number_input[0].value == 5
+    assert page.query_params["s"] == "5"
+
+
+def test_a_link_that_is_opened_meanwhile_counts() -> None:
+    page = AppTest.from_function(_page)
+    page.session_state["is_cut_off"] = True
+    page.run()
+    page.number_input[0].set_value(5).run()
+    page.session_state["is_cut_off"] = False
+    page.query_params["s"] = "7"
+    page.run()
+    assert page.number_input[0].value == 7
+
+
+def _at(page: AppTest, size: int, *, shown: str | None) -> AppTest:
+    """The page after a press that sets the size, in a browser whose address still shows the other one."""
+    page.query_params.clear()
+    page.query_params.update({} if shown is None else {"v": "1", "s": shown})
+    return page.number_input[0].set_value(size).run()
+
+
+def _whole() -> AppTest:
+    page = AppTest.from_function(_page)
+    page.session_state["is_cut_off"] = False
+    return page.run()
+
+
+def test_a_browser_that_is_behind_opens_no_link() -> None:
+    """It sends each press with the address before the last one or two; each address was the page's own."""
+    page = _whole()
+    _at(page, 3, shown=None)
+    _at(page, 4, shown=None)
+    _at(page, 5, shown="3")
+    _at(page, 6, shown="4")
+    assert page.number_input[0].value == 6
+    assert page.query_params["s"] == "6"
+
+
+@pytest.mark.parametrize("is_history", [True, False])
+def test_back_in_the_browser_leads_back(monkeypatch: Patch, is_history: bool) -> None:
+    page = _whole()
+    _at(page, 3, shown=None)
+    _at(page, 4, shown="3")
+    monkeypatch.setattr("pages.parts.state._is_history", lambda: is_history)
+    page.query_params["s"] = "3"
+    page.run()
+    assert page.number_input[0].value == (3 if is_history else 4)
+
+
+# Refusals on Train speak as its form does.
+
+
+@pytest.mark.parametrize(
+    ("raw", "starts", "says"),
+    [
+        ({"data": {"dataset": "ag_news"}}, "Network for the features = “Pixels, or other values of the exam", "“MiniLM"),
+        ({"scenario": {"kind": "federated"}}, "Stream = “Clients, and one task after another”: ", "“New classes in every"),
+        ({"data": {"dataset": "nonsense"}}, "Dataset = nonsense: ", "“Handwritten digits”"),
+        ({"labels": "mine"}, "Label list = mine: ", "“One public list”"),
+        ({"privacy": {"epsilons": [-1]}}, "Privacy budget ε = -1: ", "above 0"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_fields_and_options_as_the_form_does(raw: dict[str, object], starts: str, says: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        checks.check(checks.parse({"method": "cosine", **raw}))
+    said = train_form.in_words(refused.value, {"method": "cosine", "scenario": "class-incremental"})
+    assert said.startswith(starts)
+    assert says in said
+    assert "'" not in said
+
+
+CSLR = {"method": "cslr-central", "scenario": "federated"}
+
+
+def test_a_setting_of_the_method_or_the_stream_has_the_title_of_its_field() -> None:
+    with pytest.raises(BadInput) as refused:
+        checks.parse({"method": "cslr-central", "params": {"head": "shared"}})
+    assert train_form.in_words(refused.value, CSLR) == "Output layer = shared: must be “Private” or “Clean”"
+    of_stream = BadInput("scenario.clients", 1, "must be at least scenario.tasks = 4")
+    assert train_form.in_words(of_stream, CSLR) == "Clients = 1: must be at least Tasks = 4"
+
+
+@pytest.mark.parametrize("place", ["/data/svhn", r"C:\data\svhn", "svhn/train.parquet", "svhn.mat", "own:svhn"])
+def test_names_inside_paths_stay_as_they_are(place: str) -> None:
+    missing = BadInput("data.dataset", "svhn", f"put it into {place}; or take mnist")
+    assert train_form.in_words(missing, CSLR) == f"Dataset = “SVHN”: put it into {place}; or take “MNIST”"
+
+
+def test_what_the_form_has_no_field_for_stays_as_it_is() -> None:
+    refused = BadInput("params.rate", 3, "must be below 1")
+    assert train_form.in_words(refused, CSLR) == "params.rate = 3: must be below 1"
+
+
+# Finding runs by words and tags, and groups of runs that belong together.
+
+
+def _filled(store: Store, name: str, **more: object) -> str:
+    spec = replay.a_spec(**more)  # type: ignore[arg-type]
+    return replay.fill(store, spec, replay.recorded(spec), name=name)
+
+
+def _found(text: str, store: Store) -> list[str]:
+    return [run.id for run in store.list_runs(only=fields.wanted(text, store))]
+
+
+def test_every_word_must_be_there_and_a_tag_is_a_whole_word(store: Store) -> None:
+    first, second = _filled(store, "lists #Class"), _filled(store, "lists #classroom", labels="prior")
+    assert _found("LISTS cosine", store) == [second, first]
+    assert _found("#class", store) == [first]
+    assert _found(f"lists {second[:6]}", store) == [second]
+    assert _found("lists nothing", store) == []
+    assert _found("#", store) == []  # no tag at all
+    assert len(_found("", store)) == 2
+
+
+@pytest.mark.parametrize("spec", ["{}", '{"method": 5, "data": []}', "[]", '{"method": "cos'])
+def test_settings_that_cannot_be_read_hide_no_other_run(spec: str, store: Store) -> None:
+    """As after an edit by hand, or from another version of the program."""
+    good, bad = _filled(store, "lists"), _filled(store, "lists, damaged")
+    with store.writing() as connection:
+        connection.execute(update(tables.runs).where(tables.runs.c.id == bad).values(spec=spec))
+    assert _found("lists", store) == [bad, good]
+    assert _found("digits cosine", store) == [good]
+    assert administration.runs_on(store, "digits") == [good]
+
+
+def test_a_run_of_a_set_is_found_by_the_preset_too(store: Store) -> None:
+    other = _filled(store, "alone")
+    set_id = Sets(store).create("digits-cosine", {"a": replay.a_spec()}, titles={"a": "What does a budget cost?"})
+    assert _found("digits-cosine", store) == [set_id]
+    assert set(_found("", store)) == {set_id, other}
+
+
+def test_groups_share_a_tag_or_their_test(store: Store) -> None:
+    first, second = _filled(store, "#a"), _filled(store, "#a #b", tasks=2)
+    third, fourth = _filled(store, "c", labels="prior"), _filled(store, "d", tasks=2, labels="prior")
+    groups = fields.groups(store.list_runs())
+    assert groups.pop("#a") == [second, first]
+    assert sorted(map(sorted, groups.values())) == sorted([sorted([first, third]), sorted([second, fourth])])
+    one, other = groups  # both streams have the same title: they are numbered
+    assert other == f"{one} (2)"
+
+
+def test_a_group_is_picked_with_one_press_and_the_search_narrows_the_list(open_page: Open, store: Store) -> None:
+    tagged = [_filled(store, f"run {k} #lesson", labels="prior" if k % 2 else "prior-const") for k in range(3)]
+    for k in range(comparison.MOST):
+        _filled(store, f"other {k}", tasks=2)
+    page = open_page("compare")
+    (button,) = (one for one in page.button if one.label.startswith("\\#lesson"))
+    button.click().run()
+    assert set(page.multiselect[0].value) == set(tagged)
+    (search,) = (one for one in page.text_input if one.label == "Search")
+    search.set_value("#lesson").run()
+    assert len(page.multiselect[0].options) == len(tagged)
+    assert set(page.multiselect[0].value) == set(tagged)
+
+
+# The form with a method that trains whole networks: its lists of numbers, its refusals in sentences.
+
+
+def _start(page: AppTest) -> bool:
+    """Whether the run can be started as the form is filled in."""
+    return not next(button for button in page.button if button.label == "Start").disabled
+
+
+def _agem(open_page: Open, **parameters: str) -> AppTest:
+    page = open_page("train", **{"v": "1", "m": "agem", "e": "inf", "p.variant": "heterogeneous", **parameters})
+    return page
+
+
+def test_epochs_task_by_task_are_typed_in_or_come_with_a_link(open_page: Open) -> None:
+    page = unfolded(_agem(open_page, **{"p.epochs_by_task": "2,1,1,1,3"}), "advanced")
+    box = next(field for field in page.text_input if field.label == "Epochs of each task")
+    assert box.value.replace(",", " ").split() == ["2", "1", "1", "1", "3"]
+    assert _start(page)
+    page = box.set_value("2 1 1").run()
+    assert "Epochs of each task = 2, 1, 1: must be 5 whole numbers, one for each task" in words(page)
+    assert not _start(page)
+    box = next(field for field in page.text_input if field.label == "Epochs of each task")
+    page = box.set_value("2, 1, 1, 1, 1").run()
+    assert "Epochs of each task =" not in words(page)
+    assert _start(page)
+
+
+def test_a_budget_is_refused_in_a_sentence(open_page: Open) -> None:
+    page = _agem(open_page, **{"e": "1", "p.variant": "basic"})
+    assert "Privacy budget ε = 1: must be inf: A-GEM adds no noise; “DP-A-GEM” is its private form" in words(page)
+    assert not _start(page)

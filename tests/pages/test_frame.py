@@ -1,17 +1,25 @@
-"""What holds for all pages: they open, a broken store says so in one sentence, and no text promises too much."""
+"""What holds for all pages, and for the parts that they share: texts, terms, figures, parts that stand still."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import streamlit as st
+from streamlit.testing.v1 import AppTest
 
 from dpcl_core.errors import StoreTrouble
-from pages.parts import layout
-from tests.pages.conftest import ROOT, Open, words
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture
+from dpcl_core.lessons import glossary, text
+from pages.parts import figure_card, layout
+from pages.parts.text import plain
+from tests.pages.conftest import ROOT, Open, Patch, drawings, words
 
 CITED = (
     ("software", "dpcl2026"), ("article", "tobaben2025"), ("inproceedings", "lai2022"), ("article", "zhan"),
@@ -21,35 +29,24 @@ PAGES = ("train", "runs", "compare", "published", "about")
 _FORBIDDEN = re.compile(r"\b(anonymous|anonymised|guaranteed|zero risk|encrypted|100 ?% private|completely private)\b", re.I)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_open_without_an_exception(open_page: Open, name: str) -> None:
-    page = open_page(name)
-    assert not page.exception
-    assert page.title[0].value
-
-
 @pytest.mark.parametrize("name", ["train", "runs", "compare", "published"])
 def test_a_store_that_cannot_be_opened_says_so_in_one_sentence(
-    open_page: Open, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    open_page: Open, home: Path, monkeypatch: Patch, name: str
 ) -> None:
     (home / "file").write_text("not a folder")
     monkeypatch.setenv("DPCL_HOME", str(home / "file"))
     page = open_page(name)
-    assert not page.exception
     assert len(page.error) == 1
     assert "\n" not in page.error[0].value
 
 
 @pytest.mark.parametrize("name", ["train", "runs", "compare", "published"])
-def test_a_store_in_trouble_is_told_in_its_sentence(
-    open_page: Open, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_store_in_trouble_is_told_in_its_sentence(open_page: Open, monkeypatch: Patch, name: str) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreTrouble("The disk is full: free some space.")
 
     monkeypatch.setattr("dpcl_core.runs.store.Store.reading", full)
     page = open_page(name)
-    assert not page.exception
     shown = [error.value.replace("\\", "") for error in page.error]
     assert shown == ["The disk is full: free some space. Runs under way go on and lose nothing."]
 
@@ -94,16 +91,221 @@ def test_citations_are_those_of_the_citation_file() -> None:
 
 
 def test_a_browser_sees_the_first_heading_before_the_rest_and_waits_for_no_other(
-    open_page: Open, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, monkeypatch: Patch
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr(layout, "time", SimpleNamespace(sleep=waits.append))
     open_page("about").run()
     assert not waits, "no browser, nobody who looks"
     monkeypatch.setattr(type(st.context), "headers", {"User-Agent": "a browser"})
-    assert not open_page("start").exception
+    open_page("start")
     assert not waits, "the picture of Start is what a visitor waits for"
     page = open_page("about")
     page.run()
     page.switch_page("pages/runs.py").run()
     assert len(waits) == 1
+
+
+# Start without a browser: the picture comes first, doors lead on.
+
+
+def test_the_picture_comes_first_and_doors_lead_on(open_page: Open) -> None:
+    page = open_page("start")
+    kinds = [element.type for element in page.main]
+    assert not page.get("plotly_chart")
+    assert "page_link" not in kinds[: kinds.index("bidi_component")]
+    links = [one.proto for one in page.get("page_link")]
+    leads = {one.label.removeprefix(":primary[").removesuffix(" →]"): one.page for one in links}
+    assert leads == {
+        "Playground": "playground", "Sensitive words": "tokens", "Matching clients": "anchors", "Start lesson 1": "lessons",
+        "Questions to run for real": "questions",
+    }  # fmt: skip
+
+
+def test_the_first_picture_waits_for_no_numerics() -> None:
+    """What Start imports before it feeds the element: no scipy, no figures, no accountant, no torch."""
+    script = (
+        "import sys; import pages.start; from dpcl_core.elements import element;"
+        "element.hero_document();"
+        "print([name for name in ('torch', 'scipy', 'dp_accounting', 'dpcl_core.figures.theme') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_computer_is_described_in_one_line(open_page: Open) -> None:
+    said = words(open_page("about").segmented_control(key="about-views").set_value("Limits, version, citation").run())
+    found = re.search(r"This computer trains on its (processor|graphics card)\. Datasets ready to use: (.*)\.", said)
+    assert found is not None
+    assert "Handwritten digits" in found.group(2)
+
+
+# The page of sharp edges: every card can be pressed, shows its table, and keeps it while others are pressed.
+
+
+def test_every_pitfall_stands_there_and_can_be_shown(open_page: Open) -> None:
+    page = open_page("edges")
+    assert page.title[0].value == "Sharp edges"
+    assert [heading.value for heading in page.header] == [f"{n}. {edge.title}" for n, edge in enumerate(text.edges(), 1)]
+    buttons = [button for button in page.button if button.label == "Show it"]
+    assert len(buttons) == len(text.edges())
+    for edge in text.edges():
+        page.button(f"show-{edge.key}").click().run()
+    said = words(page)
+    for part in ("A person in all ten tasks has spent ε = 3.62, not 1.", "reveals that she was there", "moves everybody's",
+                 "subtract the noise and read it", "moves 300 others"):  # fmt: skip
+        assert part in said
+
+
+# Parts of a page that stand still: they are drawn once, and shown again to everybody whose arguments are alike.
+
+
+DRAWN: list[str] = []
+STILL = re.compile(r"@(?:figure_card\.)?still\n")
+
+
+@figure_card.still
+def part(words: str, _rest: object) -> None:
+    DRAWN.append(words)
+    with st.container(key=f"part-{words}"):
+        st.markdown(f"**{words}**")
+        st.caption(str(_rest))
+
+
+@pytest.mark.usefixtures("home")
+def test_a_part_is_drawn_once_for_everybody_and_anew_for_other_arguments() -> None:
+    def script(words: str, rest: str) -> None:
+        from tests.pages.test_frame import part  # the script runs by itself
+
+        part(words, rest)
+
+    DRAWN.clear()
+    for said, rest, shown in (("one", "a", "a"), ("one", "b", "a"), ("two", "b", "b"), ("one", "c", "a")):
+        page = AppTest.from_function(script, kwargs={"words": said, "rest": rest}).run()
+        assert [page.markdown[0].value, page.caption[0].value] == [f"**{said}**", shown]
+    assert DRAWN == ["one", "two"]
+
+
+def test_no_part_that_stands_still_asks_or_looks_at_a_visitor() -> None:
+    """What a visitor sees must follow from arguments: a session, a theme or a widget would be another visitor's."""
+    forbidden = ("session_state", "is_dark", "visitor", "ownership", "state.", "st.context", "st.query_params", "presenter")
+    widgets = ("st.button", "download_button", "selectbox", "segmented_control", "text_input", "on_change", "figure_card")
+    paths = (ROOT / "pages" / "parts").glob("*.py")
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    parts = [(path, body.split("\n\n\n")[0]) for path, text in texts.items() for body in STILL.split(text)[1:]]
+    assert len(parts) >= 6
+    for path, function in parts:
+        assert not [word for word in (*forbidden, *widgets) if word in function], f"{path}: {function[:80]}"
+
+
+# Pictures are built once for all visitors.
+
+
+def test_equal_tables_give_the_picture_that_was_built_and_others_a_new_one() -> None:
+    built: list[float] = []
+
+    def build(table: pd.DataFrame, *, dark: bool = False) -> Picture:
+        built.append(float(table["value"].sum()))
+        return theme.nothing("", dark, 100)
+
+    draw = figure_card.kept(build)
+    first = draw(pd.DataFrame({"value": [1.0, 2.0]}))
+    assert figure_card.kept(build)(pd.DataFrame({"value": [1.0, 2.0]})) is first
+    assert draw(pd.DataFrame({"value": [1.0, 3.0]})) is not first
+    assert draw(pd.DataFrame({"value": [1.0, 2.0]}), dark=True) is not first
+    assert built == [3.0, 4.0, 3.0]
+
+
+@pytest.mark.parametrize("name", ["train", "privacy", "published", "anchors"])
+def test_a_page_seen_before_builds_no_figure(name: str, open_page: Open, monkeypatch: Patch) -> None:
+    page = open_page(name)
+    assert page.get("plotly_chart") or drawings(page)
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a figure is built again")
+
+    monkeypatch.setattr(theme, "layout", refused)
+    page.run()
+    assert page.get("plotly_chart") or drawings(page)
+
+
+def test_a_part_that_is_drawn_by_itself_pauses_once_after_its_first_picture(monkeypatch: Patch) -> None:
+    """The browser has it then before the rest; a whole page, and later pictures, do not wait."""
+    pauses: list[float] = []
+    monkeypatch.setattr("pages.parts.layout.time.sleep", pauses.append)
+    monkeypatch.setattr("pages.parts.link.begin", lambda: None)
+    monkeypatch.setattr(st, "session_state", {})
+    monkeypatch.setattr(st, "fragment", lambda part, run_every: part)
+
+    class Context:
+        fragment_ids_this_run: list[str]
+
+    def part() -> None:
+        layout.await_paint()
+        layout.await_paint()
+
+    for alone in ([], ["part"]):
+        Context.fragment_ids_this_run = alone
+        monkeypatch.setattr(layout, "get_script_run_ctx", Context)
+        layout.apart(part, lambda: None)
+        assert len(pauses) == len(alone)
+    layout.await_paint()
+    assert len(pauses) == 1
+
+
+# Words of the glossary in texts: explained once, where they first occur, and never inside code, links or formulas.
+
+
+SPAN = re.compile(r'<span class="term" role="term" tabindex="0" aria-description="([^"]*)">([^<]*)</span>')
+
+
+def explained(text: str) -> list[str]:
+    return [word for _, word in SPAN.findall(layout.marked(text, set()))]
+
+
+def test_a_word_is_explained_where_it_first_occurs() -> None:
+    seen: set[glossary.Word] = set()
+    first = layout.marked("A coreset and a coreset.", seen)
+    assert SPAN.sub(r"[\2]", first) == "A [coreset] and a coreset."
+    meaning = next(word.meaning for word in glossary.words() if word.word == "coreset")
+    assert SPAN.findall(first)[0][0] == f"coreset: {meaning}"
+    assert layout.marked("A coreset again, and replay.", seen).count('class="term"') == 1
+
+
+def test_other_forms_count_as_the_word() -> None:
+    assert explained("The privacy budget ε is a budget.") == ["privacy budget"]
+
+
+@pytest.mark.parametrize("text", ["`coreset`", "$coreset$", "[a coreset](page)", '<b title="coreset">', "Coresets"])
+def test_code_links_formulas_and_tags_stay_as_they_are(text: str) -> None:
+    assert layout.marked(text, set()) == text
+
+
+@pytest.mark.parametrize("text", ["ε", "**LoRA** or FiLM: *replay*", "labels of the label space", "a client's seed"])
+def test_nothing_but_tags_is_added(text: str) -> None:
+    assert SPAN.sub(r"\2", layout.marked(text, set())) == text
+
+
+def test_a_page_explains_a_word_once_in_every_run(open_page: Open) -> None:
+    page = open_page("edges")
+    for _ in range(2):
+        said = "\n".join(block.value for block in page.markdown)
+        found = [meaning for meaning, _ in SPAN.findall(said)]
+        assert found
+        assert len(found) == len(set(found))
+        page = page.run()
+
+
+# A name is never markup.
+
+
+@pytest.mark.parametrize("text", ["![x](http://e.org/x.png)", "[a](b)", "$x^2$", "<img src=x>", ":red[a]", "# a", "`a`"])
+def test_markup_is_escaped(text: str) -> None:
+    escaped = plain(text)
+    assert escaped.replace("\\", "") == text
+    for sign in "[](<$`:#!":
+        assert f"\\{sign}" in escaped or sign not in text
+
+
+def test_one_line() -> None:
+    assert plain("a\n# b") == "a \\# b"

@@ -1,4 +1,4 @@
-"""Lessons without a browser: every step of each is played, ticks travel in the link, and a class sees what it shall."""
+"""Lessons and their exercises."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.lessons import shared_noise, text
+from dpcl_core.lessons import exercises, shared_noise, text
+from dpcl_core.lessons.exercises import Handed
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
 from pages.parts import lesson_stage
-from tests.pages.conftest import Open, drawings, words
+from tests.pages.conftest import Open, Patch, drawings, press, words
+from tests.support.asserting import includes
 from tests.support.tiers import quick
 
 
@@ -26,13 +28,6 @@ def prediction(page: AppTest) -> object:
 
 def predict(page: AppTest, choice: int = 0) -> None:
     prediction(page).set_value(choice).run()  # type: ignore[attr-defined]
-
-
-def press(page: AppTest, label: str) -> None:
-    found = [button for button in page.button if button.label.startswith(label)]
-    assert found, f"no button {label!r} among {[button.label for button in page.button]}"
-    found[0].click().run()
-    assert not page.exception
 
 
 def act(page: AppTest, key: str) -> None:
@@ -81,7 +76,6 @@ def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> 
     lesson, number = text.load(name), text.link_number(name)
     choices = TRUE.get(name, (0,) * len(lesson.steps))
     for place, step in enumerate(lesson.steps, start=1):
-        assert not page.exception
         assert [page.title[0].value, page.header[0].value] == ["Lessons", step.title]
         assert parts(page) == ["Predict"]  # nothing is shown before a prediction
         predict(page, choices[place - 1])
@@ -122,7 +116,6 @@ def test_a_link_opens_the_browsers_lesson_where_it_was(open_page: Open, name: st
     number, n_steps = text.link_number(name), len(text.load(name).steps)
     link = {"l": name, "s": "2", f"d{number}": "1,2", f"p{number}": "2,-,1", f"e{number}": "4", "hide": "epsilon,prediction"}
     page = open_page("lessons", **link)
-    assert not page.exception
     start = drawn(page)["start"]
     assert start == {"step": 1, "done": [0, 1], "predictions": {"0": 1, "2": 0}, "values": {"epsilon": 4.0}}
     assert (drawn(page)["hidden"], drawn(page)["is_quiet"]) == (["epsilon"], True)
@@ -135,7 +128,6 @@ def test_a_link_opens_the_browsers_lesson_where_it_was(open_page: Open, name: st
 
 def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
     page = open_page("lessons", l="shared", s="2", d3="1,2", p3="2,-,1", d1="1,3", p1="3", e3="4")
-    assert not page.exception
     assert not page.warning
     said = words(page)
     assert "**Steps**, 2 of 6 done" in said
@@ -180,14 +172,12 @@ def test_the_course_has_its_parts_and_each_opens_on_a_lesson_of_its_own(open_pag
     assert page.selectbox[0].options == [f"Part {n} of {len(text.PARTS)}: {name}" for n, name in enumerate(text.PARTS, 1)]
     for name, names in text.PARTS.items():
         page.selectbox[0].set_value(name).run()
-        assert not page.exception
         assert [label.partition(". ")[2] for label in page.radio[0].options] == [text.load(one).title for one in names]
         assert {"l": "label", **page.query_params}["l"] in names
 
 
 def test_a_lesson_alone_has_no_way_to_the_others(open_page: Open) -> None:
     page = open_page("lessons", l="shared", s="2", alone="1")
-    assert not page.exception
     assert [box.label for box in (*page.selectbox, *page.radio)] == ["Your prediction"]
     assert not page.multiselect
     predict(page, 2)
@@ -218,7 +208,6 @@ def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
     query = dict(parse_qsl(urlsplit(link).query))
     assert query == {"v": "1", "l": "shared", "s": "6", "hide": "epsilon,prediction", "e3": "0.5"}
     student = open_page("lessons", **query)
-    assert not student.exception
     assert not student.warning
     assert parts(student) == ["Do"]
     assert not student.segmented_control
@@ -250,7 +239,6 @@ def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
 )
 def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notice: str | None) -> None:
     page = open_page("lessons", **{"l": "shared"} | query)
-    assert not page.exception
     assert [warning.value.replace("\\", "") for warning in page.warning] == ([notice] if notice else [])
     assert parts(page) == ["Predict"]
     shown = text.load(text.NAMES[0] if "l" in query else "shared")
@@ -291,22 +279,20 @@ def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> No
     page = open_page("lessons", l="shared", s="2", b3="8000")
     predict(page, 2)
     press(page, "Subtract")
-    assert "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346." in words(page)
-    assert "Correct." in words(page)
+    includes(words(page), "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346.", "Correct.")
     page.select_slider[0].set_value(0.1).run()
     assert page.query_params["b3"] == "0.1"
     page.segmented_control[0].set_value(7).run()
     assert "1,346 of 1,346 other pictures come back exactly" in words(page)
 
 
-def test_the_slider_reads_the_learners_off_without_training_again(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slider_reads_the_learners_off_without_training_again(open_page: Open, monkeypatch: Patch) -> None:
     page = open_page("lessons", l="shared", s="4")
     predict(page, 2)
     press(page, "Train them all")
     assert "Correct." in words(page)
     monkeypatch.setattr("dpcl_core.lessons.shared_noise.accuracies", None)
     page.select_slider[0].set_value(8000.0).run()
-    assert not page.exception
     assert "With b = 8000: one noise for all: 9" in words(page)
 
 
@@ -384,8 +370,7 @@ def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
     for box, partner in zip(page.selectbox[1:], partners, strict=True):
         box.set_value(partner)
     press(page, "Look")
-    assert "You matched 4 of 4 right." in words(page)
-    assert "Correct." in words(page)
+    includes(words(page), "You matched 4 of 4 right.", "Correct.")
 
 
 def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open, store: Store, monkeypatch) -> None:
@@ -414,3 +399,67 @@ def test_who_is_in_a_room_brings_predictions_there(open_page: Open, store: Store
     page = open_page("lessons", l="coin")
     assert elements(page) == ["ballot"]
     assert "lesson-ask" not in {button.key for button in page.button}
+
+
+# Exercises and the teacher's page: from answers to a code, from codes to a table; a name and a key are checked.
+
+
+def named(open_page: Open, name: str) -> AppTest:
+    page = open_page("exercises", part="2")
+    page.text_input[0].set_value(name).run()
+    return page
+
+
+def test_right_answers_give_a_code_that_says_which(open_page: Open) -> None:
+    page, asked = named(open_page, "Amber Fox"), exercises.sheet("Many releases", "amber fox")
+    assert [box.label for box in page.number_input] == [f"Answer 2{one.letter}, {one.wanted}" for one in asked]
+    for box, one in zip(page.number_input, asked, strict=True):
+        box.set_value(one.answer + (1.0 if one.letter == "b" else 0.0))
+    press(page, "Check")
+    said = words(page)
+    assert f"{len(asked) - 1} of {len(asked)} right." in said
+    assert said.count("✓ Right.") == len(asked) - 1
+    assert said.count("Not yet.") == 1
+    code = next(code.value for code in page.code if code.value.startswith("amber-fox"))
+    assert exercises.opened(code) == Handed("amber fox", 2, "acd")
+    assert "does not prove who typed them" in said
+    page.number_input[1].set_value(asked[1].answer)
+    press(page, "Check")
+    assert f"{len(asked)} of {len(asked)} right." in words(page)
+
+
+def test_another_name_begins_afresh_and_a_bad_one_is_one_sentence(open_page: Open) -> None:
+    page = named(open_page, "amber fox")
+    page.number_input[0].set_value(1.0)
+    press(page, "Check")
+    page.text_input[0].set_value("teal owl").run()
+    assert [box.value for box in page.number_input] == [None] * len(page.number_input)
+    assert "of 4 right" not in words(page)
+    page.text_input[0].set_value("<b>").run()
+    assert "must be 2 to 24 letters" in page.error[0].value
+
+
+def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> None:
+    good, other = exercises.sealed(Handed("amber fox", 1, "ab")), exercises.sealed(Handed("teal owl", 3, ""))
+    page = open_page("teacher", part="1")
+    assert "What to look for." in words(page)
+    assert text.notes("One release").ask in words(page)
+    page.session_state["teacher-views"] = "Codes"
+    page.run()
+    page.text_area[0].set_value(f"{good}\n{other} {good.replace('ab', 'abc')}\n=1+1")
+    press(page, "Check the codes")
+    said = words(page)
+    assert "2 of 4 valid." in said
+    table = [[cell.strip() for cell in line.split("|")[1:6]] for line in said.splitlines() if line.startswith("| ")]
+    n_one, n_three = (len(exercises.sheet(part)) for part in ("One release", "Continual and private"))
+    assert ["amber fox", "One release", f"2 of {n_one}", "ab", "yes"] in table
+    assert ["teal owl", "Continual and private", f"0 of {n_three}", "–", "yes"] in table
+    assert [good.replace("ab", "abc"), "", "", "", "no"] in table
+    includes(said, f"**{good.replace('ab', 'abc')}**: was changed or mistyped", "**=1+1**: is no code")
+
+
+def test_what_is_pasted_is_no_formula_in_the_table() -> None:
+    from pages import teacher
+
+    written = teacher._written([teacher._row("=1+1"), teacher._row("@SUM(A1)")])
+    assert [line.split(",")[0] for line in written.splitlines()[1:]] == ["'=1+1", "'@SUM(A1)"]

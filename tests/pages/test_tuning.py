@@ -1,24 +1,26 @@
-"""Tuning on the Train page: started with a sentence on what it costs, shown in every state, its best settings used."""
+"""The panels of a tuning and of an audit."""
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
-from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
+from dpcl_core.attacks import play
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.runs import process
-from dpcl_core.runs.audits import Studies
+from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.tuning.settings import Trial, TuneSpec
 from pages.parts import train_form, tuning_panel
-from tests.pages.conftest import Open, unfolded, words
-from tests.support import tuned
+from tests.pages.conftest import Open, Patch, address, labels, press, unfolded, words
+from tests.support import audited, replay, tuned
 
 LOST = Failure("worker-died", "The computer stopped this run at 09:12 UTC.", "")
 MISSING = Failure("data-missing", "data.dataset = mnist: is not on this computer", "Traceback: made up")
@@ -47,15 +49,6 @@ def fill(store: Store, status: str, n_trials: int, failure: Failure | None = Non
     return study_id
 
 
-def labels(page: AppTest) -> list[str]:
-    return [button.label for button in page.button]
-
-
-def press(page: AppTest, label: str) -> AppTest:
-    next(button for button in page.button if button.label == label).click()
-    return page.run()
-
-
 @pytest.mark.parametrize(
     ("status", "n_trials", "failure", "says", "buttons"),
     [
@@ -73,7 +66,6 @@ def test_every_state_is_said_in_words_with_what_can_be_done(
     open_page: Open, store: Store, status: str, n_trials: int, failure: Failure | None, says: list[str], buttons: list[str]
 ) -> None:
     page = open_page("train", v="1", m="peft-ensemble", tu=fill(store, status, n_trials, failure))
-    assert not page.exception
     for text in [*says, "21 uses of the same data"]:
         assert text in words(page)
     for label in buttons:
@@ -90,7 +82,7 @@ def test_the_trials_stand_in_a_table_with_the_reason_of_a_failure(open_page: Ope
 
 
 def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accounted(
-    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, store: Store, monkeypatch: Patch
 ) -> None:
     started: list[str] = []
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: started.append(run_id))
@@ -104,24 +96,21 @@ def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accou
     (study,) = Studies(store).newest()
     assert started == [study.id]
     assert (study.tune.epsilon, study.tune.seed, study.tune.on, study.tune.n_trials) == (1.0, 4, "private", 20)
-    assert page.query_params["tu"] in (study.id, [study.id])
+    assert address(page)["tu"] == study.id
     assert "Tuning queued" in words(page)
-    assert page.query_params["sd"] in ("4,5", ["4,5"])  # the form keeps its grid
+    assert address(page)["sd"] == "4,5"  # the form keeps its grid
 
 
-def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Store, monkeypatch: Patch, idle: None) -> None:
     monkeypatch.setattr("pages.parts.tuning_panel.settings.check", lambda tune: None)
     monkeypatch.setattr("pages.parts.tuning_panel._proxies_here", lambda dataset: ("mnist", "cifar10"))
-    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
     page = press(unfolded(open_page("train", v="1", m="peft-ensemble"), "tune"), "Start tuning")
     (study,) = Studies(store).newest()
     assert (study.tune.on, study.tune.proxy) == ("public", "mnist")
     assert "private data were not touched" in words(page)
 
 
-def test_without_a_public_dataset_the_page_says_so_and_starts_nothing(
-    open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_public_dataset_the_page_says_so_and_starts_nothing(open_page: Open, monkeypatch: Patch) -> None:
     monkeypatch.setattr("pages.parts.tuning_panel._proxies_here", lambda dataset: ())
     page = unfolded(open_page("train", v="1", m="peft-ensemble"), "tune")
     assert "There is no other dataset on this computer" in words(page)
@@ -152,8 +141,7 @@ def test_the_best_settings_fill_the_form_and_mark_it_as_tuned(open_page: Open, s
     assert "Settings tuned" not in words(page)  # a way to say no
 
 
-def test_stop_and_resume_reach_the_queue(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+def test_stop_and_resume_reach_the_queue(open_page: Open, store: Store, idle: None) -> None:
     study_id = fill(store, "queued", 0)
     page = press(open_page("train", v="1", m="peft-ensemble", tu=study_id), "Stop")
     assert store.status(study_id) == "cancelled"
@@ -166,7 +154,6 @@ def test_stop_and_resume_reach_the_queue(open_page: Open, store: Store, monkeypa
 @pytest.mark.parametrize("study_id", ["0123456789ab", "nonsense"])
 def test_a_link_to_an_unknown_tuning_is_one_sentence(open_page: Open, study_id: str) -> None:
     page = open_page("train", v="1", m="peft-ensemble", tu=study_id)
-    assert not page.exception
     assert any(study_id in warning.value for warning in page.warning)
 
 
@@ -177,8 +164,7 @@ def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, st
     assert "PEFT ensemble for digits, ε = 1, seed 0, on the private data: 3 of 20 trials, finished" in box.options
     page = box.set_value(study_id).run()
     assert "Trial 3 is the best of 3" in words(page)
-    page = press(page, "Close")
-    assert "Trial 3 is the best of 3" not in words(page)
+    assert "Trial 3 is the best of 3" not in words(press(page, "Close"))
 
 
 def test_the_table_is_typed_even_when_it_is_empty(store: Store) -> None:
@@ -191,3 +177,97 @@ def test_on_what_was_tuned_survives_the_form_and_its_link(home: object, on: str)
     spec = replace(tuned.a_tuning().base, tuned=on)
     read = train_form.codec(spec.method, spec.scenario.kind).read(train_form.parameters_of(spec))
     assert checks.parse(train_form.raw_of(read.values)) == spec
+
+
+# The audit of a run on Train, Runs and Privacy: every state in words, its numbers side by side, red only for an error.
+
+
+SPEC = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,))
+BROKEN = Failure("internal", "The program itself went wrong (ValueError: no); the settings are kept.", "Traceback: made up")
+FOUND = (audited.result(1.0, 0.437), audited.result(8.0, 4.625))
+
+
+@pytest.fixture
+def run_id(store: Store) -> str:
+    return replay.fill(store, SPEC, replay.recorded(SPEC))
+
+
+@pytest.mark.parametrize(
+    ("status", "results", "failure", "says", "button"),
+    [
+        ("queued", (), None, ["Audit queued", "place 1 in the queue"], "Stop"),
+        ("running", FOUND[:1], None, ["a training with planted data at ε = 8"], "Stop"),
+        ("stopping", (), None, ["Audit stops"], "Stopping …"),
+        ("cancelled", FOUND[:1], None, ["Audit stopped on request", "1 of 2 budgets were audited"], "Audit again"),
+        ("failed", (), BROKEN, ["The program itself went wrong", "nothing was proved yet"], "Audit again"),
+        ("finished", FOUND, None, ["| ε = 1 | 1 | **0.43** | 231 of 368 |", "| ε = 8 | 8 | **4.62** |"], "Audit again"),
+    ],
+)
+def test_every_state_of_an_audit_is_said_in_words_with_what_can_be_done(
+    open_page: Open, store: Store, run_id: str, status: str, results: tuple[Audited, ...], failure: Failure | None,
+    says: list[str], button: str,
+) -> None:  # fmt: skip
+    audited.fill(store, run_id, status, *results, failure=failure)
+    for name in ("train", "privacy"):
+        page = open_page(name, v="1", run=run_id)
+        assert not page.error
+        for text in says:
+            assert text in words(page)
+        assert button in labels(page)
+
+
+def test_a_press_puts_an_audit_of_the_run_into_the_queue(
+    open_page: Open, store: Store, run_id: str, monkeypatch: Patch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, turn: started.append(turn))
+    page = open_page("train", v="1", run=run_id)
+    next(button for button in page.button if button.label == "Audit this run").click()
+    page = page.run()
+    (found,) = Audits(store).of_run(run_id)
+    assert started == [found.turn.id]
+    assert "Audit queued" in words(page)
+
+
+def test_more_proved_than_accounted_is_shown_as_the_error_it_is(open_page: Open, store: Store, run_id: str) -> None:
+    """Also when a later audit does not find it again."""
+    audited.fill(store, run_id, "finished", audited.result(1.0, 2.349))
+    audited.fill(store, run_id, "finished", *FOUND)
+    page = open_page("privacy", v="1", run=run_id)
+    (error,) = page.error
+    assert "proves ε ≥ 2.34, but the ledger accounts for only 1" in error.value.replace("\\", "")
+    assert "Do not release it, and report this." in error.value
+
+
+def test_a_run_that_cannot_be_audited_so_says_why_and_what_audits_it(open_page: Open, store: Store) -> None:
+    even = checks.parse({
+        "method": "label-means", "params": {"slots": "even"}, "privacy": {"epsilons": [1.0]}, "seeds": [0],
+        "labels": "prior", "scenario": {"kind": "federated", "clients": 20},
+    })  # fmt: skip
+    page = open_page("train", v="1", run=replay.fill(store, even, replay.recorded(even)))
+    assert "all clients share the same places in the sum." in words(page)
+    (fold,) = [each for each in page.expander if each.label == "A command audits its settings"]  # it is long
+    assert fold.code[0].value.startswith("python -m dpcl_core audit --set ")
+    assert next(button for button in page.button if button.label == "Audit this run").disabled
+
+
+def test_a_run_without_noise_has_nothing_to_audit(open_page: Open, store: Store) -> None:
+    """Whatever the method: none of the reasons that speak of its noise is given, and no command."""
+    raw = {"method": "l2dp-ml", "data": {"dataset": "digits"}, "seeds": [0]}
+    noisy, spec = (checks.parse({**raw, "privacy": {"epsilons": [epsilon]}}) for epsilon in (1.0, math.inf))
+    assert "share one draw of noise" in (play.refusal(noisy) or "")
+    page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
+    said = words(page)
+    assert "adds no noise" in said
+    assert "share one draw of noise" not in said
+    assert not [each for each in page.expander if each.label == "A command audits its settings"]
+
+
+def test_the_numbers_are_told_as_one_would_say_them() -> None:
+    told = tuning_panel.reading(audited.result(1.0, 0.437))
+    assert told == (
+        "Someone who guesses which of 1,844 planted examples were in the training is right in 231 of 368 guesses at ε = 1; "
+        "this proves ε ≥ 0.43 at 95\u00a0% confidence."
+    )
+    assert "proves nothing about ε" in tuning_panel.reading(audited.result(1.0, 0.0))
+    assert "without noise" in tuning_panel.reading(audited.result(math.inf))

@@ -1,4 +1,4 @@
-"""What a room's browsers ask beside their page: who sees what, what is refused, and the cookie that tells visitors apart."""
+"""A classroom: its page, what its browsers ask meanwhile, and who guesses codes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from dpcl_core.errors import BadInput
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.parts import rooms as parts_rooms
 from pages.parts import visitor
+from tests.pages.conftest import Open, Patch, press, words
+from tests.support import replay
+from tests.support.asserting import includes
 
 TEACHER, ANN, BEN = (letter * 32 for letter in "abc")
 
@@ -175,8 +179,7 @@ def test_a_cookie_of_somebody_else_hides_not_ours(served, foreign):
 def test_a_browser_gets_its_cookie_with_its_first_page_and_keeps_it(served):
     client = served(None)
     given = client.get("/").headers["set-cookie"]
-    assert "HttpOnly" in given
-    assert "SameSite=Lax" in given
+    includes(given, "HttpOnly", "SameSite=Lax")
     assert "Secure" not in given, "over HTTP a browser would not keep it"
     for proxied in ("https", "https, http"):
         assert "; Secure" in served(None).get("/", headers={"x-forwarded-proto": proxied}).headers["set-cookie"]
@@ -185,3 +188,131 @@ def test_a_browser_gets_its_cookie_with_its_first_page_and_keeps_it(served):
     assert "set-cookie" not in client.get("/").headers, "it has one"
     assert served(None).get("/").headers["set-cookie"] != given
     assert "set-cookie" not in served(None).get("/rooms/BCDFGH").headers, "not a page"
+
+
+# The page of a room: what it refuses is said with the labels of its fields.
+
+
+
+
+@pytest.mark.parametrize(
+    ("question", "answers", "said"),
+    [
+        ("Why?", "a\nb\nc\nd\ne", "Answers = 5 answers: must be two to four different answers, one per line"),
+        ("Why?", "Yes\nNo\nYes", "Answers = Yes, more than once: must be two to four different answers, one per line"),
+        ("", "Yes\nNo", "Question = nothing: must be one line of 1 to"),
+    ],
+)
+def test_a_refused_question_is_one_sentence_for_a_teacher(
+    question: str, answers: str, said: str, open_page: Open, store: Store, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(visitor, "token", lambda: TEACHER)
+    page = open_page("room", room=Rooms(store).open("Monday", TEACHER))
+    page.text_area[0].set_value(question)
+    page.text_area[1].set_value(answers)
+    assert said in words(press(page, "Ask"))
+
+
+def test_a_teachers_second_window_leaves_the_shown_run_alone(open_page: Open, store: Store, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(visitor, "token", lambda: TEACHER)
+    rooms = Rooms(store)
+    code = rooms.open("Monday", TEACHER)
+    rooms.join(code, "b" * 32)
+    run_id = replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
+    rooms.add_run(code, "b" * 32, run_id)
+    first, second = (open_page("room", room=code) for _ in range(2))
+    first.selectbox(key="room-run").select(run_id).run()
+    assert rooms.state(code).shown == run_id
+    press(second, "Look for new runs")
+    assert rooms.state(code).shown == run_id
+    assert second.selectbox(key="room-run").value == run_id
+    second.selectbox(key="room-run").select_index(0).run()
+    assert rooms.state(code).shown is None
+
+
+def test_a_code_that_is_none_is_refused_under_the_label_of_its_field(open_page: Open) -> None:
+    page = open_page("room")
+    page.text_input[0].set_value("ABCDEF")
+    assert "Code = ABCDEF: must be the six letters that your teacher shows" in words(press(page, "Join"))
+
+
+# Whoever tries out codes of rooms waits; a class that mistypes does not.
+
+
+CODES = [f"BCDF{first}{second}" for first in "GHJKLM" for second in "NPQRST"]
+
+
+@pytest.fixture
+def clock(monkeypatch: Patch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(parts_rooms.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(parts_rooms, "_misses", {})
+    monkeypatch.setattr(parts_rooms, "_hits", {})
+    return now
+
+
+def tried(live: parts_rooms.Live, code: str, host: str) -> dict[str, object]:
+    scope = {"type": "http", "path_params": {"code": code}, "headers": [], "client": (host, 1)}
+    return asyncio.run(live._seen(Request(scope), 0.0))
+
+
+def guessed(live: parts_rooms.Live, code: str, host: str) -> None:
+    """As many other codes from this address as may be tried."""
+    for other in [one for one in CODES if one != code][: parts_rooms.MOST]:
+        with pytest.raises(BadInput, match="no such room is open"):
+            tried(live, other, host)
+
+
+def test_an_address_that_tries_codes_waits_and_others_do_not(store: Store, clock: list[float]) -> None:
+    live, code = parts_rooms.Live(), Rooms(store).open("Monday", "teacher")
+    guessed(live, code, "there")
+    with pytest.raises(BadInput, match="wait 60 seconds"):
+        tried(live, code, "there")
+    assert tried(live, code, "here")["title"] == "Monday"
+    clock[0] += parts_rooms.SECONDS
+    assert tried(live, code, "there")["title"] == "Monday"
+
+
+@pytest.mark.usefixtures("clock")
+def test_who_is_in_a_room_may_look_as_often_as_the_page_does(store: Store) -> None:
+    live, code = parts_rooms.Live(), Rooms(store).open("Monday", "teacher")
+    for _ in range(3 * parts_rooms.MOST):
+        tried(live, code, "here")
+
+
+@pytest.mark.usefixtures("clock")
+def test_who_guesses_does_not_shut_out_a_class_on_the_same_address(store: Store) -> None:
+    live, code = parts_rooms.Live(), Rooms(store).open("Monday", "teacher")
+    tried(live, code, "school")
+    guessed(live, code, "school")
+    assert tried(live, code, "school")["title"] == "Monday"
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_pages_of_a_room_that_was_closed_are_no_guesses(store: Store) -> None:
+    live, rooms = parts_rooms.Live(), Rooms(store)
+    closed, code = rooms.open("Monday", "teacher"), rooms.open("Tuesday", "teacher")
+    rooms.close(closed, "teacher")
+    for _ in range(2 * parts_rooms.MOST):
+        with pytest.raises(BadInput, match="no such room is open"):
+            tried(live, closed, "school")
+    assert tried(live, code, "school")["title"] == "Tuesday"
+
+
+@pytest.mark.usefixtures("clock")
+def test_addresses_are_forgotten(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(parts_rooms, "_KNOWN", 3)
+    for number in range(9):
+        with pytest.raises(BadInput), parts_rooms.counted(str(number), "x"):
+            raise BadInput("room", "x", "no such room")
+    assert list(parts_rooms._misses) == ["6", "7", "8"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_page_counts_too_and_says_that_a_device_is_a_vote(store: Store, open_page: Open) -> None:
+    for number in range(parts_rooms.MOST):
+        with pytest.raises(BadInput), parts_rooms.counted("127.0.0.1", str(number)):
+            raise BadInput("room", "x", "no such room")
+    page = open_page("room", room=Rooms(store).open("Monday", "teacher"))
+    assert "wait 60 seconds" in page.error[0].value
+    assert "Monday" not in words(page)

@@ -1,0 +1,348 @@
+"""A run on a page: its status line in every state, its prediction rules, the stream of its form."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
+from dpcl_core.methods import catalog
+from dpcl_core.runs.run import Run, Status
+from dpcl_core.runs.store import Store
+from pages.parts import status_line
+from tests.data.making import write_pair
+from tests.pages.conftest import Open, Patch, address, unfolded, words
+from tests.support import replay
+from tests.support.asserting import includes
+
+SPEC = replay.a_spec()
+ALL = replay.recorded(SPEC)
+HALF = [
+    event
+    for event in ALL
+    if not isinstance(event, CellFinished) and not (isinstance(event, (TaskLearned, Progress)) and (event.task or 0) > 2)
+]
+
+
+def _run(store: Store, state: str, events: list[object], **changes: object) -> Run:
+    run = store.get(replay.fill(store, SPEC, events, status=state))  # type: ignore[arg-type]
+    return dataclasses.replace(run, **changes)  # type: ignore[arg-type]
+
+
+def test_queued_says_place_and_device_and_time(store: Store) -> None:
+    said = status_line.of(_run(store, "queued", [], place_in_queue=2, estimate_seconds=4.0), [], now=0)
+    assert said.label == "Queued"
+    assert said.detail == "place 2 in the queue for cpu · then about 3–6 s"
+
+
+def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -> None:
+    run = _run(store, "running", HALF, started=100.0, seconds=12.0, silent_seconds=0.0, estimate_seconds=20.0)
+    said = status_line.of(run, HALF, now=112.0)
+    assert said.headline == "Task 4 of 5"
+    assert said.detail == "learning task 4 · largest ε accounted so far 8 · 7–10 s left"
+    assert said.fraction == pytest.approx(3 / 5)
+
+
+def test_a_time_left_whose_ends_are_far_apart_is_told_as_at_most(store: Store) -> None:
+    run = _run(store, "running", HALF, started=100.0, seconds=1.0, silent_seconds=0.0, estimate_seconds=50.0)
+    said = status_line.of(run, HALF, now=101.0)
+    assert said.left == (pytest.approx(2 / 3 / 1.2), pytest.approx(49 * 1.2))
+    assert said.detail.endswith(" · up to 59 s left")
+
+
+def test_computing_features_has_a_bar_of_its_own_and_a_time_left(store: Store) -> None:
+    run = _run(store, "running", [], started=100.0, estimate_seconds=500.0)
+    line = status_line.of(run, [Progress("backbone", 250, 1000, None, "computing features with pixels")], now=110.0)
+    assert line.headline == "Preparing"
+    assert line.fraction == 0.25
+    assert line.is_stage
+    assert line.detail == "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"  # 30 s, give or take
+
+
+def test_features_have_a_bar_from_the_start_of_the_process_to_the_first_training(store: Store) -> None:
+    """A worker counts features before its run has begun; those of public sentences follow the event that begins it."""
+    counted = Progress("backbone", 250, 1000, None, "computing features with MiniLM")
+    line = status_line.of(_run(store, "starting", [], started=100.0), [counted], now=110.0)
+    assert (line.label, line.fraction, line.is_stage) == ("Starting", 0.25, True)
+    assert "250 of 1,000" in line.detail
+    assert line.left is not None
+    begun = [event for event in HALF if isinstance(event, Started)]
+    run = dataclasses.replace(_run(store, "finished", []), status="running", started=100.0)
+    line = status_line.of(run, [*begun, counted], now=110.0)
+    assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
+    assert not status_line.of(run, [*HALF, counted], now=110.0).is_stage, "later features are a part of the training"
+
+
+def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(store: Store) -> None:
+    run = _run(store, "running", HALF, started=100.0, seconds=12.0, silent_seconds=0.0)
+    first = status_line.of(run, HALF, now=112.0)
+    assert first.left is not None
+    before = status_line.Look(replace(first, left=(1000.0, 2000.0)), 111.0)
+    later = status_line.of(run, HALF, now=112.0, before=before)
+    assert later.left == (pytest.approx(499.5), pytest.approx(999.5))  # half of what was to be expected
+    stage = status_line.Look(replace(first, left=(1000.0, 2000.0), is_stage=True), 111.0)
+    assert status_line.of(run, HALF, now=112.0, before=stage).left == first.left
+
+
+def test_trainings_one_after_another_are_counted(store: Store, monkeypatch: Patch) -> None:
+    run = _run(store, "running", [], started=100.0)
+    monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], shares="cell"))
+    one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
+    n_cells = len(list(SPEC.cells()))
+    assert status_line.of(run, one_by_one[:3], now=105.0).headline == f"Training 1 of {n_cells} · Task 1 of 5"
+    assert status_line.of(run, one_by_one[: 3 + 5 + 2], now=105.0).headline == f"Training 2 of {n_cells} · Task 3 of 5"
+    assert status_line.of(run, one_by_one, now=105.0).headline.startswith(f"Training {n_cells} of {n_cells}")
+
+
+def test_progress_never_falls_while_events_arrive(store: Store) -> None:
+    run = _run(store, "running", [], started=100.0)
+    shares = [status_line.of(run, ALL[:n], now=105.0).fraction or 0.0 for n in range(len(ALL))]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_models_learned_one_after_another_count_the_newest(store: Store) -> None:
+    one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
+    run = _run(store, "running", [], started=100.0)
+    first_done = status_line.of(run, one_by_one[: 3 + 5 + 2], now=105.0)
+    assert first_done.headline == "Task 3 of 5"
+
+
+@pytest.mark.parametrize(
+    ("state", "label", "words"),
+    [
+        ("stopping", "Stopping", "results so far are kept"),
+        ("cancelled", "Cancelled", "stopped on request; the curves so far are kept"),
+        ("finished", "Finished", "took 10 s"),
+    ],
+)
+def test_plain_states(store: Store, state: str, label: str, words: str) -> None:
+    said = status_line.of(_run(store, state, HALF), HALF, now=0)
+    assert said.label == label
+    assert words in said.detail
+    assert said.tone != "bad"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fix"),
+    [("out-of-memory", "fewer examples"), ("diverged", "Change the settings"), ("data-missing", "Put the data where"),
+     ("store", "disk space"), ("wrong-input", "Change the setting"), ("internal", "details below")],
+)  # fmt: skip
+def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str) -> None:
+    run = store.get(replay.fill(store, SPEC, HALF, status="failed", failure=replay.a_failure(kind)))  # type: ignore[arg-type]
+    said = status_line.of(run, HALF, now=0)
+    assert said.headline == f"This run failed on purpose ({kind})."
+    assert fix in said.detail
+    assert said.tone == "bad"
+
+
+@pytest.mark.parametrize(
+    ("reported", "headline"),
+    [
+        ("training diverged at step 2 of 9", "Training diverged at step 2 of 9."),
+        ("params.epochs = 0: must be at least 1", "params.epochs = 0: must be at least 1."),
+        ("own:mine/train.parquet row 0, window = nan", "own:mine/train.parquet row 0, window = nan."),
+        ("The disk is full.", "The disk is full."),
+    ],
+)
+def test_what_a_program_reported_reads_as_a_sentence(store: Store, reported: str, headline: str) -> None:
+    assert status_line.of(_run(store, "failed", HALF, error=reported), HALF, now=0).headline == headline
+
+
+def test_lost_says_when_and_offers_retry(store: Store) -> None:
+    told = status_line.of(_run(store, "lost", HALF), HALF, now=0)
+    assert told.headline.startswith("This run failed on purpose (worker-died)")
+    silent = status_line.of(_run(store, "lost", HALF, error=None, heartbeat=0.0), HALF, now=0)
+    assert silent.headline.startswith("The computer stopped this run")
+    assert "Retry" in silent.detail
+
+
+def test_estimates_are_ranges_in_fitting_units() -> None:
+    assert status_line.estimate(None, is_here=False).startswith("No such run yet")
+    assert status_line.estimate(4.0, is_here=True) == "About 3–6 s on this computer."
+    assert status_line.estimate(600.0, is_here=False) == "About 8–15 min, measured on another computer."
+    assert status_line.estimate(3 * 3600.0, is_here=True) == "About 2.2–4.5 h on this computer."
+
+
+# A run whose method has several prediction rules can be looked at under each of them, from what was said alone.
+
+
+def under_three_rules(events: list[Event]) -> list[Event]:
+    """Median is right 10 points less often than the run's own rule, Entropy 20."""
+
+    def shifted(event: TaskLearned, less: float) -> tuple[float | None, ...]:
+        return tuple(None if value is None else value - less for value in event.accuracy)
+
+    return [
+        replace(event, by_rule={"argmax": event.accuracy, "median": shifted(event, 0.1), "entropy": shifted(event, 0.2)})
+        if isinstance(event, TaskLearned)
+        else event
+        for event in events
+    ]
+
+
+SAID = under_three_rules(replay.recorded(SPEC))
+
+
+def numbers(encoded: dict[str, str]) -> np.ndarray:
+    """An array as plotly sends it."""
+    return np.frombuffer(base64.b64decode(encoded["bdata"]), dtype=encoded["dtype"])
+
+
+def ends(page: AppTest) -> list[float]:
+    """The last point of every line of the first figure with lines: the accuracy curves."""
+    charts = [json.loads(chart.proto.spec)["data"] for chart in page.get("plotly_chart")]
+    curves = next(data for data in charts if data[0]["type"] == "scatter")
+    lines = [trace for trace in curves if "lines" in trace["mode"] and trace["name"] in ("ε = 1", "ε = 8", "no noise")]
+    assert len(lines) == 3
+    return [float(numbers(trace["y"])[-1]) for trace in lines]
+
+
+def corner(page: AppTest) -> float:
+    """The first number of the accuracy matrix."""
+    charts = [json.loads(chart.proto.spec)["data"] for chart in page.get("plotly_chart")]
+    return float(numbers(next(data for data in charts if data[0]["type"] == "heatmap")[0]["z"])[0])
+
+
+@pytest.mark.parametrize("status", ["finished", "running"])
+def test_switching_the_rule_redraws_curves_and_matrix_from_what_was_said(
+    status: Status, open_page: Open, store: Store
+) -> None:
+    events = SAID if status == "finished" else [event for event in SAID if type(event).__name__ != "CellFinished"]
+    run_id = replay.fill(store, SPEC, events, status=status)
+    page = open_page("train", v="1", run=run_id)
+    assert "costs no privacy" in words(page)
+    switch = next(control for control in page.get("button_group") if control.label == "Prediction rule")
+    assert list(switch.options) == ["ArgMax", "Median", "Entropy"]
+    before, was = ends(page), corner(page)
+    page.session_state[switch.key] = "entropy"  # a press; AppTest has no hands for this control
+    page = page.run()
+    assert ends(page) == pytest.approx([end - 20 for end in before])
+    assert corner(page) == pytest.approx(was - 20)
+    assert "Entropy rule" in words(page)
+    if status == "finished":
+        assert page.query_params["ru"] == "entropy"
+
+
+def test_the_link_keeps_the_rule_and_a_wrong_one_shows_the_runs_own(open_page: Open, store: Store) -> None:
+    run_id = replay.fill(store, SPEC, SAID)
+    own = ends(open_page("train", v="1", run=run_id))
+    assert ends(open_page("train", v="1", run=run_id, ru="median")) == pytest.approx([end - 10 for end in own])
+    page = open_page("train", v="1", run=run_id, ru="loudest")
+    assert ends(page) == own
+
+
+def test_a_method_with_one_rule_has_no_switch(open_page: Open, store: Store) -> None:
+    replay.fill(store, SPEC, replay.recorded(SPEC))
+    page = open_page("train")
+    assert not any(control.label == "Prediction rule" for control in page.get("button_group"))
+    assert "rule" not in words(page).partition("n = ")[2][:120]
+
+
+# The stream on the Train page before anything runs: redrawn with the form, quiet where it cannot be drawn.
+
+
+def label(page: AppTest) -> str:
+    """The one sentence on the stream."""
+    found = [box.label for box in page.expander if box.label.startswith("**The stream.**")]
+    return found[0] if found else next(c.value for c in page.caption if c.value.startswith("**The stream.**"))
+
+
+def charts(page: AppTest) -> list[dict[str, object]]:
+    return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+
+
+def is_drawn(page: AppTest) -> bool:
+    return any(chart["data"][0]["type"] == "heatmap" and len(chart["data"]) == 2 for chart in charts(page))  # type: ignore
+
+
+def test_a_first_visit_sees_the_stream_and_each_setting_redraws_it(open_page: Open) -> None:
+    page = open_page("train", v="1", d="digits", bb="pixels", s="i-blurry")
+    assert is_drawn(page)
+    assert "5 of 10 classes occur in several tasks" in label(page)
+    before = charts(page)[0]
+    page = next(box for box in page.number_input if box.label == "Disjoint percent").set_value(100).run()
+    assert "Every class occurs in one task only." in label(page)
+    page = next(box for box in page.number_input if box.label == "Tasks").set_value(11).run()
+    assert "when the settings fit the data" in label(page)
+    assert not is_drawn(page)
+    assert "must be at most 10" in words(page)
+    page = next(box for box in page.number_input if box.label == "Tasks").set_value(2).run()
+    assert is_drawn(page)
+    assert charts(page)[0] != before
+
+
+def test_another_seed_is_another_stream(open_page: Open) -> None:
+    drawn = [charts(open_page("train", v="1", d="digits", bb="pixels", sd=seed))[0] for seed in ("1", "2")]
+    assert drawn[0]["data"] != drawn[1]["data"]
+
+
+def test_beside_a_run_the_sentence_stands_and_the_picture_waits(open_page: Open, store: Store) -> None:
+    replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
+    page = open_page("train")
+    assert "5 tasks of 263 to 280 training examples" in label(page)
+    assert not is_drawn(page)
+
+
+def test_ones_own_data_are_not_counted(open_page: Open, tmp_path: Path, monkeypatch: Patch) -> None:
+    write_pair(tmp_path / "data" / "mine", [0, 1] * 17, [0, 1])
+    monkeypatch.setenv("DPCL_DATA", str(tmp_path / "data"))
+    st.cache_data.clear()
+    page = open_page("train", v="1", d="own:mine", **{"s.tasks": "2"})
+    assert "2 tasks with 1 class at home in each." in label(page)
+    assert "no budget covers" in words(page)
+    assert "17 training examples" not in words(page)
+    assert not is_drawn(page), "the plan is a grid without bars"
+
+
+def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> None:
+    page = open_page("train", v="1", d="digits", bb="pixels", s="permuted", **{"s.tasks": "20"})
+    assert is_drawn(page)
+    assert "20 tasks of 1,347 training examples each. All classes occur in every task." in label(page)
+    assert "adds up over the tasks" in words(page)
+    assert "every seed draws other orders of the values" in words(page)
+    assert "the total ε of the run is larger" in words(page)
+    assert "A guess whether someone took part is right" not in "".join(caption.value for caption in page.caption)
+    page = next(box for box in page.selectbox if box.label == "Images of a task").set_value("disjoint").run()
+    assert "20 tasks of 52 to 82 training examples." in label(page)
+    assert "adds up over the tasks" not in words(page)
+    assert "A guess whether someone took part is right with probability at most" in "".join(c.value for c in page.caption)
+
+
+def test_a_split_stream_is_the_same_for_every_seed_and_takes_an_order(open_page: Open) -> None:
+    page = open_page("train", v="1", d="digits", bb="pixels", s="split")
+    assert "every seed has the same" in words(page)
+    assert "every seed has another" in words(open_page("train", v="1", d="digits", bb="pixels", s="class-incremental"))
+    order = next(box for box in page.text_input if box.label == "Order")
+    page = order.set_value("5 4 3 2 1").run()
+    assert is_drawn(page)
+    assert address(page)["s.order"] == "5,4,3,2,1"
+    again = open_page(
+        "train", **{key: str(value) if isinstance(value, str) else value[0] for key, value in page.query_params.items()}
+    )
+    assert next(box for box in again.text_input if box.label == "Order").value == "5 4 3 2 1"
+    page = next(box for box in page.text_input if box.label == "Order").set_value("5 4 3 2 2").run()
+    assert "must name each task from 1 to 5 once, but 2 occurs 2 times" in words(page)
+    page = next(box for box in page.text_input if box.label == "Order").set_value("5 4 x").run()
+    assert "Order = x: must be whole numbers; left out." in words(page)
+
+
+def test_a_federated_stream_says_what_its_clients_hold(open_page: Open) -> None:
+    page = open_page("train", v="1", d="digits", bb="pixels", s="federated", **{"s.clients": "12"})
+    assert is_drawn(page)
+    assert "10 tasks of" in label(page)
+    includes(words(page), "12 clients hold", "A client may be in every task")
+    assert "Every task has the same examples" not in words(page)
+    assert "every seed assigns the examples to clients differently" in words(page)
+    page = unfolded(page, "more")
+    assert next(box for box in page.radio if box.label == "Neighbouring datasets differ by").options == [
+        "one client present or left out", "one client replaced"
+    ]  # fmt: skip

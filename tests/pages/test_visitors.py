@@ -1,0 +1,375 @@
+"""Whose runs and data are whose on a shared server: without logins and with, and what each visitor is shown."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from streamlit.runtime.secrets import secrets_singleton
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core import export, paths, unforeseen
+from dpcl_core.data import own
+from dpcl_core.errors import BadInput
+from dpcl_core.runs import queue
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.rooms import Rooms
+from dpcl_core.runs.store import Store
+from pages.parts import state, visitor
+from pages.parts.rooms import share
+from tests.pages.conftest import Open, Patch, labels, words
+from tests.pages.test_runs import ALL, SPEC, _tick
+from tests.support import replay
+
+Be = Callable[[Mapping[str, object]], None]
+BROWSER = "a" * 32
+ADA = {"is_logged_in": True, "iss": "https://login.example", "sub": "1", "email": "ada@example.org"}
+AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "c" * 32, "client_id": "dpcl"}
+
+
+@pytest.fixture
+def user(monkeypatch: Patch) -> Be:
+    """Makes somebody the user whom Streamlit names; the browser's token stays the same."""
+    monkeypatch.setattr(visitor, "token", lambda: BROWSER)
+
+    def be(claims: Mapping[str, object]) -> None:
+        monkeypatch.setattr(importlib.import_module("streamlit.user_info"), "_get_user_info", lambda: dict(claims))
+
+    return be
+
+
+@pytest.fixture
+def with_logins(monkeypatch: Patch) -> None:
+    """A shared server whose secrets name a provider."""
+    monkeypatch.setenv(queue.VARIABLE, queue.USUAL)
+    monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": AUTH})
+
+
+def test_the_owner_is_the_account_and_else_the_browser(user: Be) -> None:
+    user({})
+    assert visitor.digest() == sha256(BROWSER.encode()).hexdigest()
+    user(ADA)
+    hers = visitor.digest()
+    assert hers != sha256(BROWSER.encode()).hexdigest()
+    user({**ADA, "email": "ada@elsewhere.org", "name": "Ada"})
+    assert visitor.digest() == hers, "an account is its issuer and its subject"
+    user({**ADA, "is_logged_in": False})
+    assert visitor.digest() == sha256(BROWSER.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "other", [{"sub": "2"}, {"iss": "https://elsewhere.example"}, {"iss": "https://login.exampl", "sub": "e1"}]
+)
+def test_another_issuer_or_subject_is_another_account(other: dict[str, str], user: Be) -> None:
+    user(ADA)
+    hers = visitor.digest()
+    user({**ADA, **other})
+    assert visitor.digest() not in (hers, sha256(BROWSER.encode()).hexdigest())
+
+
+def test_no_cookie_can_name_an_account(user: Be) -> None:
+    user(ADA)
+    assert visitor.checked(visitor.account()) is None
+
+
+def test_nothing_of_the_account_is_kept_but_a_digest(
+    open_page: Open, store: Store, user: Be, with_logins: None, idle: None, home: Path
+) -> None:
+    user(ADA)
+    page = open_page("questions", question="digits-cosine")
+    page.button(key="start-set").click().run()
+    (run,) = store.list_runs()
+    assert run.owner == visitor.account()
+    kept = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
+    assert str(visitor.account()).encode() in kept
+    assert not [said for said in ("ada@example.org", "login.example", "Ada") if said.encode() in kept]
+
+
+@pytest.mark.parametrize("name", ["train", "runs", "data", "questions", "room", "administration", "about"])
+def test_every_page_but_start_asks_for_a_login_and_shows_nothing_else(
+    name: str, open_page: Open, store: Store, user: Be, with_logins: None
+) -> None:
+    spec = replay.a_spec()
+    replay.fill(store, spec, replay.recorded(spec), name="of somebody")
+    user({"is_logged_in": False})
+    page = open_page(name)
+    assert [title.value for title in page.title] == ["Log in"]
+    assert [button.key for button in page.button] == ["login-only"]
+    assert "of somebody" not in words(page)
+    user(ADA)
+    assert [title.value for title in page.run().title] != ["Log in"]
+
+
+def test_start_is_open_to_everybody(open_page: Open, user: Be, with_logins: None) -> None:
+    user({"is_logged_in": False})
+    page = open_page("start")
+    assert [title.value for title in page.title] != ["Log in"]
+
+
+def test_without_a_provider_or_visitors_nobody_is_asked(open_page: Open, user: Be, monkeypatch: Patch) -> None:
+    monkeypatch.setenv(queue.VARIABLE, queue.USUAL)
+    user({})
+    assert [title.value for title in open_page("runs").title] == ["Runs"]
+    monkeypatch.delenv(queue.VARIABLE)
+    user({"is_logged_in": False})
+    page = open_page("runs")
+    assert [title.value for title in page.title] == ["Runs"]
+    assert not [button for button in page.button if button.key in ("logout", "login-only")]
+
+
+def test_each_provider_has_a_button(open_page: Open, user: Be, with_logins: None, monkeypatch: Patch) -> None:
+    shared = {name: AUTH[name] for name in ("redirect_uri", "cookie_secret")}
+    named = {**shared, "google": {"client_id": "1"}, "university": {"client_id": "2", "client_kwargs": {"scope": "openid"}}}
+    monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": named})
+    user({"is_logged_in": False})
+    page = open_page("runs")
+    assert [button.label for button in page.button] == ["Log in with Google", "Log in with University"]
+
+
+def test_wrong_secrets_are_one_sentence(open_page: Open, user: Be, with_logins: None) -> None:
+    user({"is_logged_in": False})
+    page = open_page("runs")
+    page.button(key="login-only").click().run()
+    assert "missing the following keys" in words(page)
+    assert AUTH["cookie_secret"] not in words(page)
+
+
+def test_secrets_of_logins_are_masked(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".streamlit").mkdir()
+    file = tmp_path / ".streamlit" / "secrets.toml"
+    file.write_text('[auth]\nclient_id = "the-client"\n[auth.google]\nclient_secret = "not-for-you"\n', encoding="utf-8")
+    assert unforeseen.masked("the-client sent not-for-you") == "the-client sent ***"
+    file.write_text("no TOML", encoding="utf-8")
+    assert unforeseen.masked("the-client sent not-for-you") == "the-client sent not-for-you"
+
+
+# On a server that others reach, nobody uses what another visitor has brought; on one's own computer nothing is noticed.
+
+
+@pytest.fixture
+def owned(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Data of two visitors and of the computer; the first visitor is here."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
+    for name, owner in (("mine", visitor.digest()), ("hers", "b" * 64), ("everybodys", None)):
+        folder = paths.home() / "data" / name
+        folder.mkdir(parents=True)
+        (folder / f"{name}.csv").write_text("x,label\n1,a\n", encoding="utf-8")
+        if owner is not None:
+            (folder / own.OWNER).write_text(owner, encoding="ascii")
+
+
+def _serve(monkeypatch: Patch, address: str | None) -> None:
+    monkeypatch.setattr(visitor.st, "get_option", lambda name: address if name == "server.address" else None)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "192.0.2.7", None])
+def test_on_a_shared_server_data_of_others_are_out_of_reach(monkeypatch: Patch, owned: None, address: str | None) -> None:
+    _serve(monkeypatch, address)
+    names = ["own:mine", "own:hers", "own:everybodys"]
+    assert visitor.mine(names) == ["own:mine", "own:everybodys"]
+    for name in ("own:mine", "own:everybodys", "digits"):
+        visitor.check(name)
+    for name in ("own:hers", "own:nobodys"):
+        with pytest.raises(BadInput, match=f"{name}: is none of your data on this server"):
+            visitor.check(name)
+
+
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "::1"])
+def test_on_ones_own_computer_nothing_is_noticed(monkeypatch: Patch, owned: None, address: str) -> None:
+    _serve(monkeypatch, address)
+    assert visitor.mine(["own:mine", "own:hers"]) == ["own:mine", "own:hers"]
+    visitor.check("own:hers")
+
+
+# Pages of a shared server: limits with their reason before Start, and buttons only for one's own runs.
+
+
+@pytest.fixture
+def mine(store: Store, monkeypatch: Patch) -> Store:
+    """The store as the visitor of the pages uses it."""
+    monkeypatch.setenv(queue.VARIABLE, "cells=12,places=2")
+    monkeypatch.setattr(visitor, "digest", lambda: "anna")
+    return store.as_visitor(queue.Visitor("anna", queue.Limits(cells=12, places=2)))
+
+
+def test_start_says_what_is_above_a_limit_and_stays_shut(open_page: Open, mine: Store) -> None:
+    link = {"v": "1", "s.tasks": "2", "e": "0.5,inf"}
+    page = open_page("train", sd="0,1", **link)
+    assert not page.button(key="start").disabled
+    page = open_page("train", sd="0,1,2,3,4,5,6", **link)
+    assert page.button(key="start").disabled
+    shown = [error.value.replace("\\", "") for error in page.error]
+    assert shown == ["budgets times seeds = 14: must be at most 12 on this server: take fewer budgets or seeds"]
+    for _ in range(2):
+        mine.create(SPEC)
+    page = open_page("train", sd="0,1", **link)
+    assert page.button(key="start").disabled
+    assert "wait for one to end, or stop one" in page.error[0].value
+
+
+def test_a_run_started_here_is_ones_own(open_page: Open, mine: Store, idle: None) -> None:
+    open_page("train", v="1", e="0.5,inf", sd="0", l="prior", **{"s.tasks": "2"}).button(key="start").click().run()
+    assert [run.owner for run in mine.list_runs()] == ["anna"]
+
+
+def test_another_visitors_run_can_be_opened_and_repeated_but_not_changed(open_page: Open, store: Store, mine: Store) -> None:
+    others = replay.fill(store, SPEC, ALL, name="others", status="running")
+    own = replay.fill(mine, SPEC, ALL, name="own")
+    page = _tick(open_page("runs"), 1)
+    assert not {"Stop", "Delete", "Save name"} & {*labels(page)}
+    assert {"Delete", "Save name"} <= {*labels(_tick(open_page("runs"), 0))}
+    assert "Stop" not in labels(open_page("train", run=others))
+    assert "Delete these 2" not in labels(_tick(open_page("runs"), 0, 1))
+    assert store.status(own) == "finished"
+
+
+def test_the_trash_is_restored_and_emptied(open_page: Open, store: Store) -> None:
+    """On one's own computer, too."""
+    assert "Trash" not in words(open_page("runs"))
+    run_id, kept = replay.fill(store, SPEC, ALL, name="first"), replay.fill(store, SPEC, ALL, name="kept")
+    store.delete(run_id)
+    page = open_page("runs")
+    assert re.search("“first”. Emptying deletes their results for good", words(page))
+    page = page.button(key="trash-restore").click().run()
+    assert not store.trash()
+    store.delete(run_id)
+    assert "The trash is empty." in words(open_page("runs").button(key="trash-empty").click().run())
+    assert not store.trash()
+    assert [run.id for run in store.list_runs()] == [kept]
+    assert store.events(run_id) == ()
+
+
+# On a server that others reach, a visitor sees no trace of runs on another's data: in no list, by no link, in no export.
+
+
+HERS, HIS = "a" * 32, "b" * 32
+PRIVATE = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:salaries"})})
+
+
+@pytest.fixture
+def as_visitor(home, monkeypatch):
+    """Makes somebody the visitor of the pages of a server that others reach."""
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    monkeypatch.setattr(visitor, "is_shared", lambda: True)
+
+    def be(token: str) -> None:
+        monkeypatch.setattr(visitor, "token", lambda: token)
+
+    return be
+
+
+@pytest.fixture
+def run_id(as_visitor, store: Store) -> str:
+    """A finished run on data of hers, and a public run; he is the visitor."""
+    as_visitor(HERS)
+    folder = paths.home() / "data" / "salaries"
+    folder.mkdir(parents=True)
+    rows = "".join(f"{row},{'xenolith' if row % 2 else 'zugzwang'}\n" for row in range(80))
+    (folder / "salaries.csv").write_text(f"x,label\n{rows}", encoding="utf-8")
+    os.utime(folder / "salaries.csv", (0, 0))  # long before the run, which `replay.fill` lets begin in the past
+    (folder / own.OWNER).write_text(visitor.digest(), encoding="ascii")
+    replay.fill(store, SPEC, replay.recorded(SPEC), name="of everybody")
+    found = replay.fill(store, PRIVATE, replay.recorded(PRIVATE), name="of my salaries")
+    as_visitor(HIS)
+    return found
+
+
+def trace(page: AppTest) -> list[str]:
+    """What a page shows of her data, their labels or the run."""
+    options = [str(one) for box in [*page.selectbox, *page.multiselect] for one in box.options]
+    tables = [frame.value.to_csv() for frame in page.dataframe]
+    links = [str(link.proto) for link in page.get("page_link")]
+    shown = "\n".join([words(page), *options, *tables, *links])
+    return re.findall("salaries|xenolith|zugzwang", shown)
+
+
+@pytest.mark.parametrize("name", ["runs", "compare", "train", "privacy", "playground", "published", "data", "questions"])
+def test_no_page_lists_a_run_on_anothers_data(name: str, run_id: str, open_page: Open, as_visitor) -> None:
+    page = open_page(name)
+    assert trace(page) == []
+
+
+@pytest.mark.parametrize(("name", "key"), [("runs", "run"), ("compare", "r"), ("train", "run"), ("privacy", "run"),
+                                           ("playground", "run"), ("tokens", "run"), ("anchors", "run")])  # fmt: skip
+def test_a_link_to_it_leads_to_the_same_words_as_one_to_no_run(
+    name: str, key: str, run_id: str, open_page: Open, as_visitor
+) -> None:
+    found, none = (open_page(name, v="1", **{key: one}) for one in (run_id, "0123456789ab"))
+    assert trace(found) == []
+    assert words(found).replace(run_id, "RUN") == words(none).replace("0123456789ab", "RUN")
+
+
+@pytest.mark.parametrize("dataset", ["own:salaries", "own:nothing"])
+def test_a_form_for_anothers_data_is_refused_as_one_for_none(dataset: str, run_id: str, open_page: Open) -> None:
+    page = open_page("train", v="1", d=dataset)
+    assert f"{dataset}: is none of your data on this server" in words(page)
+    assert set(trace(page)) <= ({"salaries"} if "salaries" in dataset else set()), "the name is his own guess"
+
+
+def test_a_form_for_anothers_data_does_not_show_their_title(run_id: str, open_page: Open) -> None:
+    schema = paths.home() / "data" / "salaries" / "schema.toml"
+    schema.write_text('title = "Clinic payroll"\n', encoding="utf-8")
+    page = open_page("train", v="1", d="own:salaries")
+    shown = [str(option) for box in page.selectbox for option in box.options]
+    assert "own:salaries (not on this computer)" in shown
+    assert not [text for text in (*shown, words(page)) if "payroll" in text]
+
+
+def test_she_sees_it_everywhere(run_id: str, open_page: Open, as_visitor) -> None:
+    as_visitor(HERS)
+    for name in ("runs", "compare", "train"):
+        assert "salaries" in trace(open_page(name)), name
+
+
+def test_store_exports_and_audits_know_it_no_more_than_lists(run_id: str, as_visitor, store: Store) -> None:
+    audit = Audits(store).create(run_id)
+    seen = state.store()
+    with pytest.raises(BadInput, match="no such run in this store"):
+        export.bundle(seen, run_id)
+    for find, named in ((seen.get, run_id), (seen.retry, run_id), (Audits(seen).get, audit)):
+        with pytest.raises(BadInput, match="no such run in this store"):
+            find(named)
+    assert (seen.unfinished(), seen.queues()) == ([], {"cpu": (0, 1)}), "that something waits is said to everybody"
+    as_visitor(HERS)
+    assert [run.id for run in state.store().unfinished()] == [audit]
+
+
+def test_many_runs_of_others_push_none_out_of_the_list(run_id: str, as_visitor, store: Store) -> None:
+    for _ in range(3):
+        store.create(PRIVATE)
+    assert [run.name for run in state.store().list_runs(1)] == ["of everybody"]
+
+
+@pytest.mark.parametrize("is_owner_known", [True, False])
+def test_in_a_room_a_run_on_ones_own_data_stays_ones_own(
+    is_owner_known: bool, run_id: str, as_visitor, store: Store, monkeypatch: Patch
+) -> None:
+    as_visitor(HERS)
+    if not is_owner_known:
+        monkeypatch.setattr(visitor, "is_shared", lambda: False)  # else the run is nobody's to put anywhere
+        (paths.home() / "data" / "salaries" / own.OWNER).write_bytes(b"\xff")
+    rooms = Rooms(store)
+    code = rooms.open("Monday", "teacher")
+    rooms.join(code, HERS)
+    public = store.create(SPEC)
+    share([run_id, public])
+    assert list(rooms.state(code).runs) == [public]
+
+
+def test_on_ones_own_computer_every_run_is_listed(run_id: str, monkeypatch, as_visitor) -> None:
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
+    assert {run.name for run in state.store().list_runs()} == {"of everybody", "of my salaries"}
+
+
+def test_runs_on_data_that_are_gone_are_nobodys(run_id: str, as_visitor) -> None:
+    (paths.home() / "data" / "salaries").rename(paths.home() / "moved")
+    as_visitor(HERS)
+    assert [run.name for run in state.store().list_runs()] == ["of everybody"]
