@@ -109,7 +109,7 @@ def _branches(
     if n_digits == 1:
         return likelihoods.cpu().numpy()
     parts = []
-    for rows in torch.arange(len(likelihoods), device=digits.device).split(_BRANCHES):  # type: ignore[no-untyped-call]
+    for rows in torch.split(torch.arange(len(likelihoods), device=digits.device), _BRANCHES):
         branch = copy.deepcopy(cache)
         branch.batch_select_indices(rows // 10)
         logits = network(input_ids=digits[rows % 10][:, None], past_key_values=branch, use_cache=True).logits[:, -1]
