@@ -62,7 +62,7 @@ def _claims(content: Content) -> None:
 
     if not content.judged:
         return
-    lines = report.claims(content.paper, content.experiment, content.specs, content.runs, content.judged)
+    lines = [report.claim(content.paper, content.experiment, content.specs, content.runs, one) for one in content.judged]
     with st.container(key="card-claims", gap="small"):
         whose = "Our own" if content.experiment.is_ours else "The paper's"
         st.markdown(f"**{whose} claims, tested in our runs**")
@@ -163,14 +163,14 @@ def earlier(
         st.markdown("**The workshop version** :small[percent, mean ± standard deviation]")
         lines = [
             {
-                "method": one.row.name,
-                "ε": epsilon_text(one.row.epsilon),
-                "quantity": comparison.METRICS[one.row.metric],
-                "workshop": report.printed_text(one.row),
-                "later": report.printed_text(one.later) if one.later is not None else "–",
-                "ours": report.ours_text(one.later) if one.later is not None else "–",
+                "method": row.name,
+                "ε": epsilon_text(row.epsilon),
+                "quantity": comparison.METRICS[row.metric],
+                "workshop": report.printed_text(row),
+                "later": report.printed_text(later) if later is not None else "–",
+                "ours": report.ours_text(later) if later is not None else "–",
             }
-            for one in printed
+            for row, later in printed
         ]
         alt = f"{len(lines)} numbers of the workshop version, beside the later ones"
         st.dataframe(pd.DataFrame(lines), hide_index=True, key="earlier-table", alt=alt, height="content")

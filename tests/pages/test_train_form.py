@@ -434,7 +434,7 @@ def test_a_refused_pair_of_method_and_data_names_all_that_changes(open_page: Ope
 def test_the_list_of_presets_has_the_titles_and_durations_of_the_gallery(open_page: Open, store: Store) -> None:
     (box,) = [box for box in open_page("train").selectbox if box.label == "Preset"]
     assert len(set(box.options)) == len(presets.names())
-    known = {name: questions.duration(name, store).seconds for name in presets.names()}
+    known = {name: one.seconds for name, one in questions.durations(presets.names(), store).items()}
     for name, said in zip(presets.names(), box.options, strict=True):
         question, seconds = questions.of_preset(name), known[name]
         assert said.startswith(question.title)
