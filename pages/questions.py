@@ -103,7 +103,7 @@ def _instead(view: state.View, name: str, by: str, missing: DataMissing) -> None
 def _start_card(name: str, newest: Set | None, *, can_start: bool) -> None:
     runs = questions.specs(name)
     with layout.card("status"), st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
-        text = parts_questions.takes(questions.duration(name, state.store()))
+        text = parts_questions.takes(questions.durations([name], state.store())[name])
         if newest is not None:
             label = {"finished": "Finished", "cancelled": "Stopped"}.get(newest.status, "Ended with an error")
             text = f"{label}: {newest.line(questions.titles(name))}. {text}"

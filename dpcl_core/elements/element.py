@@ -237,41 +237,26 @@ _LENGTH, _REACH = 384, 1.5  # numbers of a vector; half the width of the map, in
 @lru_cache(maxsize=3)
 def doors_document(door: Door) -> dict[str, object]:
     """The data of one door, which never change. Raises DataMissing where the model's or the lists' files are missing."""
-    return {"kind": door, **{"digits": _digits, "words": _words, "clients": _clients}[door]()}
+    stored: Any = json.loads(_read("doors/doors.json"))
+    if door == "digits":  # [ε, accuracy] of the Playground's slider
+        words = {"dial": "ε on the curve", "said": "ε = {epsilon}: {percent} % after five tasks"}
+        return {"kind": door, "points": stored["digits"], "words": words}
+    if door == "words":  # the bundled model, and how a score is shaded
+        from dpcl_core.explorers import tokens
 
-
-def _digits() -> dict[str, object]:
-    """[ε, accuracy] of the Playground's slider."""
-    words = {"dial": "ε on the curve", "said": "ε = {epsilon}: {percent} % after five tasks"}
-    return {"points": _read_doors()["digits"], "words": words}
-
-
-def _words() -> dict[str, object]:
-    """The bundled model, and how a score is shaded."""
-    from dpcl_core.explorers import tokens
-
-    words = {"typed": "Your sentence", "start": "Anna flew to Paris.", "score": "score {score}"}
-    known = _read_doors()["words"]
-    model = tokens.document(np.frombuffer(base64.b64decode(known["commonness"])))
-    return {"model": model, "dials": known["dials"], "layer": known["layer"], "edges": known["edges"], "words": words}
-
-
-def _clients() -> dict[str, object]:
-    """Twenty clients' lists with one number of anchors, and how one matcher groups their entries at every noise."""
+        words = {"typed": "Your sentence", "start": "Anna flew to Paris.", "score": "score {score}"}
+        known = stored["words"]
+        model = tokens.document(np.frombuffer(base64.b64decode(known["commonness"])))
+        shades = {name: known[name] for name in ("dials", "layer", "edges")}
+        return {"kind": door, "model": model, **shades, "words": words}
     from dpcl_core.explorers import matching
 
-    every = matching.read(_LENGTH)
+    every = matching.read(_LENGTH)  # twenty clients' lists, and how one matcher groups their entries at every noise
     place = every["counts"].index(_N_ANCHORS)
     lists = {"modes": every["modes"], "places": [every["places"][place]], "groups": every["groups"][_MATCHER][place]}
     words = {"dial": "noise on every list", "said": "{n} of {of} match"}
-    return {
-        "lists": lists, "reach": _REACH, "noises": every["noises"], "start": every["noises"].index(_NOISE), "words": words,
-    }  # fmt: skip
-
-
-@lru_cache(maxsize=1)
-def _read_doors() -> Any:
-    return json.loads(_read("doors/doors.json"))
+    noises = {"noises": every["noises"], "start": every["noises"].index(_NOISE)}
+    return {"kind": door, "lists": lists, "reach": _REACH, **noises, "words": words}
 
 
 # The ε-drag: what it is drawn from. It computes results exactly from products that contain no features

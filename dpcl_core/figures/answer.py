@@ -36,12 +36,9 @@ def focus(table: pd.DataFrame) -> float:
 
 
 def finding(
-    table: pd.DataFrame,
-    *,
-    score: str = "accuracy",
-    standings: Mapping[str, Standing] | None = None,
+    table: pd.DataFrame, *, score: str = "accuracy", standings: Mapping[str, Standing] | None = None,
     forgetting: pd.DataFrame | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """The finding: the first run's score against the others' at one budget, or of a single run against its largest budget.
 
     Columns: run, epsilon, seed, value (in [0, 1]); the first row's run is the one compared with. `forgetting`: the table of

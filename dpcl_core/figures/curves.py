@@ -37,6 +37,11 @@ class Series(NamedTuple):
     labels: LabelSetting = "prior-const"
     standing: Standing = "bound"
 
+    @property
+    def label(self) -> str:
+        """Its name, marked where its budgets do not bound all releases."""
+        return run_label(self.name, self.standing)
+
 
 def accuracy_over_tasks(
     accuracy: pd.DataFrame, *, n_tasks: int, labels: LabelSetting = "prior-const", score: str = "accuracy",
@@ -88,7 +93,7 @@ def compared_over_tasks(
     """
     is_accuracy = of == "accuracy"
     so_far = mean_so_far if is_accuracy else forgetting_so_far
-    every = [run._replace(name=run_label(run.name, run.standing), rows=so_far(run.rows)) for run in runs]
+    every = [run._replace(name=run.label, rows=so_far(run.rows)) for run in runs]
     lines = [line for line in every if not line.rows.empty]
     if not lines:
         missing = "None of the chosen runs has a point here yet." if is_accuracy else _NO_FORGETTING

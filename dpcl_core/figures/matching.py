@@ -309,11 +309,9 @@ def agreement_by_noise(
 
 
 def _best_at_noise(
-    at_noise: Mapping[str, Mapping[float, float]],
-    levels: Sequence[float],
-    required: Mapping[str, float],
+    at_noise: Mapping[str, Mapping[float, float]], levels: Sequence[float], required: Mapping[str, float],
     chosen: float | None,
-) -> str:
+) -> str:  # fmt: skip
     """Sentence on the best matcher at the selected noise, or at the largest that a budget requires."""
     wanted = max(required.values()) if required and chosen is None else chosen if chosen is not None else levels[-1]
     level = min(levels, key=lambda candidate: abs(math.log10(max(candidate, 1e-9)) - math.log10(max(wanted, 1e-9))))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from dpcl_core.errors import BadInput
 from dpcl_core.figures import theme
@@ -72,26 +72,13 @@ CAVEAT = (
 _NO_SPREAD = 1e-12  # accuracies have 16 digits: a smaller spread is rounding
 
 
-@dataclass(frozen=True, slots=True)
-class PValue:
-    """A two-tailed t-test of the first `n_tasks` points of two curves.
-
-    `difference`: of their means. `t` and `p` are None where there is no test; `why_not` gives the reason.
-    """
-
-    n_tasks: int
-    difference: float
-    t: float | None
-    p: float | None
-    why_not: str = ""
-
-
-def p_values(first: Sequence[float | None], second: Sequence[float | None], *, is_paired: bool = True) -> list[PValue]:
+def p_values(first: Sequence[float | None], second: Sequence[float | None], *, is_paired: bool = True) -> pd.DataFrame:
     """Tests of acc_1..acc_n of two runs for every number n of tasks from 2 on (Lai et al. 2022, "p value" curves).
 
     `first` and `second`: average accuracy after each task, in [0, 1], None where nothing was evaluated; such a task is left
     out of both. Paired: test of the differences by task. Not paired: Student's test with equal variances. The values are
-    descriptive (`CAVEAT`). Raises BadInput where the curves differ in length or are shorter than two.
+    descriptive (`CAVEAT`). Columns tasks, difference (of the means, in [-1, 1]), t, p (two-tailed; NaN: no test), note (why
+    there is none). Raises BadInput where the curves differ in length or are shorter than two.
     """
     if len(first) != len(second):
         lengths = f"{len(first)} and {len(second)} tasks"
@@ -101,84 +88,68 @@ def p_values(first: Sequence[float | None], second: Sequence[float | None], *, i
     tests = []
     for n in range(2, len(first) + 1):
         pairs = [(a, b) for a, b in zip(first[:n], second[:n], strict=True) if a is not None and b is not None]
-        values = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-        tests.append(_tested(n, values[:, 0], values[:, 1], is_paired))
-    return tests
+        tests.append((n, *_tested(np.array(pairs, dtype=np.float64).reshape(-1, 2), is_paired)))
+    return pd.DataFrame(tests, columns=["tasks", "difference", "t", "p", "note"])
 
 
-def _tested(n_tasks: int, first: NDArray[np.float64], second: NDArray[np.float64], is_paired: bool) -> PValue:
-    n = len(first)
-    if n < 2:
-        return PValue(n_tasks, math.nan, None, None, "fewer than two tasks were evaluated in both runs")
+def _tested(values: NDArray[np.float64], is_paired: bool) -> tuple[float, float, float, str]:
+    """Difference, t, p and note of two curves [n, 2]."""
+    from scipy.stats import ttest_ind, ttest_rel  # takes long to load, for the few who ask
+
+    if len(values) < 2:
+        return math.nan, math.nan, math.nan, "fewer than two tasks were evaluated in both runs"
+    first, second = values.T
     mean = float((first - second).mean())
-    if is_paired:
-        spread, freedom = float((first - second).std(ddof=1)), n - 1
-        error = spread / math.sqrt(n)
-    else:
-        spread, freedom = math.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2), 2 * n - 2
-        error = spread * math.sqrt(2 / n)
+    spread = (first - second).std(ddof=1) if is_paired else math.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2)
     if spread <= _NO_SPREAD:
-        if abs(mean) <= _NO_SPREAD:
-            return PValue(n_tasks, mean, None, None, "the two curves are equal so far")
         what = "the difference is the same after every task" if is_paired else "neither curve has moved"
-        return PValue(n_tasks, mean, None, None, f"{what}, so there is no spread to hold it against")
-    t = mean / error
-    return PValue(n_tasks, mean, t, float(2 * stdtr(freedom, -abs(t))))
+        equal = "the two curves are equal so far"
+        note = equal if abs(mean) <= _NO_SPREAD else f"{what}, so there is no spread to hold it against"
+        return mean, math.nan, math.nan, note
+    test = (ttest_rel if is_paired else ttest_ind)(first, second)
+    return mean, float(test.statistic), float(test.pvalue), ""
 
 
-# The curve and the table of p values (`figures.t_tests`) by number of tasks.
+# The curve of p values by number of tasks.
 
 
 _LEVELS = (0.05, 0.01)
 _SMALLEST = 1e-12  # smaller values are drawn here: a few tasks cannot support less
 
 
-def table(tests: Sequence[PValue]) -> pd.DataFrame:
-    """Columns tasks, difference (mean, in [-1, 1]), t, p (NaN: no test), note."""
-    rows = [(one.n_tasks, one.difference, one.t, one.p, one.why_not) for one in tests]
-    columns = ["tasks", "difference", "t", "p", "note"]
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:4], "float64"))
+def p_value_curve(results: pd.DataFrame, *, names: tuple[str, str], dark: bool = False) -> Picture:
+    """The p value by number of tasks on a logarithmic axis, with lines at 0.05 and 0.01; gaps where there is no test.
 
-
-def p_value_curve(results: Sequence[PValue], *, names: tuple[str, str], dark: bool = False) -> Picture:
-    """The p value by number of tasks on a logarithmic axis, with lines at 0.05 and 0.01; gaps where there is no test."""
-    tests = [one for one in results if one.p is not None]
-    reasons = dict.fromkeys(one.why_not for one in results if one.p is None)
-    missing = f"No test after {_numbers([one.n_tasks for one in results if one.p is None])}: {'; '.join(reasons)}."
-    if not tests:
-        sentence = f"{names[0]} and {names[1]}: {missing[0].lower()}{missing[1:]}"
-        return theme.nothing(sentence, dark, 200)
-    drawn = [None if one.p is None else max(one.p, _SMALLEST) for one in results]
-    low = min(min(value for value in drawn if value is not None) / 2, _LEVELS[-1] / 4)
+    Columns as of `p_values`.
+    """
+    is_tested = results["p"].notna()
+    tests, untested = results[is_tested], results[~is_tested]
+    numbers = f"{', '.join(map(str, untested['tasks'][:6]))}{' and more' if len(untested) > 6 else ''} tasks"
+    missing = f"No test after {numbers}: {'; '.join(untested['note'].unique())}."
+    if tests.empty:
+        return theme.nothing(f"{names[0]} and {names[1]}: {missing[0].lower()}{missing[1:]}", dark, 200)
+    drawn = results["p"].clip(lower=_SMALLEST)
+    low = min(float(drawn.min()) / 2, _LEVELS[-1] / 4)
     powers = [10.0**-digits for digits in range(math.ceil(-math.log10(low)))]
     y = {
         "title": "p (two-tailed t-test)", "type": "log", "range": [math.log10(low), 0.08], "tickvals": powers,
         "ticktext": [f"{power:g}" for power in powers],
     }  # fmt: skip
-    chart = theme.Chart(dark, 360, theme.task_axis(2, results[-1].n_tasks), y, margin=(56, 52, 12, 40))
+    chart = theme.Chart(dark, 360, theme.task_axis(2, int(results["tasks"].max())), y, margin=(56, 52, 12, 40))
     for level in _LEVELS:
         chart.across("y", level, dash="dash")
         chart.text(f"{level:g}", 1, math.log10(level), size=12, xref="paper", xanchor="left", xshift=4)
     chart.line(
-        [one.n_tasks for one in results], drawn, "", chart.colour(0), "%{x} tasks: p = %{y:.2g}, %{text}", size=6,
-        mode="lines+markers" if len(results) <= 30 else "lines", connectgaps=False,
-        text=[minus(f"{100 * one.difference:+.1f} points") for one in results],
+        results["tasks"], [None if math.isnan(p) else p for p in drawn], "", chart.colour(0),
+        "%{x} tasks: p = %{y:.2g}, %{text}", size=6, mode="lines+markers" if len(results) <= 30 else "lines",
+        connectgaps=False, text=[minus(f"{100 * difference:+.1f} points") for difference in results["difference"]],
     )  # fmt: skip
-    finding = _pvalues_finding(tests, len(results), names)
-    return chart.picture(f"{finding} {missing}" if reasons else finding)
-
-
-def _pvalues_finding(tests: Sequence[PValue], n_curve: int, names: tuple[str, str]) -> str:
-    last = tests[-1]
-    size = f"{abs(100 * last.difference):.1f} points"
-    ahead = names[0] if last.difference > 0 else names[1]
-    where = f"{ahead} is ahead by {size} on average" if last.difference else "their means are equal"
-    counts = " and ".join(f"below {level:g} at {sum((one.p or 0) < level for one in tests)}" for level in _LEVELS)
-    return f"After {last.n_tasks} tasks p = {last.p:.2g}: {where}. Of {n_curve} points, {counts}."
-
-
-def _numbers(n_tasks: Sequence[int]) -> str:
-    return f"{', '.join(map(str, n_tasks[:6]))}{' and more' if len(n_tasks) > 6 else ''} tasks"
+    last = tests.iloc[-1]
+    ahead = f"{names[0] if last['difference'] > 0 else names[1]} is ahead by {abs(100 * last['difference']):.1f} points"
+    where = f"{ahead} on average" if last["difference"] else "their means are equal"
+    counts = " and ".join(f"below {level:g} at {(tests['p'] < level).sum()}" for level in _LEVELS)
+    finding = f"After {last['tasks']} tasks p = {last['p']:.2g}: {where}. Of {len(results)} points, {counts}."
+    return chart.picture(finding if untested.empty else f"{finding} {missing}")
 
 
 MIN_SEEDS = 3  # with fewer an interval is almost meaningless: draw the dots instead

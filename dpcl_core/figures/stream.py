@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, bold, counted, minus
+from dpcl_core.lessons.text import Scale
 
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only
 _MAX_TASK_NAMES = 6
@@ -221,25 +221,8 @@ _HEIGHT, _LEGEND = 340, 56
 _BAR, _ABOVE = 30, 0.42  # pixels of a bar with its name; how far above the bar's middle the name stands
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis of a chart. `is_share`: values in [0, 1] are shown in percent, from 0 to 100 unless `is_log`.
-
-    `ticks`: places of ticks on a logarithmic axis, else the powers of ten.
-    """
-
-    title: str
-    is_log: bool = False
-    is_share: bool = False
-    ticks: tuple[float, ...] = ()
-
-    def shown(self, value: float) -> str:
-        """A value as text."""
-        return f"{100 * value:.1f} %" if self.is_share else f"{value:,.4g}"
-
-
 def curves(
-    table: pd.DataFrame, x: Axis, y: Axis, finding: str, *, chosen: float | None = None, dark: bool = False
+    table: pd.DataFrame, x: Scale, y: Scale, finding: str, *, chosen: float | None = None, dark: bool = False
 ) -> Picture:
     """A line for each series. Columns: series, x, y, and `half`, half widths of error bars, if there are any.
 
@@ -257,7 +240,7 @@ def curves(
     return chart.picture(finding)
 
 
-def bars(table: pd.DataFrame, x: Axis, finding: str, *, dark: bool = False) -> Picture:
+def bars(table: pd.DataFrame, x: Scale, finding: str, *, dark: bool = False) -> Picture:
     """A bar for each row, from top to bottom, its name above it. Columns: name, value, and `half` if there are any."""
     scale = 100.0 if x.is_share else 1.0
     places = [-2.0 * row for row in range(len(table))]
@@ -268,34 +251,38 @@ def bars(table: pd.DataFrame, x: Axis, finding: str, *, dark: bool = False) -> P
     chart.add("bar", x=scale * table["value"], y=places, orientation="h", width=0.9, error_x=half, marker=look)
     start = {"xref": "paper", "xanchor": "left", "yanchor": "bottom", "align": "left"}
     for place, name, value in zip(places, table["name"], table["value"], strict=True):
-        text = f"{name}: {bold(x.shown(value))}"
+        text = f"{name}: {bold(_shown(x, value))}"
         chart.text(text, 0, place + _ABOVE, colour=chart.ink.text, size=13, **start)
     return chart.picture(finding)
 
 
-def _across(axis: Axis, values: pd.Series) -> theme.Properties:
+def _shown(scale: Scale, value: float) -> str:
+    return f"{100 * value:.1f} %" if scale.is_share else f"{value:,.4g}"
+
+
+def _across(scale: Scale, values: pd.Series) -> theme.Properties:
     """The x axis of curves: a linear one begins where they do, with a tick at each place if there are few."""
-    if axis.is_log or axis.is_share:
-        return _axis(axis, values)
+    if scale.is_log or scale.is_share:
+        return _axis(scale, values)
     places = sorted(set(values))
     room = 0.04 * (places[-1] - places[0])
     few = {"tickvals": places, "ticktext": [f"{place:g}" for place in places]} if len(places) <= 12 else {}
-    return {"title": axis.title, "range": [places[0] - room, places[-1] + room], **few}
+    return {"title": scale.title, "range": [places[0] - room, places[-1] + room], **few}
 
 
-def _axis(axis: Axis, values: pd.Series) -> theme.Properties:
-    """The axis with its title; logarithmic ones have a tick for each power of ten within their values."""
-    if axis.is_log:
+def _axis(scale: Scale, values: pd.Series) -> theme.Properties:
+    """The axis with its title; a logarithmic one has a tick for each power of ten within its values, or those of `scale`."""
+    if scale.is_log:
         positive = values[(values > 0) & values.map(math.isfinite)]
         low, high = math.log10(positive.min()), math.log10(positive.max())
         room = 0.04 * max(high - low, 0.5)
         powers = range(math.ceil(low - room), math.floor(high + room) + 1)
-        ticks = axis.ticks or ([10.0**power for power in powers] if len(powers) > 1 else [10**low, 10**high])
-        shown = [axis.shown(tick) if axis.is_share else f"{tick:,.0f}" if tick >= 10 else f"{tick:.3g}" for tick in ticks]
-        return {"title": axis.title, "type": "log", "range": [low - room, high + room], "tickvals": ticks, "ticktext": shown}
-    if axis.is_share:
-        return theme.percent_axis(title=axis.title)
-    return {"title": axis.title, "rangemode": "tozero"}
+        usual = [10.0**power for power in powers] if len(powers) > 1 else [10**low, 10**high]
+        ticks = sorted(set(map(float, values))) if scale.ticks is True else scale.ticks or usual
+        plain = [f"{tick:,.0f}" if tick >= 10 else f"{tick:.3g}" for tick in ticks]
+        words, ends = [_shown(scale, tick) for tick in ticks] if scale.is_share else plain, [low - room, high + room]
+        return {"title": scale.title, "type": "log", "range": ends, "tickvals": ticks, "ticktext": words}
+    return theme.percent_axis(title=scale.title) if scale.is_share else {"title": scale.title, "rangemode": "tozero"}
 
 
 # Figures of unlearning terms: weight of a token, likelihood of a secret in training, exposure of planted codes.

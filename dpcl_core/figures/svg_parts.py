@@ -118,16 +118,9 @@ def wrapped(markup: str, size: float, room: float) -> str:
 
 
 def text(
-    markup: str,
-    x: float,
-    y: float,
-    *,
-    size: float = SIZE,
-    colour: str,
-    across: float = 0.5,
-    down: float = 0.5,
+    markup: str, x: float, y: float, *, size: float = SIZE, colour: str, across: float = 0.5, down: float = 0.5,
     angle: float = 0,
-) -> str:
+) -> str:  # fmt: skip
     """A text at (x, y). `across`: which share of its width is left of x, 0, 0.5 or 1; `down`: which share of its height is
     above y; `angle`: clockwise, in degrees.
     """

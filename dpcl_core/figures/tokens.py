@@ -163,25 +163,24 @@ NO_NUMBER = "no noise"
 
 
 def document(
-    tokens: Sequence[str],
-    shades: Sequence[int],
-    numbers: Sequence[str],
-    kinds: Sequence[str],
-    *,
-    legend: Sequence[list[str]],
-    label: str,
-) -> dict[str, dict[str, object]]:
+    tokens: Sequence[str], shades: Sequence[int], numbers: Sequence[str], kinds: Sequence[str], *,
+    legend: Sequence[list[str]], label: str,
+) -> dict[str, dict[str, object]]:  # fmt: skip
     """The element's document: `text` (drawn once) and `layer` (repainted).
 
     Args: tokens as printed, blanks included ("": a token that only continues a character); for each its shade, 0 to 4 (-1:
     no number), its text on focus, and the kind of its span ("": none). `legend`: of this layer. `label`: what the text is
     from.
     """
+    words = [token.lstrip(" ") or token for token in tokens]  # blanks before a token are not shaded
+    blanks = [token[: len(token) - len(word)] for token, word in zip(tokens, words, strict=True)]
+    names = [f"t{shade}" if shade >= 0 else "quiet" for shade in shades]
     pairs = zip(numbers, kinds, strict=True)
     return {
-        "text": {"label": label, "tokens": [_split(token) for token in tokens], "spans": _spans(kinds)},
+        "text": {"label": label, "tokens": [*map(list, zip(blanks, words, strict=True))], "spans": _spans(kinds)},
         "layer": {
-            "names": [_name(token, shade) for token, shade in zip(tokens, shades, strict=True)],
+            # A token that only continues a character has no letters to shade.
+            "names": [name if token else f"{name} part" for token, name in zip(tokens, names, strict=True)],
             "numbers": [f"{number} · {kind.removeprefix(LOOKALIKE)}" if kind else number for number, kind in pairs],
             "ranges": list(legend),
         },
@@ -215,27 +214,11 @@ def number(value: float, edges: Sequence[float], origin: float | None = None) ->
     """
     if math.isnan(value):
         return NO_NUMBER
-    for digits in range(3, 15):
-        text = f"{value:.{digits}g}"
-        if all((_distance(float(text), origin) >= edge) == (_distance(value, origin) >= edge) for edge in edges):
-            return text
-    return repr(value)
+    def reached(number: float) -> list[bool]:
+        return [(number if origin is None else abs(number - origin)) >= edge for edge in edges]
 
-
-def _distance(value: float, origin: float | None) -> float:
-    return value if origin is None else abs(value - origin)
-
-
-def _split(token: str) -> list[str]:
-    """The blanks before a token, which are not shaded, and the token."""
-    word = token.lstrip(" ") or token
-    return [token[: len(token) - len(word)], word]
-
-
-def _name(token: str, shade: int) -> str:
-    """A token's class. A token that only continues a character has no letters to shade."""
-    name = f"t{shade}" if shade >= 0 else "quiet"
-    return name if token else f"{name} part"
+    texts = (f"{value:.{digits}g}" for digits in range(3, 15))
+    return next((text for text in texts if reached(float(text)) == reached(value)), repr(value))
 
 
 def _spans(kinds: Sequence[str]) -> list[list[int | str]]:

@@ -22,7 +22,6 @@ from dpcl_core.figures.picture import (
     epsilon_label,
     epsilon_phrase,
     epsilon_text,
-    run_label,
 )  # fmt: skip
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.privacy.statement import Standing, shown
@@ -115,29 +114,29 @@ def sentence(
     wanted, tried = f"{100 * answer.wanted:g} % {score}", "computed" if is_exact else "measured"
     labels = [epsilon_label(epsilon, standing) for epsilon in answer.budgets]
     spent = {epsilon: shown(total) for epsilon, total in (accounted or {}).items() if shown(total) != shown(epsilon)}
-    notes = [f"accounted ε = {spent[epsilon]}" if epsilon in spent else "" for epsilon in answer.budgets]
+    notes = [f"accounted ε = {spent[epsilon]}; " if epsilon in spent else "" for epsilon in answer.budgets]
     if answer.crossing == 0:
-        first = f"{labels[0]} ({_listed(notes[0], _at(answer, 0, tried))})"
+        first = f"{labels[0]} ({notes[0]}{_at(answer, 0, tried)})"
         text = f"The smallest budget {tried}, {first}, already reaches {wanted}; whether less would do is open"
     elif answer.reached is None:
-        note = f" ({notes[-1]})" if notes[-1] else ""
+        note = f" ({notes[-1].removesuffix('; ')})" if notes[-1] else ""
         text = f"No budget {tried} reaches {wanted}: {labels[-1]}{note} gives {_at(answer, -1, tried)}"
     elif is_exact:
-        text = f"{wanted} needs about ε = {_rough(answer.crossing)}, computed for budgets less than 5 % apart"
+        text = f"{wanted} needs about ε = {answer.crossing:.2g}, computed for budgets less than 5 % apart"
     else:
         place = answer.budgets.index(answer.reached)
         between = f"{epsilon_text(answer.budgets[place - 1])} and {epsilon_text(answer.reached)}"
         text = (
             f"The smallest budget measured that reaches {wanted} is {labels[place]} "
-            f"({_listed(notes[place], _at(answer, place, tried))}); interpolated on log ε between {between}, "
-            f"{'asking for ' if any(notes) else ''}about {_rough(answer.crossing)} would do"
+            f"({notes[place]}{_at(answer, place, tried)}); interpolated on log ε between {between}, "
+            f"{'asking for ' if any(notes) else ''}about {answer.crossing:.2g} would do"
         )
     if answer.is_made_to_rise:
         text = f"On a curve made to rise with ε, {text[0].lower()}{text[1:]}"
     parts = [f"{text}.", _uncertainty(answer)]
     if answer.by_luck is not None:
         measured = _percent(answer.measured[answer.by_luck], answer.wanted)
-        early = f"{labels[answer.by_luck]} ({_listed(notes[answer.by_luck], measured)})"
+        early = f"{labels[answer.by_luck]} ({notes[answer.by_luck]}{measured})"
         parts.append(f"Taken alone, {early} reaches it, but a larger ε came out worse.")
     return " ".join(parts)
 
@@ -189,7 +188,7 @@ def _draw(chart: theme.Chart, name: str, answer: Needed, colour: str) -> None:
             for end in (answer.low, answer.high)
         )
         bar = theme.error_bars([right - centre], colour, 1.6, below=[centre - left], width=6)
-        marker, hover = {"color": colour, "symbol": "diamond", "size": 12}, f"{name}: ε about {_rough(answer.crossing)}"
+        marker, hover = {"color": colour, "symbol": "diamond", "size": 12}, f"{name}: ε about {answer.crossing:.2g}"
         chart.marks([centre], [100 * answer.wanted], name, marker, hover, error_x=bar)
 
 
@@ -202,8 +201,8 @@ def _uncertainty(answer: Needed) -> str:
         return f"Nor does the upper end of the 95 % interval of {answer.n_seeds} seeds."
     if answer.high == 0:
         return f"So does the lower end of the 95 % interval of {answer.n_seeds} seeds."
-    low = f"less than {first}" if answer.low == 0 else _rough(answer.low)
-    high = f"more than {last}" if math.isinf(answer.high) else _rough(answer.high)
+    low = f"less than {first}" if answer.low == 0 else f"{answer.low:.2g}"
+    high = f"more than {last}" if math.isinf(answer.high) else f"{answer.high:.2g}"
     open_ends = [word for word, is_open in (("below", answer.low == 0), ("above", math.isinf(answer.high))) if is_open]
     not_bracketed = f" (not bracketed {' or '.join(open_ends)})" if open_ends else ""
     return f"The 95 % intervals of {answer.n_seeds} seeds allow ε from {low} to {high}{not_bracketed}."
@@ -218,15 +217,6 @@ def _crossing(budgets: Sequence[float], rising: Sequence[float], wanted: float) 
         return math.inf
     share = min(1.0, (wanted - rising[place - 1]) / (rising[place] - rising[place - 1]))
     return float(budgets[place - 1] * (budgets[place] / budgets[place - 1]) ** share)
-
-
-def _rough(epsilon: float) -> str:
-    """An estimated budget, in the two digits that it has."""
-    return f"{epsilon:.2g}"
-
-
-def _listed(note: str, score: str) -> str:
-    return f"{note}; {score}" if note else score
 
 
 def _at(answer: Needed, place: int, tried: str) -> str:
@@ -324,7 +314,7 @@ def _add(
         "marker": {"color": colour, "symbol": theme.MARKERS[run.labels], "size": 8},
     }
     if finite and not is_bound:
-        name, x = run_label(run.name, run.standing), [place + shift for place in x]
+        name, x = run.label, [place + shift for place in x]
         pattern = {"shape": theme.CLAIMED_PATTERN, "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 6}
         marker = {"color": "rgba(0,0,0,0)", "line": {"color": colour, "width": 1.2}, "pattern": pattern}
         _means(chart, "bar", name, [by_epsilon[e] for e in finite], colour, x=x, width=0.9 * _BAR, marker=marker, **plot)

@@ -32,7 +32,10 @@ _Words = Annotated[str, Field(min_length=1)]
 
 
 class Scale(Document):
-    """An axis of a step's chart, as `figures.stream.Axis` has it. `ticks`: these places; true: wherever points are."""
+    """An axis of a step's chart. `is_share`: values in [0, 1] are shown in percent, from 0 to 100 unless `is_log`.
+
+    `ticks`: on a logarithmic axis these places; true: wherever points are; else the powers of ten.
+    """
 
     title: _Words
     is_log: bool = False

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from dpcl_core import layers, published
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import capital
-from dpcl_core.figures.statistics import Interval, PValue, p_values
+from dpcl_core.figures.statistics import Interval, p_values
 from dpcl_core.layers import LayerName
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers.measured import Measured
@@ -130,17 +130,10 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
     return tuple(sorted(marked, key=lambda row: (order.index(row.name), row.epsilon, row.metric, row.layer)))
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """A number of an earlier version of the paper, and the row of the later one (None: not printed any more)."""
+def earlier(paper: Paper, experiment: Experiment, later: Sequence[Row]) -> tuple[tuple[Row, Row | None], ...]:
+    """The numbers of an earlier version of the paper, in its order, each with its `later` row (None: not printed any more).
 
-    row: Row
-    later: Row | None
-
-
-def earlier(paper: Paper, experiment: Experiment, later: Sequence[Row]) -> tuple[Earlier, ...]:
-    """The numbers of an earlier version of the paper, in its order, with their `later` rows; empty without such a version.
-
+    Empty without such a version.
     An earlier version may not name what a method trains: its number is then paired with the first row of the method.
     """
     pairs = []
@@ -150,7 +143,7 @@ def earlier(paper: Paper, experiment: Experiment, later: Sequence[Row]) -> tuple
             continue
         key = (row.method, row.epsilon, metric)
         same = (other for other in later if (other.method, other.epsilon, other.metric) == key)
-        pairs.append(Earlier(Row(row.method, row.variant, row.epsilon, metric, row), next(same, None)))
+        pairs.append((Row(row.method, row.variant, row.epsilon, metric, row), next(same, None)))
     return tuple(pairs)
 
 
@@ -330,7 +323,7 @@ def by_layer(specs: Mapping[str, RunSpec], here: Mapping[str, object], judged: S
 
 # p values of claimed orderings: the bound that the paper prints, and that of our runs.
 #
-# They are descriptive (`figures.t_tests.CAVEAT`). Lai et al. test two curves of average accuracy after each task against
+# They are descriptive (`figures.statistics.CAVEAT`). Lai et al. test two curves of average accuracy after each task against
 # each other, with one point a task.
 
 
@@ -343,8 +336,8 @@ def printed(paper: Paper, experiment: Experiment, ordering: Ordering) -> Publish
     return next((row for row in rows if (row.method, row.variant) == ordering.test), None)
 
 
-def ours(ordering: Ordering, runs: Mapping[str, Measured]) -> PValue | None:
-    """The paired t-test of our two curves over all tasks, each the mean over seeds.
+def ours(ordering: Ordering, runs: Mapping[str, Measured]) -> float | None:
+    """The p value of the paired t-test of our two curves over all tasks, each the mean over seeds.
 
     None where the paper tests nothing, or where a side has not run or its record has no curves.
     """
@@ -352,7 +345,8 @@ def ours(ordering: Ordering, runs: Mapping[str, Measured]) -> PValue | None:
     first, second = curves
     if ordering.test is None or first is None or second is None or len(first) != len(second) or len(first) < 2:
         return None
-    return p_values(first, second)[-1]
+    p = float(p_values(first, second)["p"].iloc[-1])
+    return None if math.isnan(p) else p
 
 
 def _mean_curve(side: Side, metric: str, runs: Mapping[str, Measured]) -> list[float | None] | None:

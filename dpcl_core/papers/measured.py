@@ -309,12 +309,8 @@ def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | N
     The best of: the run itself (its `finished` models), if it learns all tasks at once; records with the same data, network
     and tasks; finished runs of the store with `settings`. None also where that best is no ceiling (`refused`).
     """
-    try:
-        wanted = settings(spec)
-    except BadInput:
-        return None
-    best = _best(spec, wanted, finished, store)
-    return best if best is not None and _higher(spec, wanted, best) is None else None
+    best, higher = _best_and_higher(spec, finished, store)
+    return best if higher is None else None
 
 
 def refused(spec: RunSpec) -> tuple[float, float] | None:
@@ -322,21 +318,13 @@ def refused(spec: RunSpec) -> tuple[float, float] | None:
 
     None where no such run is recorded, or where it is a ceiling.
     """
-    try:
-        wanted = settings(spec)
-    except BadInput:
-        return None
-    best = _best(spec, wanted, (), None)
-    higher = None if best is None else _higher(spec, wanted, best)
+    best, higher = _best_and_higher(spec, (), None)
     return None if best is None or higher is None else (best, higher)
 
 
 def is_tried(spec: RunSpec, store: Store) -> bool:
     """Whether a record or a finished run of the store learned all tasks at once without noise, be it a ceiling or not."""
-    try:
-        return _best(spec, settings(spec), (), store) is not None
-    except BadInput:
-        return False
+    return _best_and_higher(spec, (), store)[0] is not None
 
 
 def is_at_once(spec: RunSpec) -> bool:
@@ -361,7 +349,14 @@ def tested_on(spec: RunSpec) -> Mapping[str, object]:
     }
 
 
-def _best(spec: RunSpec, wanted: RunSpec, finished: Iterable[CellFinished], store: Store | None) -> float | None:
+def _best_and_higher(
+    spec: RunSpec, finished: Iterable[CellFinished], store: Store | None
+) -> tuple[float | None, float | None]:
+    """The best known score of all tasks at once, and a higher one that shows it is no ceiling; None where there is none."""
+    try:
+        wanted = settings(spec)
+    except BadInput:
+        return None, None
     found = [_mean({cell.cell: cell.metrics for cell in finished})] if _fits(spec, wanted) else []
     for run in all_recorded():
         if _fits(run.spec, wanted):
@@ -370,7 +365,8 @@ def _best(spec: RunSpec, wanted: RunSpec, finished: Iterable[CellFinished], stor
         from dpcl_core.runs.shards import Sets
 
         found.append(_mean({cell.cell: cell.metrics for cell in Sets(store).alike(wanted)}))
-    return max((value for value in found if value is not None), default=None)
+    best = max((value for value in found if value is not None), default=None)
+    return best, None if best is None else _higher(spec, wanted, best)
 
 
 def _higher(spec: RunSpec, wanted: RunSpec, best: float) -> float | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
@@ -24,7 +24,7 @@ from dpcl_core.papers import catalog, measured
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Size
 from dpcl_core.presets import Preset, Shows
-from dpcl_core.privacy.statement import Standing, at_least, shown
+from dpcl_core.privacy.statement import at_least, shown
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Work, work_of
 from dpcl_core.runs.shards import Sets
@@ -184,13 +184,8 @@ def named(runs: Mapping[str, RunSpec]) -> dict[str, str]:
     }
 
 
-def duration(name: str, store: Store) -> Duration:
-    """How long all runs of a preset take: from finished runs of this store, else from records and the preset."""
-    return durations([name], store)[name]
-
-
 def durations(names: Sequence[str], store: Store) -> dict[str, Duration]:
-    """The same of several presets, by one look into the store."""
+    """How long all runs of each preset take: from finished runs of this store, else from records and the preset."""
     here = iter(store.estimates([work for name in names for work in _work(name)]))
     seen = Sets(store).data_used()
     found = {}
@@ -327,11 +322,14 @@ def picture(
     """All results between their references. `spec`: the first run's; `with_forgetting`: the finding says what was lost."""
     from dpcl_core.figures import answer
 
-    return answer.picture(
-        scores(found, titles), score=datasets.score(spec.data.dataset), references=references, dark=dark,
-        standings=_standings(found, titles), audited=_audited(found, titles),
-        forgetting=scores(found, titles, "AF") if with_forgetting else None,
-    )  # fmt: skip
+    audited = {
+        (titles[label], model.epsilon): bound
+        for label, run in found.items()
+        for model in run.models
+        if (bound := run.audited(model.epsilon)) is not None
+    }
+    options = _options(spec, found, titles, with_forgetting=with_forgetting)
+    return answer.picture(scores(found, titles), references=references, dark=dark, audited=audited, **options)
 
 
 def finding(
@@ -340,23 +338,16 @@ def finding(
     """The finding of `picture`, with its uncertainty."""
     from dpcl_core.figures import answer
 
-    return answer.finding(
-        scores(found, titles), score=datasets.score(spec.data.dataset), standings=_standings(found, titles),
-        forgetting=scores(found, titles, "AF") if with_forgetting else None,
-    )  # fmt: skip
+    return answer.finding(scores(found, titles), **_options(spec, found, titles, with_forgetting=with_forgetting))
 
 
-def _standings(found: Mapping[str, Measured], titles: Mapping[str, str]) -> dict[str, Standing]:
-    return {titles[label]: methods.standing(run.spec) for label, run in found.items()}
-
-
-def _audited(found: Mapping[str, Measured], titles: Mapping[str, str]) -> dict[tuple[str, float], float]:
-    return {
-        (titles[label], model.epsilon): bound
-        for label, run in found.items()
-        for model in run.models
-        if (bound := run.audited(model.epsilon)) is not None
-    }
+def _options(
+    spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], *, with_forgetting: bool
+) -> dict[str, Any]:
+    """What a figure and its finding say of the numbers: the score, the kinds of budgets, and what was forgotten."""
+    standings = {titles[label]: methods.standing(run.spec) for label, run in found.items()}
+    forgetting = scores(found, titles, "AF") if with_forgetting else None
+    return {"score": datasets.score(spec.data.dataset), "standings": standings, "forgetting": forgetting}
 
 
 def heads(*, with_forgetting: bool) -> tuple[str, ...]:

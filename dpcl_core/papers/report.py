@@ -56,9 +56,7 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
                 "table_remarks": list(comparison.table_remarks(paper, experiment)),
                 "reasons": list(comparison.reasons(paper, experiment, size, done[experiment.name].values())),
                 "orderings": [
-                    _judged(verdict, comparison.printed_difference(paper, experiment, verdict.ordering, runs))
-                    | _unpaired(paper, experiment, verdict.ordering, runs, done[experiment.name])
-                    | _p_values(paper, experiment, verdict.ordering, done[experiment.name])
+                    _ordering(paper, experiment, runs, done[experiment.name], verdict)
                     for verdict in judged(experiment, size, runs, done[experiment.name])
                 ],
             }
@@ -91,7 +89,10 @@ def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
         lines += [f"  {line}" for line in _table(comparison.rows(paper, experiment, measured), runs)]
         lines += [f"  Table: {remark}" for remark in comparison.table_remarks(paper, experiment)]
         lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, measured.values())]
-        lines += [f"  {_sentence(verdict)}" for verdict in judged(experiment, size, runs, measured)]
+        lines += [
+            f"  {one.state}: {one.ordering.statement}, {_budgets(one.ordering)}: {range_text(one)}"
+            for one in judged(experiment, size, runs, measured)
+        ]
         lines += [""]
     return "\n".join(lines)
 
@@ -112,14 +113,9 @@ def interval_text(difference: Interval | None) -> str:
     return minus(f"{difference.mean:+.1f}{span} points")
 
 
-def _sentence(verdict: Judged) -> str:
-    ordering = verdict.ordering
-    return f"{verdict.state}: {ordering.statement}, {budgets_of(verdict)}: {range_text(verdict)}"
-
-
-def budgets_of(verdict: Judged) -> str:
+def _budgets(ordering: Ordering) -> str:
     """The budget of an ordering, or both of its budgets."""
-    first, second = verdict.ordering.first.epsilon, verdict.ordering.second.epsilon
+    first, second = ordering.first.epsilon, ordering.second.epsilon
     return epsilon_label(first) if first == second else f"{epsilon_label(first)} against {epsilon_label(second)}"
 
 
@@ -196,33 +192,12 @@ def _row(row: Row) -> JsonValue:
     }
 
 
-def _unpaired(
-    paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]
-) -> dict[str, JsonValue]:
-    """Low and high ends of the unpaired intervals, published and ours, where the paper forms them."""
-    if not paper.is_unpaired:
-        return {}
-    published, ours = comparison.printed_interval(paper, experiment, ordering, specs), unpaired(ordering, runs)
-    return {
-        "published_interval": None if published is None else [published.low, published.high],
-        "unpaired_interval": None if ours is None else [ours.low, ours.high],
-    }
-
-
-def _p_values(
-    paper: Paper, experiment: Experiment, ordering: Ordering, runs: Mapping[str, Measured]
-) -> dict[str, JsonValue]:
-    """The printed bound on a p value and ours, where the paper prints one."""
-    bound = comparison.printed(paper, experiment, ordering)
-    if bound is None:
-        return {}
-    own = comparison.ours(ordering, runs)
-    return {"published_p_value_bound": bound.value, "p_value": None if own is None else own.p}
-
-
-def _judged(verdict: Judged, printed: float | None) -> dict[str, JsonValue]:
+def _ordering(
+    paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], verdict: Judged
+) -> JsonValue:
+    """A verdict with what the paper prints: a difference, intervals that pair no seeds, or a bound on a p value."""
     ordering, difference = verdict.ordering, verdict.difference
-    return {
+    document: dict[str, JsonValue] = {
         "statement": ordering.statement,
         "metric": ordering.metric,
         "first": ordering.first.run,
@@ -230,11 +205,18 @@ def _judged(verdict: Judged, printed: float | None) -> dict[str, JsonValue]:
         "epsilons": [plain_number(ordering.first.epsilon), plain_number(ordering.second.epsilon)],
         "rules": [ordering.first.rule, ordering.second.rule],
         "state": verdict.state,
-        "published_difference": printed,
+        "published_difference": comparison.printed_difference(paper, experiment, ordering, specs),
         "difference": None if difference is None else difference.mean,
         "low": None if difference is None else difference.low,
         "high": None if difference is None else difference.high,
     }
+    if paper.is_unpaired:
+        published, ours = comparison.printed_interval(paper, experiment, ordering, specs), unpaired(ordering, runs)
+        document["published_interval"] = None if published is None else [published.low, published.high]
+        document["unpaired_interval"] = None if ours is None else [ours.low, ours.high]
+    if (bound := comparison.printed(paper, experiment, ordering)) is not None:
+        document |= {"published_p_value_bound": bound.value, "p_value": comparison.ours(ordering, runs)}
+    return document
 
 
 # Tables of a paper's experiment: its claims with our verdicts, and its numbers beside ours. Texts without markup.
@@ -264,19 +246,33 @@ _P_VALUES = (
 )
 
 
-def claims(
-    paper: Paper,
-    experiment: Experiment,
-    specs: Mapping[str, RunSpec],
-    runs: Mapping[str, Measured],
-    judged: Sequence[Judged],
-) -> list[dict[str, str]]:
-    """One line per claim, by column: our verdict and difference, and what the paper prints."""
-    return [_claim(paper, experiment, specs, runs, verdict) for verdict in judged]
+def claim(
+    paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], verdict: Judged
+) -> dict[str, str]:
+    """The line of a claim by column: our verdict and difference, and what the paper prints."""
+    ordering = verdict.ordering
+    printed = comparison.printed_difference(paper, experiment, ordering, specs)
+    line = {
+        "ours": verdict.state,
+        "claim": ordering.statement,
+        "at": _budgets(ordering),
+        "our difference": range_text(verdict) if verdict.difference is not None else "",
+        "published": minus(f"{printed:+.1f} points") if printed is not None else "",
+    }
+    bound = comparison.printed(paper, experiment, ordering)
+    if bound is not None:
+        own = comparison.ours(ordering, runs)
+        line["p, ours"] = "" if own is None else f"{own:.2g}"
+        line["p, published"] = f"below {bound.printed}"
+    if paper.is_unpaired:
+        interval = comparison.printed_interval(paper, experiment, ordering, specs)
+        line["published"] = interval_text(interval) if interval is not None else line["published"]
+        line["ours, unpaired"] = interval_text(unpaired(ordering, runs))
+    return line
 
 
 def claims_note(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:
-    """How to read the lines of `claims`."""
+    """How to read the lines of `claim`."""
     has_tests = any("p, published" in line for line in lines)
     is_undecided = any(line["ours"] in ("both guess", "two editions") for line in lines)
     more = ((_UNPAIRED, paper.is_unpaired), (UNDECIDED, is_undecided), (_P_VALUES, has_tests))
@@ -334,27 +330,3 @@ def source(label: str, run: Measured | None) -> str:
     older = " by older code" if run.made_before else ""
     code = f", commit {machine.commit_words(run.commit)}" if run.commit else ""
     return f"{label} · recorded on {run.date}{older}, {run.seconds:.0f} s on {run.machine or run.device}{code}"
-
-
-def _claim(
-    paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], verdict: Judged
-) -> dict[str, str]:
-    ordering = verdict.ordering
-    printed = comparison.printed_difference(paper, experiment, ordering, specs)
-    line = {
-        "ours": verdict.state,
-        "claim": ordering.statement,
-        "at": budgets_of(verdict),
-        "our difference": range_text(verdict) if verdict.difference is not None else "",
-        "published": minus(f"{printed:+.1f} points") if printed is not None else "",
-    }
-    bound = comparison.printed(paper, experiment, ordering)
-    if bound is not None:
-        own = comparison.ours(ordering, runs)
-        line["p, ours"] = "" if own is None or own.p is None else f"{own.p:.2g}"
-        line["p, published"] = f"below {bound.printed}"
-    if paper.is_unpaired:
-        interval = comparison.printed_interval(paper, experiment, ordering, specs)
-        line["published"] = interval_text(interval) if interval is not None else line["published"]
-        line["ours, unpaired"] = interval_text(unpaired(ordering, runs))
-    return line

@@ -88,16 +88,13 @@ def _choices() -> str:
     return f"<script>\n{in_html(script)}</script>\n"
 
 
-def words() -> Page:
-    """A sentence to type, whose words the bundled model scores in the browser."""
-    shown = _card(TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None), "words")
-    return Page("words.html", "Sensitive words", "PeCL: which words are treated as sensitive?", shown, "Words")
-
-
-def clients() -> Page:
-    """Lists of simulated clients, matched by machine or by hand."""
-    shown = _card(ANCHORS, element.anchors_document(*element.Start()), "clients")
-    return Page("clients.html", "Matching clients", "CSLR: can twenty clients agree without naming?", shown, "Clients")
+def explored() -> Iterator[Page]:
+    """A sentence whose words the bundled model scores, and lists of simulated clients, matched by machine or by hand."""
+    sentence = element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None)
+    question = "PeCL: which words are treated as sensitive?"
+    yield Page("words.html", "Sensitive words", question, _card(TOKENS, sentence, "words"), "Words")
+    lists, question = element.anchors_document(*element.Start()), "CSLR: can twenty clients agree without naming?"
+    yield Page("clients.html", "Matching clients", question, _card(ANCHORS, lists, "clients"), "Clients")
 
 
 def calculators() -> Page:
@@ -122,9 +119,8 @@ def lessons() -> Iterator[Page]:
 
 
 # In the menu's order. A function gives a page, or several of which the first is in the menu.
-PAGES: tuple[Callable[[], Page | Iterable[Page]], ...] = (
-    index, budget, words, clients, lessons, calculators, runs.pages, runs.published_pages,
-)  # fmt: skip
+Makes = Callable[[], Page | Iterable[Page]]
+PAGES: tuple[Makes, ...] = (index, budget, explored, lessons, calculators, runs.pages, runs.published_pages)
 
 
 def pages() -> list[Page]:

@@ -409,7 +409,7 @@ def _layers(forms: Sequence[_PublishedForm]) -> str:
 def _form(paper: Paper, form: _PublishedForm) -> str:
     """One experiment in one form: its verdict, its claims, its numbers beside ours, and why they differ."""
     of = form.experiment
-    claims = report.claims(paper, of, form.specs, form.runs, form.judged)
+    claims = [report.claim(paper, of, form.specs, form.runs, one) for one in form.judged]
     rows = comparison.rows(paper, of, form.runs)
     reasons = listed(comparison.reasons(paper, of, form.size, form.runs.values()))
     parts = [

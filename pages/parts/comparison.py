@@ -25,7 +25,7 @@ from pages.parts.state import View
 from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
-    from dpcl_core.figures.statistics import PValue
+    import pandas as pd
 
 MOST = 6  # runs side by side
 _ALIKE = 5e-4  # levels that print alike
@@ -317,7 +317,7 @@ def p_value_curve(
     figure_card.show(
         picture, provenance(runs), key="p-values", title="Do the two curves differ?",
         note=f"{names[0]} against {names[1]}; two-tailed t-test, {kind}; lines at 0.05 and 0.01",
-        table=statistics.table(tests), linked=True,
+        table=tests, linked=True,
     )  # fmt: skip
     st.caption(statistics.CAVEAT)
     _shown_as_table(tests)
@@ -360,15 +360,11 @@ def _name(results: dict[str, Result], side: Side) -> str:
     return f"{side[0]}, {epsilon_label(side[1], results[side[0]].standing)}"
 
 
-def _shown_as_table(tests: list[PValue]) -> None:
-    from dpcl_core.figures import statistics
-
+def _shown_as_table(tests: pd.DataFrame) -> None:
     with st.expander("The same as a table"):
-        table = statistics.table(tests)
-        table["difference"] *= 100
         st.dataframe(
-            table, hide_index=True, key="p-values-table", height="content",
-            alt=f"p values after 2 to {tests[-1].n_tasks} tasks",
+            tests.assign(difference=100 * tests["difference"]), hide_index=True, key="p-values-table", height="content",
+            alt=f"p values after 2 to {tests['tasks'].max()} tasks",
             column_config={
                 "tasks": "tasks learned",
                 "difference": st.column_config.NumberColumn("mean difference, points", format="%.2f"),

@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures import stream
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
 from dpcl_core.lessons import text
-from dpcl_core.lessons.text import Control, Lesson, Scale, Step
+from dpcl_core.lessons.text import Control, Lesson, Step
 from dpcl_core.privacy import statement
 from dpcl_core.runs.rooms import Rooms
 from pages.parts import figure_card, layout, link, state, visitor
@@ -137,16 +137,17 @@ class Stage:
         chart, where they are computed.
         """
         drawn = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), columns=["series", "x", "y"])
-        assert self.step.chart is not None
-        x, y = _axis(self.step.chart.x, drawn["x"]), _axis(self.step.chart.y, drawn["y"])
-        picture = stream.curves(drawn, x, y, self._finding(found), chosen=chosen, dark=self.dark)
+        chart = self.step.chart
+        assert chart is not None
+        assert chart.y is not None
+        picture = stream.curves(drawn, chart.x, chart.y, self._finding(found), chosen=chosen, dark=self.dark)
         self._chart(picture, drawn if table is None else table, title, source)
 
     def bars(self, rows: Iterable[tuple[str, float]], *, title: str = "", source: str = "", **found: object) -> None:
         """Draws the step's chart with a bar for each row, its name and its value; texts as in `curves`."""
         table = pd.DataFrame(list(rows), columns=["name", "value"])
         assert self.step.chart is not None
-        picture = stream.bars(table, _axis(self.step.chart.x, table["value"]), self._finding(found), dark=self.dark)
+        picture = stream.bars(table, self.step.chart.x, self._finding(found), dark=self.dark)
         self._chart(picture, table, title, source)
 
     def _finding(self, found: Mapping[str, object]) -> str:
@@ -180,12 +181,6 @@ class _Words(Formatter):
             "budget": epsilon_text,
         }  # fmt: skip
         return written[spec](value) if spec in written else format(value, spec)
-
-
-def _axis(scale: Scale | None, values: pd.Series) -> stream.Axis:
-    assert scale is not None
-    ticks = tuple(sorted(set(map(float, values)))) if scale.ticks is True else scale.ticks or ()
-    return stream.Axis(scale.title, scale.is_log, scale.is_share, ticks)
 
 
 # The function of a step draws its task and its result; it returns the index of the true choice.

@@ -146,7 +146,7 @@ def _claims(content: Content) -> None:
     """Draws the table of verdicts; nothing without claims."""
     if not content.judged:
         return
-    lines = report.claims(content.paper, content.experiment, content.specs, content.runs, content.judged)
+    lines = [report.claim(content.paper, content.experiment, content.specs, content.runs, one) for one in content.judged]
     with st.container(key="card-claims", gap="small"):
         whose = "Our own" if content.experiment.is_ours else "The paper's"
         st.markdown(f"**{whose} claims, tested in our runs**")
@@ -239,11 +239,10 @@ def earlier(
         st.markdown("**The workshop version** :small[percent, mean ± standard deviation]")
         lines = [
             (
-                one.row.name, epsilon_text(one.row.epsilon), comparison.METRICS[one.row.metric],
-                report.printed_text(one.row),
-                *((report.printed_text(one.later), report.ours_text(one.later)) if one.later is not None else "––"),
+                row.name, epsilon_text(row.epsilon), comparison.METRICS[row.metric], report.printed_text(row),
+                *((report.printed_text(later), report.ours_text(later)) if later is not None else "––"),
             )
-            for one in printed
+            for row, later in printed
         ]  # fmt: skip
         heads = ["method", "ε", "quantity", "workshop", "later", "ours"]
         alt = f"{len(lines)} numbers of the workshop version, beside the later ones"

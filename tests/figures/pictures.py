@@ -12,24 +12,19 @@ from dpcl_core.events import References
 from dpcl_core.figures import answer, curves, grids, matching, reproduction, statistics, stream, theme, tokens, tradeoff
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.statistics import p_values
+from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
-from dpcl_core.runs import frames as tables
 from tests.figures import (
     test_answer,
-    test_budget,
-    test_difference,
-    test_parallel,
     test_reproduction,
-    test_sharing,
+    test_statistics,
     test_stream,
-    test_token_budget,
     test_tokens,
-    test_tuning,
 )
 from tests.figures.making import accuracy
 from tests.support.signatures import TOLD
 
-ENTRIES, GROUPS, AGREEMENT = tables.entries([TOLD]), tables.prototypes([TOLD]), tables.agreement([TOLD])
+ENTRIES, GROUPS, AGREEMENT = frames.entries([TOLD]), frames.prototypes([TOLD]), frames.agreement([TOLD])
 REFERENCES = References(0.1, 0.4, n_tested=450.0, ceiling=0.9)
 PUBLISHED = test_reproduction._frame(
     ("A", 1.0, 70.0, 1.0, 60.0, 2.0, True), ("A", math.inf, 80.0, math.nan, 84.0, math.nan, True),
@@ -40,7 +35,7 @@ SCORES = pd.DataFrame(
     columns=["epsilon", "seed", "metric", "value"],
 )
 SPENT = pd.concat(
-    [test_budget._spent([1.0, 1.5, 1.9], [1.0] * 3), test_budget._spent([1.0] * 3, [1.0] * 3).assign(people="in one task")]
+    [test_tokens._spent([1.0, 1.5, 1.9], [1.0] * 3), test_tokens._spent([1.0] * 3, [1.0] * 3).assign(people="in one task")]
 )
 MEMBERS = pd.DataFrame(
     [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)],
@@ -63,11 +58,14 @@ RUNS = [
 ]
 # By the name of the builder, and a word where it has several.
 PICTURES: dict[str, Callable[[bool], Picture]] = {
-    "grids.diagnostics": lambda dark: grids.diagnostics(tables.anchors([TOLD]), chosen=10, dark=dark),
-    "grids.signal_and_noise": lambda dark: grids.signal_and_noise(tables.statistics([TOLD]), dark=dark),
+    "grids.diagnostics": lambda dark: grids.diagnostics(frames.anchors([TOLD]), chosen=10, dark=dark),
+    "grids.signal_and_noise": lambda dark: grids.signal_and_noise(frames.statistics([TOLD]), dark=dark),
     "answer.picture": lambda dark: answer.picture(
         test_answer.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]}),
-        standings={"b": "claimed"}, audited={("b", 1.0): 2.3456}, references=REFERENCES, dark=dark,
+        standings={"b": "claimed"},
+        audited={("b", 1.0): 2.3456},
+        references=REFERENCES,
+        dark=dark,
     ),
     "tokens.ledger": lambda dark: tokens.ledger(SPENT, dark=dark),
     "tokens.noise_growth": lambda dark: tokens.noise_growth(
@@ -78,7 +76,9 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     ),
     "curves.class_bars": lambda dark: curves.class_bars(
         {"now": np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]]), "before": np.array([[0.8, 0.3, 0.4], [0.7, 0.4, 0.5]])},
-        ("cat", "dog", "ant"), colours=["#0072b2", "#d55e00"], dark=dark,
+        ("cat", "dog", "ant"),
+        colours=["#0072b2", "#d55e00"],
+        dark=dark,
     ),
     "curves.accuracy_over_tasks": lambda dark: curves.accuracy_over_tasks(
         accuracy(), n_tasks=4, references=REFERENCES, dark=dark
@@ -92,7 +92,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     ),
     "curves.forgetting_over_tasks": lambda dark: curves.forgetting_over_tasks(accuracy(), n_tasks=4, dark=dark),
     "statistics.paired_difference": lambda dark: statistics.paired_difference(
-        test_difference._finals(rule=lambda *at: 0.5 + 0.01 * at[1]), test_difference._finals(), names=("A", "B"), dark=dark
+        test_statistics._finals(rule=lambda *at: 0.5 + 0.01 * at[1]), test_statistics._finals(), names=("A", "B"), dark=dark
     ),
     "grids.accuracy_matrix": lambda dark: grids.accuracy_matrix(accuracy(), epsilon=8.0, n_tasks=6, dark=dark),
     "grids.accuracy_matrix, many": lambda dark: grids.accuracy_matrix(
@@ -107,7 +107,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
         {"A": ANSWER}, [tradeoff.sentence(ANSWER)], colours=["#0072b2"], dark=dark
     ),
     "reproduction.coordinates": lambda dark: reproduction.coordinates(
-        test_parallel.ROWS, test_parallel.FINALS, colours=test_parallel.COLOURS, score="accuracy", dark=dark
+        test_reproduction.ROWS, test_reproduction.FINALS, colours=test_reproduction.COLOURS, score="accuracy", dark=dark
     ),
     "statistics.p_value_curve": lambda dark: statistics.p_value_curve(
         p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]), names=("A", "B"), dark=dark
@@ -116,12 +116,8 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "reproduction.published_and_ours, references": lambda dark: reproduction.published_and_ours(
         PUBLISHED, what="accuracy", references=REFERENCES, dark=dark
     ),
-    "curves.by_seed": lambda dark: curves.by_seed(
-        SCORES, epsilon=4.0, n_tasks=5, published={"AA": [62.1]}, dark=dark
-    ),
-    "stream.accuracy_by_scale": lambda dark: stream.accuracy_by_scale(
-        test_sharing.FOUND, chosen=1.4, chance=0.1, dark=dark
-    ),
+    "curves.by_seed": lambda dark: curves.by_seed(SCORES, epsilon=4.0, n_tasks=5, published={"AA": [62.1]}, dark=dark),
+    "stream.accuracy_by_scale": lambda dark: stream.accuracy_by_scale(test_stream.FOUND, chosen=1.4, chance=0.1, dark=dark),
     "matching.on_map": lambda dark: matching.on_map(ENTRIES, GROUPS, space="signature", dark=dark),
     "matching.margins": lambda dark: matching.margins(ENTRIES, dark=dark),
     "stream.stream": lambda dark: stream.stream(
@@ -131,9 +127,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
         np.full((20, 30), 5), homes=[(0, 1, 2, 3)] * 20, classes=[f"class {k}" for k in range(30)], dark=dark
     ),
     "theme.nothing": lambda dark: theme.nothing("The first point appears when a model has been tested.", dark, 200),
-    "tokens.true_costs": lambda dark: tokens.true_costs(
-        test_token_budget.NOMINAL, test_token_budget.TRUE, chosen=10.0, dark=dark
-    ),
+    "tokens.true_costs": lambda dark: tokens.true_costs(test_tokens.NOMINAL, test_tokens.TRUE, chosen=10.0, dark=dark),
     "tokens.detection": lambda dark: tokens.detection(test_tokens.detection(0.497), dark=dark),
     "tokens.by_alpha": lambda dark: tokens.by_alpha(
         {"all tokens": {0.0: 0.4, 0.5: 0.7, 1.0: 0.6}, "names": {0.0: 0.5, 0.5: 0.8, 1.0: 0.9}}, chosen=0.5, dark=dark
@@ -142,15 +136,21 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "tokens.exposure": lambda dark: tokens.exposure(frames.leaks(test_tokens.SAID), dark=dark),
     "tradeoff.trade_off": _trade_off,
     "reproduction.trials": lambda dark: reproduction.trials(
-        test_tuning.a_table(0.5, math.nan, 0.4, 0.75), n_trials=20, n_validation=100, dark=dark
+        test_reproduction.a_table(0.5, math.nan, 0.4, 0.75), n_trials=20, n_validation=100, dark=dark
     ),
     "stream.bars": lambda dark: stream.bars(
         pd.DataFrame({"name": ["none", "all"], "value": [0.5, 0.9], "half": [0.1, 0.02]}),
-        stream.Axis("accuracy", is_share=True), "A bar.", dark=dark,
+        Scale(title="accuracy", is_share=True),
+        "A bar.",
+        dark=dark,
     ),
     "stream.curves": lambda dark: stream.curves(
         pd.DataFrame({"series": ["a", "a", "b", "b"], "x": [1.0, 100.0] * 2, "y": [0.0, 1.0, 0.2, 0.4], "half": [0.1] * 4}),
-        stream.Axis("ε", is_log=True), stream.Axis("share", is_share=True), "Two lines.", chosen=10.0, dark=dark,
+        Scale(title="ε", is_log=True),
+        Scale(title="share", is_share=True),
+        "Two lines.",
+        chosen=10.0,
+        dark=dark,
     ),
     "stream.token_weights": lambda dark: stream.token_weights(
         np.array([0.4, 0.6, 1.0]), {"none": np.ones(3), "turned": np.array([1.0, 1.0, -3.0])}, chosen=0.8, dark=dark
@@ -158,7 +158,5 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "stream.secret_nats": lambda dark: stream.secret_nats(
         {"kept": np.array([2.3, 1.0, 0.5]), "turned": np.array([2.3, 40.0, 143.0])}, most=10.0, public=2.3, dark=dark
     ),
-    "stream.code_exposure": lambda dark: stream.code_exposure(
-        [1, 16], EXPOSURES, controls=1.4, most=13.3, dark=dark
-    ),
+    "stream.code_exposure": lambda dark: stream.code_exposure([1, 16], EXPOSURES, controls=1.4, most=13.3, dark=dark),
 }

@@ -1,15 +1,16 @@
-"""Accuracy and forgetting over tasks: what is drawn, what is said, and what is left undrawn."""
+"""Accuracy and forgetting over tasks, and by class: what is drawn, what is said, and what is left undrawn."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from dpcl_core import metrics
 from dpcl_core.figures import curves, svg
-from dpcl_core.figures.curves import Series
+from dpcl_core.figures.curves import Series, class_bars, compared_over_tasks
 from tests.figures.making import accuracy, by_rule
 
 
@@ -17,58 +18,41 @@ def _trace(figure: object, name: str) -> object:
     return next(trace for trace in figure.data if trace.name == name)  # type: ignore[attr-defined]
 
 
-def test_line_is_the_mean_over_seen_tasks_and_seeds() -> None:
-    picture = curves.accuracy_over_tasks(accuracy(), n_tasks=4)
-    line = _trace(picture.figure, "ε = 8")
+def test_line_is_the_mean_over_seen_tasks_and_seeds_on_a_fixed_axis() -> None:
+    figure = curves.accuracy_over_tasks(accuracy(), n_tasks=4).figure
+    line = _trace(figure, "ε = 8")
     expected = [100 * sum(by_rule(8.0, 1, k, i) for i in range(k + 1)) / (k + 1) for k in range(4)]
-    assert list(line.y) == pytest.approx(expected)  # type: ignore[attr-defined]
-    assert list(line.x) == [1, 2, 3, 4]  # type: ignore[attr-defined]
+    assert (list(line.x), list(line.y)) == ([1, 2, 3, 4], pytest.approx(expected))  # type: ignore[attr-defined]
+    assert (tuple(figure.layout.yaxis.range), figure.layout.uirevision) == ((0, 101), "keep")
+    assert {trace.type for trace in figure.data} == {"scatter"}, "SVG alone is used"
+    forgetting = _trace(curves.forgetting_over_tasks(accuracy(), n_tasks=4).figure, "no noise")
+    assert (list(forgetting.x), list(forgetting.y)) == ([2, 3, 4], pytest.approx([4, 6, 8]))  # type: ignore[attr-defined]
 
 
 def test_band_needs_three_seeds_and_says_what_it_is() -> None:
-    with_band = curves.accuracy_over_tasks(accuracy(), n_tasks=4).figure
-    bands = [trace for trace in with_band.data if trace.fill == "toself"]
+    bands = [trace for trace in curves.accuracy_over_tasks(accuracy(), n_tasks=4).figure.data if trace.fill == "toself"]
     assert len(bands) == 3
     assert all("95 % interval" in band.name for band in bands)
     two = curves.accuracy_over_tasks(accuracy(seeds=(0, 1)), n_tasks=4).figure
     assert not [trace for trace in two.data if trace.fill == "toself"]
-    dots = [trace for trace in two.data if trace.mode == "markers"]
-    assert len(dots) == 3
-    assert len(dots[0].x) == 2 * 4
+    assert [len(trace.x) for trace in two.data if trace.mode == "markers"] == [2 * 4] * 3
 
 
-def test_axis_is_fixed_and_svg_alone_is_used() -> None:
-    figure = curves.accuracy_over_tasks(accuracy(), n_tasks=4).figure
-    assert tuple(figure.layout.yaxis.range) == (0, 101)
-    assert {trace.type for trace in figure.data} == {"scatter"}
-    assert figure.layout.uirevision == "keep"
+MEAN = {e: 100 * sum(by_rule(e, 1, 3, i) for i in range(4)) / 4 for e in (0.5, 8.0, math.inf)}
+RAGGED = accuracy()[lambda table: (table["epsilon"] != 8.0) | (table["after_task"] < 3)]
 
 
-def test_finding_reads_off_the_numbers() -> None:
-    finding = curves.accuracy_over_tasks(accuracy(), n_tasks=4).finding
-    mean = {e: 100 * sum(by_rule(e, 1, 3, i) for i in range(4)) / 4 for e in (0.5, 8.0, math.inf)}
-    assert finding == (
-        f"After 4 tasks: {mean[math.inf]:.1f} % without noise, {mean[8.0]:.1f} % at ε = 8, {mean[0.5]:.1f} % at ε = 0.5."
-    )
-
-
-def test_half_a_run_says_how_far_it_is_and_one_seed_that_it_is_one_draw() -> None:
-    half = accuracy().query("after_task < 2")
-    assert "After 2 tasks of 4" in curves.accuracy_over_tasks(half, n_tasks=4).finding
-    assert "single draw" in curves.accuracy_over_tasks(accuracy(seeds=(0,)), n_tasks=4).finding
-
-
-def test_budgets_at_different_points_are_compared_where_all_have_been() -> None:
-    table = accuracy()
-    ragged = table[(table["epsilon"] != 8.0) | (table["after_task"] < 3)]
-    assert curves.accuracy_over_tasks(ragged, n_tasks=4).finding.startswith("After 3 tasks of 4")
-
-
-def test_forgetting_is_drawn_from_the_second_task_on() -> None:
-    picture = curves.forgetting_over_tasks(accuracy(), n_tasks=4)
-    line = _trace(picture.figure, "no noise")
-    assert list(line.x) == [2, 3, 4]  # type: ignore[attr-defined]
-    assert list(line.y) == pytest.approx([4, 6, 8])  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (accuracy(), f"After 4 tasks: {MEAN[math.inf]:.1f} % without noise, {MEAN[8.0]:.1f} % at ε = 8, {MEAN[0.5]:.1f} %"),
+        (accuracy().query("after_task < 2"), "After 2 tasks of 4"),
+        (accuracy(seeds=(0,)), "single draw"),
+        (RAGGED, "After 3 tasks of 4"),  # budgets at different points are compared where all have been
+    ],
+)
+def test_finding_reads_off_the_numbers(table: pd.DataFrame, said: str) -> None:
+    assert said in curves.accuracy_over_tasks(table, n_tasks=4).finding
 
 
 def test_losses_and_gains_that_cancel_are_no_forgetting_and_can_be_drawn() -> None:
@@ -81,16 +65,14 @@ def test_losses_and_gains_that_cancel_are_no_forgetting_and_can_be_drawn() -> No
     assert svg.drawn(curves.forgetting_over_tasks(frame, n_tasks=4))
 
 
-def test_undefined_forgetting_is_words_not_zero() -> None:
-    picture = curves.forgetting_over_tasks(accuracy().query("after_task == 0"), n_tasks=4)
-    assert not picture.figure.data
-    assert picture.finding == "Forgetting is defined from the second task on."
-
-
-def test_empty_table_gives_a_figure_with_words() -> None:
-    picture = curves.accuracy_over_tasks(accuracy().query("seed > 9"), n_tasks=4)
-    assert not picture.figure.data
-    assert picture.finding
+def test_what_is_undefined_is_words_not_zero() -> None:
+    for picture in (
+        curves.forgetting_over_tasks(accuracy().query("after_task == 0"), n_tasks=4),
+        curves.accuracy_over_tasks(accuracy().query("seed > 9"), n_tasks=4),
+        compared_over_tasks([Series("now", accuracy().query("after_task == 0"), "#0072b2")], n_tasks=2, of="forgetting"),
+    ):
+        assert picture.is_empty
+        assert picture.finding
 
 
 def test_compared_runs_are_named_at_their_ends_and_ranked() -> None:
@@ -158,3 +140,42 @@ def test_entity_f1_is_never_called_accuracy_and_a_replays_budget_never_that_of_t
     runs = [Series("A", table, "#0072b2"), Series("B", table, "#d55e00", "prior", "replay")]
     both = curves.compared_over_tasks(runs, n_tasks=4)
     assert "B (replay alone): " in both.finding
+
+
+VALUES = np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]])
+
+
+def frame(*final: float) -> pd.DataFrame:
+    """Two tasks, one seed a value: task 0 falls from 1.0 to the value."""
+    rows = [
+        (1.0, seed, k, i, 1.0 if k == i else value) for seed, value in enumerate(final) for k, i in ((0, 0), (1, 0), (1, 1))
+    ]
+    return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+
+
+def test_bars_are_means_over_seeds_and_whiskers_their_range() -> None:
+    picture = class_bars({"now": VALUES}, ("cat", "dog", "ant"), colours=["#0072b2"])
+    bar = picture.figure.data[0]
+    assert list(bar.x) == ["cat", "dog", "ant"]
+    assert list(bar.y) == pytest.approx([80.0, 30.0, 50.0])
+    assert list(bar.error_y.array) == pytest.approx([10.0, 10.0, 0.0])
+    assert list(bar.error_y.arrayminus) == pytest.approx([10.0, 10.0, 0.0])
+    assert picture.finding == "now: class dog is hardest (30.0 %), class cat easiest (80.0 %)."
+
+
+def test_several_states_get_a_legend_and_none_gets_words() -> None:
+    two = class_bars({"now": VALUES, "A": 1 - VALUES}, ("a", "b", "c"), colours=["#0072b2", "#d55e00"])
+    assert two.figure.layout.showlegend
+    assert [bar.name for bar in two.figure.data] == ["now", "A"]
+    assert "not recorded" in class_bars({}, (), colours=[]).finding
+
+
+def test_compared_forgetting_says_the_points_lost_by_each() -> None:
+    runs = [Series("now", frame(0.9, 0.8, 0.7), "#0072b2"), Series("A", frame(0.4, 0.4, 0.4), "#d55e00", "data")]
+    picture = compared_over_tasks(runs, n_tasks=2, of="forgetting")
+    assert picture.finding == "now: 20.0 points lost after 2 tasks; A: 60.0 points lost after 2 tasks."
+    lines = {trace.name: trace for trace in picture.figure.data if trace.mode and "markers" in trace.mode}
+    assert list(lines["A"].y) == pytest.approx([60.0])
+    assert lines["now"].line.dash != lines["A"].line.dash
+
+

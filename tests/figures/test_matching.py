@@ -1,17 +1,19 @@
-"""Matchers, confusion, anchors, signal and scores: what is drawn is what the tables say, and the sentence says it too."""
+"""Maps, margins, matchers and anchors: what is drawn is what the tables say, and the sentence says it too."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from dpcl_core.figures import curves, grids, matching
-from dpcl_core.runs import frames as tables
+from dpcl_core.figures.matching import Space, ellipse, label_sides, margins, on_map
+from dpcl_core.runs import frames
 from tests.support.signatures import TOLD
 
-ENTRIES, AGREEMENT = tables.entries([TOLD]), tables.agreement([TOLD])
+ENTRIES, GROUPS, AGREEMENT = frames.entries([TOLD]), frames.prototypes([TOLD]), frames.agreement([TOLD])
 
 
 def test_confusion_counts_entries() -> None:
@@ -58,17 +60,17 @@ def test_noise_curves_stand_at_their_levels_with_what_a_budget_demands() -> None
 
 
 def test_what_more_anchors_buy() -> None:
-    picture = grids.diagnostics(tables.anchors([TOLD]))
+    picture = grids.diagnostics(frames.anchors([TOLD]))
     drawn = {line.name: list(line.y) for line in picture.figure.data}
     assert drawn["agreement with the truth"] == [0.7, 0.9]
     assert drawn["least gap"] == [0.9, 1.3]
     assert picture.finding.startswith("From 10 to 50 anchors p̂ stays near 0.60 (it was 0.61)")
     assert picture.finding.endswith("Theorem 2 requires more anchors than there can be.")
-    assert "no two modes" in grids.diagnostics(tables.anchors([])).finding
+    assert "no two modes" in grids.diagnostics(frames.anchors([])).finding
 
 
 def test_a_statistic_that_drowns_is_stamped() -> None:
-    picture = grids.signal_and_noise(tables.statistics([TOLD]))
+    picture = grids.signal_and_noise(frames.statistics([TOLD]))
     signal, noise = picture.figure.data
     assert list(signal.x) == [0.4, 0.8]
     assert list(noise.x) == [0.15, 40.0]
@@ -76,7 +78,7 @@ def test_a_statistic_that_drowns_is_stamped() -> None:
     assert picture.finding == (
         "Noise only: second moment. The noise on second moment is 50 times as long as the statistic itself."
     )
-    clean = tables.statistics([TOLD]).assign(noise=0.0)
+    clean = frames.statistics([TOLD]).assign(noise=0.0)
     assert grids.signal_and_noise(clean).finding == "Nothing carries noise here."
 
 
@@ -90,3 +92,96 @@ def test_scores_have_a_dot_a_seed_and_the_printed_value_as_a_tick() -> None:
     implied = "Right after learning a task: 69.0, which is AA − BWT (T − 1) / T."
     assert picture.finding.startswith(f"{said} {implied} Published: average accuracy 62.1")
     assert "when the first model has learned all its tasks" in curves.by_seed(table, epsilon=8.0, n_tasks=5).finding
+
+
+@pytest.mark.parametrize("space", ["signature", "mean"])
+def test_marks_stand_where_their_entries_are(space: Space) -> None:
+    picture = on_map(ENTRIES, GROUPS, space=space)
+    marks = [trace for trace in picture.figure.data if trace.customdata is not None]
+    drawn = sorted((x, y) for trace in marks for x, y in zip(trace.x, trace.y, strict=True))
+    assert drawn == sorted(zip(ENTRIES[f"{space}_x"], ENTRIES[f"{space}_y"], strict=True))
+    (wrong,) = [trace for trace in picture.figure.data if trace.marker.symbol == "circle-open"]
+    assert list(wrong.x) == ENTRIES.loc[[3], f"{space}_x"].tolist()
+    assert picture.finding == "3 of 4 entries of 2 clients found their group; 1 is ambiguous."
+
+
+def test_clients_have_shapes_and_an_ambiguous_entry_is_hollow() -> None:
+    drawn = on_map(ENTRIES, GROUPS, space="mean").figure.data
+    first, second = (trace for trace in drawn if trace.customdata is not None)
+    assert list(first.marker.symbol) == ["circle", "square-open", "square"]
+    assert list(second.marker.symbol) == ["circle"]
+    assert first.marker.size[0] > first.marker.size[1]
+    by_mode = on_map(ENTRIES, GROUPS, space="mean", by="mode")
+    assert [len(trace.x) for trace in by_mode.figure.data if trace.customdata is not None] == [2, 2]
+
+
+def test_the_map_keeps_its_part_over_rounds_and_shows_two_deviations_of_noise() -> None:
+    within = (-3.0, 3.0, -1.0, 1.0)
+    figure = on_map(ENTRIES, GROUPS, space="signature", within=within).figure
+    assert (*figure.layout.xaxis.range, *figure.layout.yaxis.range) == within
+    assert not figure.layout.xaxis.automargin
+    assert not figure.layout.yaxis.automargin
+    x, y = ellipse(1.0, 2.0, 0.04, 0.01, 0.02)
+    away = np.stack([np.array(x) - 1.0, np.array(y) - 2.0])
+    assert (away * np.linalg.solve([[0.04, 0.01], [0.01, 0.02]], away)).sum(axis=0) == pytest.approx(4.0)
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    assert len(lines) == 1  # the second group carries no noise
+
+
+def test_margins_stand_in_the_column_of_their_client() -> None:
+    picture = margins(ENTRIES)
+    drawn = {(int(c), y) for trace in picture.figure.data for c, y in zip(trace.customdata, trace.y, strict=True)}
+    assert drawn == {(1, 0.9), (1, 0.8), (2, 0.05), (2, 0.3)}
+    assert list(picture.figure.layout.xaxis.ticktext) == ["2", "1"]
+    assert picture.finding == "1 of 4 entries have a margin below 0.1; the median is 0.55."
+    regret = margins(ENTRIES, regret=True)
+    assert "of client 2, makes its list cost 0 % more; barring 1 would cost nothing." in regret.finding
+
+
+def test_nothing_is_said_in_words() -> None:
+    empty = frames.entries([])
+    assert on_map(empty, frames.prototypes([]), space="mean").finding == "No list has been matched yet."
+    assert margins(empty).finding == "No list has been matched yet."
+    loose = ENTRIES.assign(regret=math.nan)
+    assert "one to one" in margins(loose, regret=True).finding
+    unknown = ENTRIES.assign(mode=-1, is_right=False)
+    assert on_map(unknown, GROUPS, space="mean").finding.startswith("4 entries of 2 clients went into 2 groups")
+
+
+def test_many_prototypes_do_not_hide_the_entries() -> None:
+    """Forty-one crosses are small and named on hovering; a few are large and have their names beside them."""
+    many = pd.concat([GROUPS] * 41, ignore_index=True).head(41)
+    few, crowd = (on_map(ENTRIES, of, space="mean").figure.data[-1] for of in (GROUPS, many))
+    assert any(few.text)
+    assert not any(crowd.text)
+    assert crowd.marker.size < few.marker.size
+    assert len(crowd.hovertext) == 41
+
+
+def test_names_beside_crosses_never_cover_each_other_and_lone_ones_stand_above() -> None:
+    within = (0.0, 4.6, 0.0, 3.8)  # a hundredth is a pixel
+    random = np.random.default_rng(0)
+    points, names = random.uniform(0.8, 3.0, (30, 2)), [f"Sci/Tech {place}" for place in range(30)]
+    sides = label_sides(points, names, within)
+    boxes = []
+    for (x, y), name, side in zip(points, names, sides, strict=True):
+        wide = 0.08 * len(name)
+        left, low = {
+            "top center": (x - wide / 2, y + 0.08),
+            "bottom center": (x - wide / 2, y - 0.23),
+            "middle right": (x + 0.08, y - 0.075),
+            "middle left": (x - 0.08 - wide, y - 0.075),
+            None: (math.nan, math.nan),
+        }[side]
+        boxes.append((left, left + wide, low, low + 0.15))
+    shown = [box for box in boxes if not math.isnan(box[0])]
+    assert 5 < len(shown) < 30
+    shown = [(x - 0.07, x + 0.07, y - 0.07, y + 0.07) for x, y in points.tolist()] + shown
+    for place, (a, b, c, d) in enumerate(shown):
+        if place < len(points):  # crosses may lie on crosses
+            continue
+        for e, f, g, h in shown[:place]:
+            assert b <= e + 1e-9 or f <= a + 1e-9 or d <= g + 1e-9 or h <= c + 1e-9
+    assert {"top center", "bottom center", "middle right", "middle left"} <= set(sides)
+    alone = label_sides(np.array([[0.5, 0.5], [4.0, 3.0]]), ["a", "b"], within)
+    assert alone == ["top center", "top center"]

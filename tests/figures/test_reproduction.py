@@ -1,13 +1,15 @@
-"""Published and ours: every number drawn where it belongs, and a finding that follows from the pairs."""
+"""Published and ours, trials of a tuning, runs through their settings: every number where it belongs."""
 
 from __future__ import annotations
 
 import math
+from itertools import combinations, pairwise
 
 import pandas as pd
+import pytest
 
 from dpcl_core.events import References
-from dpcl_core.figures import reproduction
+from dpcl_core.figures import reproduction, svg_parts, theme
 
 COLUMNS = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
 NAN = math.nan
@@ -45,34 +47,28 @@ def test_pairs_are_joined_and_the_finding_counts_them() -> None:
     assert "<b>B</b>" in titles
 
 
-def test_findings_of_what_is_missing() -> None:
-    alone = _frame(("A", 1.0, 70.0, 1.0, NAN, NAN, True))
-    assert "none of the runs has been carried out" in reproduction.published_and_ours(alone, what="accuracy").finding
-    ours = _frame(("A", 1.0, NAN, NAN, 20.0, 1.0, True), ("A", 8.0, NAN, NAN, 30.0, 1.0, True))
-    assert "between 20.0 and 30.0 %" in reproduction.published_and_ours(ours, what="accuracy").finding
-    nothing = reproduction.published_and_ours(_frame(), what="accuracy")
-    assert "nothing has run yet" in nothing.finding
-    assert not nothing.figure.data
-
-
-def test_other_data_give_no_difference_in_words() -> None:
-    frame = _frame(("A", 1.0, 70.0, 1.0, 60.0, 2.0, False))
-    picture = reproduction.published_and_ours(frame, what="accuracy")
-    assert "on different data: no difference is formed" in picture.finding
-    assert "lower" not in picture.finding
-    assert not any(trace.mode == "lines" for trace in picture.figure.data)
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("A", 1.0, 70.0, 1.0, NAN, NAN, True)], "none of the runs has been carried out"),
+        ([("A", 1.0, NAN, NAN, 20.0, 1.0, True), ("A", 8.0, NAN, NAN, 30.0, 1.0, True)], "between 20.0 and 30.0 %"),
+        ([], "nothing has run yet"),
+        ([("A", 1.0, 70.0, 1.0, 60.0, 2.0, False)], "on different data: no difference is formed"),
+        ([("A", 1.0, 70.0, 1.0, 69.0, 2.0, True), ("L", 1.0, 60.0, 1.0, 40.0, 2.0, True, True)], "(L, at claimed ε = 1)"),
+    ],
+)
+def test_findings_of_what_is_missing_elsewhere_or_claimed(rows: list[tuple[object, ...]], said: str) -> None:
+    picture = reproduction.published_and_ours(_frame(*rows), what="accuracy")
+    assert said in picture.finding
+    assert picture.is_empty == (not rows)
+    assert any(trace.mode == "lines" for trace in picture.figure.data) == ("claimed" in said)
+    if "claimed" in said:
+        assert list(picture.figure.layout.yaxis.ticktext) == ["ε = 1", "claimed ε = 1"]
 
 
 def test_negative_forgetting_stays_in_sight() -> None:
     frame = _frame(("A", 1.0, 3.0, 1.0, -4.0, 2.0, True))
     assert reproduction.published_and_ours(frame, what="forgetting").figure.layout.xaxis.range[0] <= -4.0
-
-
-def test_a_claimed_budget_is_called_so_at_its_row_and_in_the_finding() -> None:
-    frame = _frame(("A", 1.0, 70.0, 1.0, 69.0, 2.0, True), ("L", 1.0, 60.0, 1.0, 40.0, 2.0, True, True))
-    picture = reproduction.published_and_ours(frame, what="accuracy")
-    assert list(picture.figure.layout.yaxis.ticktext) == ["ε = 1", "claimed ε = 1"]
-    assert "(L, at claimed ε = 1)" in picture.finding
 
 
 def test_a_long_name_has_lines_of_its_own_above_its_budgets_and_below_those_before() -> None:
@@ -128,3 +124,110 @@ def _pieces(heights: list[float | None]) -> list[tuple[float, float]]:
             pieces.append((min(piece), max(piece)))
             piece = []
     return [(low, high) for low, high in pieces if low < high]
+
+
+ROWS = [
+    {"setting": "Learning rate", "A": "0.01", "B": "0.001", "C": "0.1"},
+    {"setting": "Label list", "A": "prior", "B": "data", "C": "prior"},
+]
+FINALS = {"A": 0.5, "B": 0.25, "C": 0.75}
+COLOURS = ("#0072b2", "#d55e00", "#008c68")
+
+
+def _coordinates(rows: list[dict[str, str]] = ROWS, finals: dict[str, float] = FINALS) -> reproduction.Picture:
+    return reproduction.coordinates(rows, finals, colours=[*COLOURS, *COLOURS][: len(finals)], score="accuracy")
+
+
+def test_numbers_are_ordered_by_size_and_words_as_they_come() -> None:
+    picture = _coordinates()
+    places = {trace.name: list(trace.x) for trace in picture.figure.data}
+    assert places["B"][0] < places["A"][0] < places["C"][0]
+    assert places["A"][0] == pytest.approx((places["B"][0] + places["C"][0]) / 2)
+    assert places["A"][1] == places["C"][1] != places["B"][1]
+    assert {name: line[-1] for name, line in places.items()} == {"A": 50, "B": 25, "C": 75}
+    assert [list(trace.y) for trace in picture.figure.data] == [[2, 1, 0]] * 3
+    headings = {note.y: note.text for note in picture.figure.layout.annotations if note.yshift == 30}
+    assert headings == {2: "<b>Learning rate</b>", 1: "<b>Label list</b>", 0: "<b>Accuracy</b>"}
+    one, other = _coordinates([{"setting": "Share of ε", "A": "∞", "B": "0.5"}], {"A": 0.1, "B": 0.2}).figure.data
+    assert one.x[0] > other.x[0], "an endless budget is the largest number"
+
+
+def test_the_finding_names_the_best_and_no_cause_and_counts_what_is_not_drawn() -> None:
+    many = [{"setting": f"Setting {k}", "A": "1", "B": str(k + 2)} for k in range(8)]
+    finals = {"A": 0.5, "B": 0.6}
+    for picture, *said in (
+        (_coordinates(), "C ends highest, at 75.0 % accuracy; the runs differ in 2 settings.", "do not show which of them"),
+        (_coordinates(finals={"A": 0.5, "B": 0.5}), "A and B end equally high"),
+        (_coordinates(ROWS[1:]), "the runs differ in “Label list” alone."),
+        (_coordinates(many, finals), "differ in 8 settings. The first 6 are drawn."),
+    ):
+        assert all(part in picture.finding for part in said), picture.finding
+    assert len([note for note in picture.figure.layout.annotations if note.yshift == 30]) == 7
+    frame = reproduction.table(many, finals)
+    assert list(frame.columns) == ["run", *(row["setting"] for row in many), "final accuracy"]
+    assert frame.set_index("run").loc["B", "Setting 7"] == "9"
+
+
+def test_no_two_texts_overlap_on_a_phone() -> None:
+    """A figure is 316 pixels wide there, without its margins."""
+    rows = [
+        {"setting": "Method", "A": "PEFT ensemble, last layer", "B": "Cosine classifier", "C": "CSLR, head on the server"},
+        {"setting": "Stream", "A": "Class-incremental", "B": "Blurred tasks", "C": "Class-incremental"},
+    ]
+    for finals in ({"A": 0.571, "B": 0.563, "C": 0.2}, {"A": 0.5, "B": 0.5, "C": 0.5}, {"A": 0.0, "B": 1.0, "C": 0.99}):
+        figure = _coordinates(rows, finals).figure
+        low, high = figure.layout.xaxis.range
+        boxes = []
+        for note in figure.layout.annotations:
+            wide = svg_parts.width(note.text, note.font.size) * (high - low) / 316
+            left = note.x - {"left": 0.0, "center": wide / 2, "right": wide}[note.xanchor]
+            boxes.append((70 * note.y + note.yshift, left, left + wide))
+            assert low - 1 <= left <= left + wide <= high + 1, note.text
+        for (height, left, right), (other, begin, end) in combinations(boxes, 2):
+            assert abs(height - other) >= 13 or right <= begin or end <= left
+
+
+def test_six_runs_that_differ_in_all_settings_keep_their_texts_apart_and_off_the_lines() -> None:
+    runs, budgets = "ABCDEF", "0.1, 0.2, 0.5, 1, 2, 4, 8, 16"
+    rows = [{"setting": f"Setting {n}"} | {run: f"{budgets}, {n}{run}" for run in runs} for n in range(6)]
+    figure = _coordinates(rows, dict.fromkeys(runs, 0.5)).figure
+    lowest = min(note.yshift for note in figure.layout.annotations if budgets in note.text)
+    levels = sorted({note.y for note in figure.layout.annotations})
+    for low, high in pairwise(levels):
+        assert 70 * (high - low) + lowest - 30 >= 13, "the last value is above the next setting's name"
+    span = figure.layout.yaxis.range[1] - figure.layout.yaxis.range[0]
+    assert figure.layout.height - figure.layout.margin.t - figure.layout.margin.b == pytest.approx(70 * span, abs=1)
+    grounds = {note.bgcolor for note in figure.layout.annotations if budgets in note.text}
+    assert grounds == {theme.translucent(theme.ink(False).ground, 0.8)}
+
+
+def a_table(*accuracies: float) -> pd.DataFrame:
+    rows = [(k + 1, value, 1e-3, 50, 2.0) for k, value in enumerate(accuracies)]
+    columns = ["trial", "accuracy", "learning_rate", "batch_size", "clip_norm"]
+    return pd.DataFrame(rows, columns=columns).astype({"accuracy": "float64"})
+
+
+def drawn(*accuracies: float) -> reproduction.Picture:
+    return reproduction.trials(a_table(*accuracies), n_trials=20, n_validation=100)
+
+
+def test_the_line_is_the_best_so_far_and_failed_trials_are_crosses_at_the_foot() -> None:
+    picture = drawn(0.5, math.nan, 0.4, 0.75)
+    line, dots, crosses = picture.figure.data
+    assert (list(line.x), list(line.y), list(dots.y), list(crosses.x)) == ([1, 3, 4], [50, 50, 75], [50, 40, 75], [2])
+    assert crosses.marker.symbol == "x"
+    assert picture.figure.layout.xaxis.range[1] > 20  # room for the trials to come
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "said"),
+    [
+        ((0.5, math.nan, 0.4, 0.75), "Trial 4 is the best of 4: 75.0 % of 100 held-out examples (standard error 4.3 "),
+        ((1, 1, 1), "Trial 1 is the best of 3, as good as 2 later ones: 100.0 % of 100 held-out examples."),
+        ((0.5, 0.75, 0.75), "as good as 1 later one:"),
+        ((), "The first dot appears when a trial is over."),
+        ((math.nan, math.nan), "No trial has ended well yet. 2 of 2 failed."),
+    ],
+)
+def test_the_finding_names_the_best_trial_and_how_sure_that_is(accuracies: tuple[float, ...], said: str) -> None:
+    assert said in drawn(*accuracies).finding

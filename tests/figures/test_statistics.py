@@ -1,108 +1,220 @@
-"""Intervals and verdicts against printed tables, closed forms and simulation."""
+"""Intervals, verdicts, paired differences and p values: against closed forms and scipy."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
-from dpcl_core.figures.statistics import interval, verdict
+from dpcl_core import metrics
+from dpcl_core.errors import BadInput
+from dpcl_core.figures import statistics
+from dpcl_core.figures.curves import mean_so_far
+from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.statistics import interval, p_values, step, verdict
+from tests.figures.making import accuracy, by_rule
 
 
 @pytest.mark.parametrize(("n", "t"), [(3, 4.303), (5, 2.776), (10, 2.262), (30, 2.045)])
 def test_interval_uses_the_printed_t_table(n: int, t: float) -> None:
     values = np.arange(n, dtype=float)
-    half = t * values.std(ddof=1) / math.sqrt(n)
     found = interval(list(values))
-    assert found.low is not None
-    assert found.mean - found.low == pytest.approx(half, rel=3e-4)
+    assert found.mean - found.low == pytest.approx(t * values.std(ddof=1) / math.sqrt(n), rel=3e-4)
     assert found.high == pytest.approx(2 * found.mean - found.low)
+    assert interval([0.5]).low is interval([0.5, 0.7]).high is None
 
 
-def test_fewer_than_three_values_have_no_interval() -> None:
-    assert interval([0.5]).low is None
-    assert interval([0.5, 0.7]).high is None
-    assert interval([0.5, 0.6, 0.7]).low is not None
-
-
-def test_interval_covers_the_truth_in_95_of_100_cases() -> None:
-    rng = np.random.default_rng(1)
-    hits = sum(
-        found.low <= 3.0 <= found.high  # type: ignore[operator]
-        for found in (interval(list(rng.normal(3.0, 2.0, 5))) for _ in range(4000))
-    )
-    assert abs(hits / 4000 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 4000)
-
-
-def test_a_verdict_without_a_difference_is_wrong_in_five_of_100_cases() -> None:
+def test_interval_covers_the_truth_and_a_verdict_without_a_difference_is_right_in_95_of_100_cases() -> None:
+    rng, spread = np.random.default_rng(1), 4 * math.sqrt(0.95 * 0.05 / 4000)
+    found = [interval(list(rng.normal(3.0, 2.0, 5))) for _ in range(4000)]
+    assert abs(sum(one.low <= 3.0 <= one.high for one in found) / 4000 - 0.95) < spread
     rng = np.random.default_rng(2)
     wrong = sum(verdict(list(rng.normal(0, 1, 6)), "A", "B").is_clear for _ in range(4000))
-    assert abs(wrong / 4000 - 0.05) < 4 * math.sqrt(0.95 * 0.05 / 4000)
+    assert abs(wrong / 4000 - 0.05) < spread
 
 
-def test_a_clear_difference_names_the_better_one_with_its_interval() -> None:
-    found = verdict([2.0, 2.2, 1.8, 2.1, 1.9], "A", "B")
-    assert found.is_clear
-    assert found.sentence == "A is better than B by 2.0 points (1.8 to 2.2), 5 seeds."
-    turned = verdict([-2.0, -2.2, -1.8, -2.1, -1.9], "A", "B")
-    assert turned.sentence == "B is better than A by 2.0 points (1.8 to 2.2), 5 seeds."
+ALIKE = "; a difference of {} points or less cannot be told with any number of seeds."
 
 
-def test_seeds_needed_are_the_fewest_that_would_do() -> None:
+@pytest.mark.parametrize(
+    ("differences", "n_tested", "is_clear", "said"),
+    [
+        ([2.0, 2.2, 1.8, 2.1, 1.9], None, True, "A is better than B by 2.0 points (1.8 to 2.2), 5 seeds."),
+        ([-2.0, -2.2, -1.8, -2.1, -1.9], None, True, "B is better than A by 2.0 points (1.8 to 2.2), 5 seeds."),
+        ([5.0, 5.0], None, False, "Cannot tell from 2 seeds"),
+        ([0.0, 0.0, 0.0], None, False, "agree exactly"),
+        ([1e-14, 0.0, -1e-14], None, False, "agree exactly"),
+        ([10.0, -10.0, 0.001], None, False, "more than 1,000 seeds"),
+        # A spread of zero is no certainty: the interval reaches what is printed to both sides, or a test example.
+        ([1.0, 1.0, 1.0], None, True, "A is better than B by 1.0 points (0.9 to 1.1), 3 seeds."),
+        ([1.0, 1.0, 1.0], 200, True, "A is better than B by 1.0 points (0.5 to 1.5), 3 seeds."),
+        ([1.0, 1.0, 1.0], 1e6, True, "A is better than B by 1.0 points (0.9 to 1.1), 3 seeds."),
+        ([0.04, 0.04, 0.05], None, False, ALIKE.format(0.1)), ([-0.04, -0.04, -0.05], None, False, ALIKE.format(0.1)),
+        ([0.1, 0.1, 0.1], None, False, ALIKE.format(0.1)), ([100 / 450] * 5, 450, False, ALIKE.format(0.22)),
+    ],
+)  # fmt: skip
+def test_a_verdict_claims_what_the_interval_supports(
+    differences: list[float], n_tested: float | None, is_clear: bool, said: str
+) -> None:
+    found = verdict(differences, "A", "B", n_tested=n_tested)
+    assert (found.is_clear, said in found.sentence) == (is_clear, True), found.sentence
+
+
+def test_seeds_needed_are_the_fewest_that_would_do_and_an_end_near_zero_does_not_print_it() -> None:
     differences = [1.0, -0.6, 0.9, -0.4, 1.1]
     found = verdict(differences, "A", "B")
-    assert not found.is_clear
     needed = int(found.sentence.split("about ")[1].split()[0])
-    spread, mean = np.std(differences, ddof=1), np.mean(differences)
-    from scipy.stats import t
-
-    def half(n: int) -> float:
-        return float(t.ppf(0.975, n - 1) * spread / math.sqrt(n))
-
-    assert half(needed) < mean <= half(needed - 1)
-
-
-def test_too_few_seeds_claim_nothing() -> None:
-    found = verdict([5.0, 5.0], "A", "B")
+    half = [stats.t.ppf(0.975, n - 1) * np.std(differences, ddof=1) / math.sqrt(n) for n in (needed, needed - 1)]
     assert not found.is_clear
-    assert "Cannot tell from 2 seeds" in found.sentence
-
-
-def test_no_difference_at_all_and_a_hopeless_one() -> None:
-    assert "agree exactly" in verdict([0.0, 0.0, 0.0], "A", "B").sentence
-    assert "more than 1,000 seeds" in verdict([10.0, -10.0, 0.001], "A", "B").sentence
-
-
-def test_a_spread_of_zero_is_no_certainty() -> None:
-    """The interval reaches what is printed to both sides, or a test example where their number is known."""
-    assert verdict([1.0, 1.0, 1.0], "A", "B").sentence == "A is better than B by 1.0 points (0.9 to 1.1), 3 seeds."
-    found = verdict([1.0, 1.0, 1.0], "A", "B", n_tested=200)
-    assert found.sentence == "A is better than B by 1.0 points (0.5 to 1.5), 3 seeds."
-    assert (found.interval.low, found.interval.high) == (0.5, 1.5)
-    assert verdict([1.0, 1.0, 1.0], "A", "B", n_tested=1e6).interval.half_width == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize("differences", [[0.04, 0.04, 0.05], [-0.04, -0.04, -0.05], [0.1, 0.1, 0.1]])
-def test_a_difference_that_prints_as_none_is_not_better(differences: list[float]) -> None:
-    found = verdict(differences, "A", "B")
-    assert not found.is_clear
-    assert found.sentence.startswith("Cannot tell: the difference lies between ")
-    assert found.sentence.endswith("; a difference of 0.1 points or less cannot be told with any number of seeds.")
-
-
-def test_one_test_example_is_no_difference() -> None:
-    found = verdict([100 / 450] * 5, "A", "B", n_tested=450)
-    assert not found.is_clear
-    assert found.sentence.endswith("a difference of 0.22 points or less cannot be told with any number of seeds.")
-
-
-def test_an_interval_that_leaves_out_zero_does_not_print_it() -> None:
+    assert half[0] < np.mean(differences) <= half[1]
     half = interval([0.0, 1.0, 2.0]).half_width
     found = verdict([half - 0.98, half + 0.02, half + 1.02], "A", "B")
-    assert found.is_clear
-    assert f"({0.02:g} to " in found.sentence
+    assert (found.is_clear, "(0.02 to " in found.sentence) == (True, True)
 
 
-def test_rounding_is_no_difference() -> None:
-    assert "agree exactly" in verdict([1e-14, 0.0, -1e-14], "A", "B").sentence
+def _finals(**more: object) -> pd.DataFrame:
+    per_seed = mean_so_far(accuracy(**more))  # type: ignore[arg-type]
+    return per_seed[per_seed["after_task"] == per_seed["after_task"].max()]
+
+
+def _difference(one: pd.DataFrame, other: pd.DataFrame, n_tested: float | None = None) -> Picture:
+    return statistics.paired_difference(one, other, names=("A", "B"), n_tested=n_tested)
+
+
+def test_pairing_removes_what_seeds_have_in_common() -> None:
+    better = _finals(rule=lambda *at: by_rule(*at) + 0.03, seeds=(0, 1, 2, 3))
+    verdicts = statistics.paired(better, _finals(), ("A", "B"))
+    assert set(verdicts) == {0.5, 8.0, math.inf}
+    assert (verdicts[8.0].interval.mean, verdicts[8.0].interval.n) == (pytest.approx(3.0), 3)
+    assert verdicts[8.0].is_clear
+
+
+def test_figure_shows_zero_and_the_sentence_claims_only_what_is_clear() -> None:
+    picture = _difference(_finals(rule=lambda *at: by_rule(*at) + 0.03, epsilons=(8.0,)), _finals())
+    assert picture.finding.startswith("At ε = 8: A is better than B by 3.0 points")
+    assert any(shape.x0 == 0 and shape.x1 == 0 for shape in picture.figure.layout.shapes)
+    mixed = _finals(rule=lambda *at: by_rule(*at) + (0.05 if at[0] == 8.0 else 0.03 * (at[1] - 1)))
+    finding = _difference(mixed, _finals()).finding
+    assert finding.startswith("A is better at ε = 8; cannot tell at ε = 0.5, without noise")
+    nothing = _difference(_finals(seeds=(7, 8, 9)), _finals())
+    assert (nothing.is_empty, "share no budget and seed" in nothing.finding) == (True, True)
+
+
+def _of(points: float, *, seeds: tuple[int, ...] = (0,), epsilons: tuple[float, ...] = (8.0,)) -> pd.DataFrame:
+    return pd.DataFrame([(e, seed, points / 100) for e in epsilons for seed in seeds], columns=["epsilon", "seed", "value"])
+
+
+@pytest.mark.parametrize(("apart", "n_tested"), [(-(2**-52), None), (-(2**-52), 20.0), (1e-5, 400.0)])
+def test_rounding_is_no_difference_and_the_axis_is_at_least_a_test_example_long(
+    apart: float, n_tested: float | None
+) -> None:
+    one, other = _of(60.0, seeds=(0, 1)), _of(60.0, seeds=(0, 1))
+    one.loc[0, "value"] += apart
+    picture = _difference(one, other, n_tested)
+    if apart < 0:
+        assert [list(trace.x) for trace in picture.figure.data] == [[0.0, 0.0], [0.0]]
+    low, high = picture.figure.layout.xaxis.range
+    assert low < 0 < high
+    assert high - low >= step(n_tested)
+
+
+def test_budgets_with_and_without_intervals_are_told_apart() -> None:
+    budgets = (1.0, 8.0, math.inf)
+    picture = _difference(_of(65, epsilons=budgets), _of(60, epsilons=budgets))
+    needs = "at least 3 seeds that both runs share are needed."
+    assert picture.finding == f"Cannot tell at ε = 1, at ε = 8, without noise from 1 seed: {needs}"
+    assert not any("interval" in trace.name for trace in picture.figure.data)
+    many, few = (pd.concat([_of(of, seeds=(0, 1, 2)), _of(of, epsilons=(1.0,))]) for of in (65, 60))
+    finding = _difference(many, few).finding
+    assert finding.startswith("A is better at ε = 8 (95 % intervals, each budget on its own). Cannot tell at ε = 1 from 1 ")
+
+
+RISING, FALLING = [0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]
+
+
+def test_the_curve_starts_at_two_tasks_and_is_scipys() -> None:
+    paired, unpaired = (p_values(RISING, FALLING, is_paired=is_paired) for is_paired in (True, False))
+    assert paired["tasks"].tolist() == [2, 3, 4, 5]
+    for one, other in zip(paired.itertuples(), unpaired.itertuples(), strict=True):
+        n = one.tasks
+        assert (one.t, one.p) == pytest.approx(tuple(stats.ttest_rel(RISING[:n], FALLING[:n])))
+        assert (other.t, other.p) == pytest.approx(tuple(stats.ttest_ind(RISING[:n], FALLING[:n])))
+        assert one.difference == pytest.approx(np.mean(RISING[:n]) - np.mean(FALLING[:n]))
+    first, second = np.random.default_rng(0).uniform(size=(2, 40))
+    found = p_values(list(first), list(second))
+    assert found["p"].tolist() == pytest.approx([stats.ttest_rel(first[:n], second[:n]).pvalue for n in range(2, 41)])
+
+
+def test_curves_come_from_matrices_worked_out_by_hand() -> None:
+    """Average accuracies 0.9, 0.75, 0.75 and 0.8, 0.7, 0.65: differences 0.1, 0.05, 0.1."""
+    first, second = [[0.9], [0.7, 0.8], [0.75, 0.5, 1.0]], [[0.8], [0.6, 0.8], [0.6, 0.45, 0.9]]
+    found = p_values(metrics.average_accuracy(first), metrics.average_accuracy(second))
+    one, two = found.itertuples()
+    assert one.t == pytest.approx(3.0)  # 0.075 / (0.0353553 / sqrt 2)
+    assert one.p == pytest.approx(1 - 2 * math.atan(3.0) / math.pi)  # one degree of freedom: Cauchy
+    assert two.t == pytest.approx((0.25 / 3) / (math.sqrt(1 / 1200) / math.sqrt(3)))
+    assert two.p == pytest.approx(1 - 5 / math.sqrt(27))  # two degrees: 1 - t / sqrt(2 + t²) with t = 5
+
+
+@pytest.mark.parametrize(("first", "second"), [(RISING, FALLING[:3]), ([0.5], [0.6])])
+def test_curves_of_other_lengths_are_refused(first: list[float], second: list[float]) -> None:
+    with pytest.raises(BadInput) as refused:
+        p_values(first, second)
+    assert refused.value.field == "curves"
+
+
+def test_equal_curves_constant_differences_and_untested_tasks_have_a_reason_instead_of_a_value() -> None:
+    constant = p_values([a - 0.1 for a in RISING], RISING)
+    gaps = p_values([None, 0.8, 0.7, 0.9], [0.9, 0.7, 0.65, 0.7])
+    for found, why in (
+        (p_values(RISING, RISING), "the two curves are equal so far"),
+        (constant, "the difference is the same after every task"),
+        (p_values([0.5] * 3, [0.4] * 3, is_paired=False), "neither curve has moved"),
+        (gaps, "fewer than two tasks"),
+    ):
+        assert why in found["note"][0]
+        assert math.isnan(found["p"][0])
+    assert constant["difference"][0] == pytest.approx(-0.1)
+    assert math.isnan(gaps["difference"][0])
+    assert gaps["p"][2] == pytest.approx(stats.ttest_rel([0.8, 0.7, 0.9], [0.7, 0.65, 0.7]).pvalue)
+    later = p_values([0.9, 0.8, 0.7], [0.9, 0.8, 0.6])
+    assert later["p"].isna().tolist() == [True, False]
+
+
+def test_the_figure_has_a_log_axis_both_lines_and_a_sentence() -> None:
+    picture = statistics.p_value_curve(p_values(RISING, FALLING), names=("A", "B"))
+    figure, p = picture.figure, stats.ttest_rel(RISING, FALLING).pvalue
+    assert figure.layout.yaxis.type == "log"
+    assert sorted(shape.y0 for shape in figure.layout.shapes) == [0.01, 0.05]
+    assert (list(figure.data[0].x), figure.data[0].y[-1]) == ([2, 3, 4, 5], pytest.approx(p))
+    assert picture.finding.startswith(f"After 5 tasks p = {p:.2g}: A is ahead by 5.2 points on average.")
+    tiny = statistics.p_value_curve(p_values([0.9 + 1e-9 * n for n in range(20)], [0.1] * 20), names=("A", "B")).figure
+    assert min(tiny.data[0].y) >= 1e-12
+    assert tiny.layout.yaxis.range[0] < -12
+    assert list(tiny.layout.yaxis.ticktext[:4]) == ["1", "0.1", "0.01", "0.001"]
+
+
+def test_gaps_are_drawn_as_gaps_and_told() -> None:
+    found = p_values([0.9, 0.8, 0.7, 0.5], [0.9, 0.8, 0.6, 0.3])
+    picture = statistics.p_value_curve(found, names=("A", "B"))
+    assert (picture.figure.data[0].y[0], picture.figure.data[0].connectgaps) == (None, False)
+    assert picture.finding.endswith("No test after 2 tasks: the two curves are equal so far.")
+    nothing = statistics.p_value_curve(p_values(RISING, RISING), names=("A", "B"))
+    assert nothing.is_empty
+    assert nothing.finding == "A and B: no test after 2, 3, 4, 5 tasks: the two curves are equal so far."
+
+
+def test_means_and_spread_of_members_and_ensemble_are_drawn_and_told() -> None:
+    columns = ["epsilon", "seed", "member", "ensemble"]
+    cells = [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)]
+    picture = statistics.members_and_ensemble(pd.DataFrame(cells, columns=columns))
+    alone, together = picture.figure.data
+    assert list(alone.y) == pytest.approx([65.0, 91.0])
+    assert list(together.y) == pytest.approx([52.0, 42.0])
+    assert list(alone.error_y.array) == pytest.approx([5.0, 1.0])
+    assert "26.0 points better than at ε = 1, the ensemble 10.0 points worse" in picture.finding
+    assert "at ε = 1 60.0 and 50.0 %" in statistics.members_and_ensemble(pd.DataFrame(cells[:1], columns=columns)).finding
+    assert statistics.members_and_ensemble(pd.DataFrame([], columns=columns)).is_empty

@@ -1,4 +1,4 @@
-"""Colours that stay apart, labels that do not overlap, and lines that keep their extremes."""
+"""Colours that stay apart, labels that do not overlap, lines that keep their extremes, and a presenter's larger letters."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import itertools
 import math
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core.events import References
 from dpcl_core.figures import theme
+from dpcl_core.figures.theme import enlarged
 from dpcl_core.methods import catalog
 from tests.figures.making import SIGHTS, apart, contrast, luminance
 
@@ -134,3 +136,23 @@ def test_a_level_s_name_covers_no_curve(points: list[float | None], side: float,
     chart.line([1, 2, 3], points, "curve", "#000", "%{y}")
     chart.references(References(0.1, 0.4))
     assert [(note["x"], note["yanchor"]) for note in chart.texts] == [(0.0, "top"), (side, anchor)]
+
+
+def test_letters_lines_and_markers_grow_and_the_data_do_not() -> None:
+    figure = go.Figure(
+        [
+            go.Scatter(x=[0, 1], y=[2, 3], line={"width": 2}, marker={"size": 6}),
+            go.Bar(x=["a", "b"], y=[1, 2], marker={"line": {"width": 1}}),
+            go.Scatter(x=[0], y=[1], marker={"size": [4]}),
+        ],
+        layout={"font": {"size": 10}, "height": 300, "margin": {"l": 40, "t": 0}, "xaxis": {"tickfont": {"size": 8}}},
+    )
+    figure.add_annotation(text="here", x=0, y=2)
+    before = figure.to_json()
+    larger = enlarged(figure, 1.5)
+    assert figure.to_json() == before
+    assert (larger.layout.font.size, larger.layout.annotations[0].font.size) == (15, 15)
+    assert larger.layout.xaxis.tickfont.size == 12
+    assert (larger.layout.margin.l, larger.layout.margin.r, larger.layout.height) == (60, None, 300)
+    assert (larger.data[0].line.width, larger.data[0].marker.size, larger.data[2].marker.size) == (3, 9, (4,))
+    assert [tuple(trace.y) for trace in larger.data] == [(2, 3), (1, 2), (1,)]

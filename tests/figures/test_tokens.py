@@ -1,13 +1,17 @@
-"""Figures of scores, memory and secrets: they draw and say the numbers of their tables, and cope with what is missing."""
+"""Figures of scores, memory, secrets and budgets draw and say the numbers of their tables; the heat map has its text."""
 
 from __future__ import annotations
 
+import json
 import math
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from dpcl_core.figures import tokens
+from dpcl_core.figures.tokens import NO_NUMBER, document, legend, number, ranges
 from dpcl_core.runs import frames
 from tests.support import replay
 from tests.support.texts import with_texts
@@ -21,9 +25,8 @@ def detection(score: float) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "detector", "auroc"])
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_detection_draws_and_says_both_detectors(dark: bool) -> None:
-    picture = tokens.detection(detection(0.497), dark=dark)
+def test_detection_draws_and_says_both_detectors() -> None:
+    picture = tokens.detection(detection(0.497))
     assert [list(trace.y) for trace in picture.figure.data] == [[0.497] * 3, [0.6] * 3]
     assert "against look-alikes 0.50 (pattern 0.60)" in picture.finding
     assert tokens.detection(detection(math.nan)).finding == "No personal token is marked here."
@@ -33,48 +36,140 @@ def test_memory_is_drawn_after_the_last_task_told() -> None:
     table = frames.retained(SAID)
     picture = tokens.retained(table)
     assert [round(value, 6) for value in picture.figure.data[0].y] == [0.5, 0.6, 0.7]
-    assert picture.figure.data[1].y[1:] == pytest.approx((2.1, 2.2))
-    assert math.isnan(picture.figure.data[1].y[0])
-    assert picture.finding == (
-        "After task 3 the model holds 0.60 nats an ordinary token on average and 2.15 a personal one."
-    )
-    early = tokens.retained(table[table["after_task"] == 0])
-    assert early.finding.endswith("no personal token is marked.")
-    assert tokens.retained(table[:0]).finding == "Nothing to show yet."
+    assert list(picture.figure.data[1].y) == pytest.approx([math.nan, 2.1, 2.2], nan_ok=True)
+    assert "After task 3 the model holds 0.60 nats an ordinary token on average and 2.15 a personal" in picture.finding
+    assert tokens.retained(table[table["after_task"] == 0]).finding.endswith("no personal token is marked.")
+    assert tokens.retained(table[:0]).is_empty
+    less = tokens.retained(table.assign(ordinary=-0.061))
+    assert ("holds −0.06 nats" in less.finding, less.figure.data[0].text[0]) == (True, "−0.06"), "a true minus"
 
 
 def test_exposure_stands_before_and_after_with_controls_and_the_other_end() -> None:
-    picture = tokens.exposure(frames.leaks(SAID))
+    table = frames.leaks(SAID)
+    picture = tokens.exposure(table)
     drawn = {trace.name: list(trace.y) for trace in picture.figure.data}
     assert drawn == {
         "before training": [1.4, 1.5, 1.8], "after task 3": [1.4, 1.5, 11.5], "from the unlikely end": [1.4, 1.4, 0.2],
     }  # fmt: skip
     assert list(picture.figure.data[0].x) == ["never", "1", "16"]
     assert [list(trace.text) for trace in picture.figure.data] == [[""] * 3, ["1.4", "1.5", "11.5"], [""] * 3]
-    assert picture.finding == (
-        "Codes planted in 16 texts have 11.5 bits of exposure after task 3 (1.8 before training), codes never planted 1.4."
-    )
-    assert tokens.exposure(frames.leaks([])).finding == "No secrets were planted."
-
-
-def test_exposure_before_the_first_task_alone() -> None:
-    table = frames.leaks(SAID)
-    picture = tokens.exposure(table[table["after_task"] < 0])
-    assert [trace.name for trace in picture.figure.data] == ["before training"]
-    assert picture.finding == "Codes planted in 16 texts have 1.8 bits of exposure before training, codes never planted 1.4."
+    assert "11.5 bits of exposure after task 3 (1.8 before training), codes never planted 1.4." in picture.finding
+    assert tokens.exposure(frames.leaks([])).is_empty
+    before = tokens.exposure(table[table["after_task"] < 0])
+    assert [trace.name for trace in before.figure.data] == ["before training"]
+    assert "1.8 bits of exposure before training, codes never planted 1.4." in before.finding
 
 
 def test_the_exposure_history_needs_three_measurements() -> None:
     table = frames.leaks(SAID)
-    assert tokens.exposure_history(table) == (
-        "Codes planted in 16 texts, in bits: 1.8 before training, 11.5 after task 1, 11.5 after task 2, 11.5 after task 3."
-    )
-    assert tokens.exposure_history(table[table["after_task"] <= 0]) == ""
-    assert tokens.exposure_history(table[:0]) == ""
+    steps = "1.8 before training, 11.5 after task 1, 11.5 after task 2, 11.5 after task 3."
+    assert tokens.exposure_history(table).endswith(steps)
+    assert tokens.exposure_history(table[table["after_task"] <= 0]) == tokens.exposure_history(table[:0]) == ""
 
 
-def test_less_than_before_has_a_true_minus() -> None:
-    table = frames.retained(SAID).assign(ordinary=-0.061)
-    picture = tokens.retained(table)
-    assert "holds −0.06 nats" in picture.finding
-    assert picture.figure.data[0].text[0] == "−0.06"
+def _spent(epsilon: list[float], step: list[float]) -> pd.DataFrame:
+    n = len(epsilon)
+    return pd.DataFrame({"people": ["in every task"] * n, "after_task": range(n), "epsilon": epsilon, "step": step})
+
+
+def test_accounted_steps_and_their_plain_sum_and_no_bound_is_said_and_not_drawn() -> None:
+    picture = tokens.ledger(_spent([1.0, 1.5, 1.9], [1.0, 1.0, 1.0]))
+    accounted, naive = picture.figure.data
+    assert (list(accounted.x), list(accounted.y), list(naive.y)) == ([1, 2, 3], [1.0, 1.5, 1.9], [1.0, 2.0, 3.0])
+    assert accounted.line.shape == "hvh"  # a step lies around its task
+    assert picture.finding == "In every task: ε = 1.9 after 3 tasks."
+    endless = tokens.ledger(_spent([math.inf, math.inf], [math.inf, math.inf]))
+    assert "no bound" in endless.finding
+    assert all(len(trace.x) == 0 for trace in endless.figure.data)
+    assert tokens.ledger(_spent([], [])).is_empty
+
+
+def test_noise_growth_says_by_how_much() -> None:
+    picture = tokens.noise_growth({"prior": [2.0] * 4, "prior-const": [2.0 * math.sqrt(k) for k in range(1, 5)]})
+    assert "public list per task: the noise stays the same after 4 tasks" in picture.finding.lower()
+    assert "one public list: the noise is 2 times the first task's" in picture.finding
+    assert [trace.line.dash for trace in picture.figure.data] == ["dash", "solid"]
+    assert list(picture.figure.data[1].y) == pytest.approx([2.0, 2 * 2**0.5, 2 * 3**0.5, 4.0])
+
+
+NOMINAL = (1.0, 5.0, 10.0)
+TRUE = {"one token": (1.657, 10.254, 24.42), "a text of 64 tokens": (18.31, 184.9, 1598.5)}
+
+
+def test_lines_hold_the_numbers_inside_the_axes_and_the_sentence_is_of_the_chosen_budget() -> None:
+    picture = tokens.true_costs(NOMINAL, TRUE, chosen=10.0)
+    equal, token, text = picture.figure.data
+    assert (list(equal.x), list(equal.y)) == ([1, 10], [1, 10])
+    assert (list(token.y), list(text.y)) == (list(TRUE["one token"]), list(TRUE["a text of 64 tokens"]))
+    assert token.line.dash != text.line.dash
+    assert "10 (no guarantee) really costs: one token 24.42; a text of 64 tokens 1,598." in picture.finding
+    layout = picture.figure.layout
+    assert (layout.shapes[0].x0, "no guarantee" in layout.xaxis.title.text) == (10, True)
+    for low, high, axis in ((1.0, 10.0, layout.xaxis), (1.0, 1598.5, layout.yaxis)):
+        assert 10 ** axis.range[0] < low < high < 10 ** axis.range[1]
+        assert any(low <= tick <= high for tick in axis.tickvals)
+
+
+def made(tokens: list[str], kinds: list[str] | None = None, shades: list[int] | None = None) -> Any:
+    n = len(tokens)
+    told = document(tokens, shades or [0] * n, ["0.5"] * n, kinds or [""] * n, legend=[], label="a text")
+    return json.loads(json.dumps(told))  # as the browser gets it
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ["Dear", " team", ","],
+        ["<script>", " alert('1')", "</script>"],
+        ['" onmouseover="', "x&amp;", "&lt;"],
+        ["שלום", " עולם"],
+        [" a", " 😀", "", "", " b"],
+        ["\n", "\n", " ", "  x"],
+        [" "],
+    ],
+)
+def test_the_text_stays_as_it_is_with_one_shade_a_token(tokens: list[str]) -> None:
+    told = made(tokens, ["NAME", *[""] * (len(tokens) - 1)])
+    parts = told["text"]["tokens"]
+    assert ["".join(part) for part in parts] == tokens
+    assert all(not blank.strip(" ") for blank, _ in parts)
+    assert all(word == word.lstrip(" ") or not word.strip(" ") for _, word in parts), "blanks belong to no shade"
+    assert len(told["layer"]["names"]) == len(told["layer"]["numbers"]) == len(tokens)
+
+
+def test_another_layer_is_the_same_text() -> None:
+    one, other = made(["Hi", " Grace"], ["", "NAME"], [0, 4]), made(["Hi", " Grace"], ["", "NAME"], [2, -1])
+    assert one["text"] == other["text"]
+    assert (one["layer"]["names"], other["layer"]["names"]) == (["t0", "t4"], ["t2", "quiet"])
+
+
+def test_a_span_is_outlined_once_beside_others_and_look_alikes_otherwise() -> None:
+    told = made(["Hi", " Grace", " O", "kafor", " in", " Basel"], ["", "NAME", "NAME", "NAME", "", "D:city"])
+    assert told["text"]["spans"] == [[1, 4, "private"], [5, 6, "lookalike"]]
+    assert told["layer"]["numbers"] == ["0.5", *["0.5 · NAME"] * 3, "0.5", "0.5 · city"]
+    beside = made(["Grace", " Basel", " 4711"], ["NAME", "D:city", "ID"])
+    assert beside["text"]["spans"] == [[0, 1, "private"], [1, 2, "lookalike"], [2, 3, "private"]]
+
+
+def test_what_has_no_number_says_so() -> None:
+    assert number(math.nan, (1, 2, 3, 4)) == NO_NUMBER
+    assert made(["the"], shades=[-1])["layer"]["names"] == ["quiet"]
+    assert ["i", "quiet", "stop word: no noise"] in legend(["a"] * 5, has_spans=False, has_stops=True)
+    assert made(["é", ""], shades=[1, 2])["layer"]["names"] == ["t1", "t2 part"], "the rest of a character has no letters"
+
+
+def test_a_number_stays_on_its_side_of_every_edge() -> None:
+    edges = (0.2, 0.4, 0.6, 0.8)
+    assert number(0.5996, edges) == "0.5996"
+    for value in [*np.random.default_rng(0).random(500).tolist(), *(edge - 1e-7 for edge in edges), *edges]:
+        shown = float(number(value, edges))
+        assert [shown >= edge for edge in edges] == [value >= edge for edge in edges]
+    weights = (4e-7, 0.1, 0.2, 0.3)
+    for value in (1.0, 1.0999999, 1.1, 0.9, 0.9000001, 0.6):
+        shown = float(number(value, weights, 1.0))
+        assert [abs(shown - 1) >= edge for edge in weights] == [abs(value - 1) >= edge for edge in weights]
+
+
+def test_ranges_follow_the_shades() -> None:
+    assert ranges((1, 2, 3, 4), falling=False) == ["below 1", "1 to 2", "2 to 3", "3 to 4", "4 and more"]
+    assert ranges((1, 2, 3, 4), falling=True)[0] == "4 and more"

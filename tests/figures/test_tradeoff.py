@@ -1,16 +1,20 @@
-"""Accuracy and forgetting against the budget: a log axis, and no noise as a column of its own."""
+"""Accuracy and forgetting against the budget, and the budget that a wanted accuracy needs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.isotonic import IsotonicRegression
 
 from dpcl_core.figures import tradeoff
 from dpcl_core.figures.curves import Series
 from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.statistics import interval
+from dpcl_core.figures.tradeoff import needed, sentence
 from tests.figures.making import accuracy, by_rule
 
 
@@ -26,44 +30,30 @@ def _pictures(standings: Mapping[str, str] = {}, **tables: pd.DataFrame) -> Pict
     )
 
 
-def test_no_noise_is_a_column_that_no_line_reaches() -> None:
+def test_no_noise_is_a_column_that_no_line_reaches_and_forgetting_has_a_panel() -> None:
     traces = [trace for trace in _picture().figure.data if trace.yaxis == "y"]
     line = next(trace for trace in traces if "lines" in trace.mode)
     alone = next(trace for trace in traces if trace.mode == "markers")
     assert list(line.x) == pytest.approx([math.log10(0.5), math.log10(8)])
     assert alone.x[0] > math.log10(8)
-    mean = 100 * sum(by_rule(math.inf, 1, 3, i) for i in range(4)) / 4
-    assert alone.y[0] == pytest.approx(mean)
-
-
-def test_axis_says_the_budgets_themselves() -> None:
-    axis = _picture().figure.layout.xaxis2
-    assert list(axis.ticktext) == ["0.5", "8", "no noise"]
-
-
-def test_forgetting_has_a_panel_of_its_own_and_none_when_undefined() -> None:
+    assert alone.y[0] == pytest.approx(100 * sum(by_rule(math.inf, 1, 3, i) for i in range(4)) / 4)
+    assert list(_picture().figure.layout.xaxis2.ticktext) == ["0.5", "8", "no noise"]
     assert [t for t in _picture().figure.data if t.yaxis == "y2"]
     assert not [t for t in _picture(n_tasks=1).figure.data if t.yaxis == "y2"]
 
 
 def test_finding_says_rises_only_where_it_rises() -> None:
     low, high = (100 * sum(by_rule(e, 1, 3, i) for i in range(4)) / 4 for e in (0.5, 8.0))
-    assert f"rises from {low:.1f} to {high:.1f} %" in _picture().finding
-    falling = _picture(rule=lambda e, s, k, i: 0.5 - 0.01 * min(e, 9.0))
-    assert "falls" in falling.finding
-    level = _picture(rule=lambda e, s, k, i: 0.5)
-    assert "stays at 50.0 %" in level.finding
-
-
-def test_only_no_noise_and_only_one_budget_work() -> None:
-    assert _picture(epsilons=(math.inf,)).finding.startswith("Without noise final accuracy is ")
-    assert "; without noise it is " in _picture().finding
-    assert _picture(epsilons=(2.0,)).finding.startswith("At ε = 2 final accuracy is")
-
-
-def test_a_run_without_noise_alone_is_said_beside_another() -> None:
-    picture = _pictures(A=accuracy(), B=accuracy(epsilons=(math.inf,)))
-    assert " B: without noise final accuracy is " in picture.finding
+    for picture, said in (
+        (_picture(), f"rises from {low:.1f} to {high:.1f} %"),
+        (_picture(), "; without noise it is "),
+        (_picture(rule=lambda e, s, k, i: 0.5 - 0.01 * min(e, 9.0)), "falls"),
+        (_picture(rule=lambda e, s, k, i: 0.5), "stays at 50.0 %"),
+        (_picture(epsilons=(math.inf,)), "Without noise final accuracy is "),
+        (_picture(epsilons=(2.0,)), "At ε = 2 final accuracy is"),
+        (_pictures(A=accuracy(), B=accuracy(epsilons=(math.inf,))), " B: without noise final accuracy is "),
+    ):
+        assert said in picture.finding
 
 
 def test_an_unfinished_run_is_left_out_by_name() -> None:
@@ -96,3 +86,95 @@ def test_claimed_budgets_are_hatched_bars_that_no_line_joins() -> None:
     assert "claimed" not in _picture().finding + str(_picture().figure.layout.xaxis2.title.text)
     alone = [trace for trace in picture.figure.data if trace.type == "scatter" and trace.name == "B"]
     assert [len(trace.x) for trace in alone] == [1, 1], "without noise nothing is claimed: a dot in its column"
+
+
+RISING = {0.5: [0.2, 0.3, 0.4], 1.0: [0.4, 0.5, 0.6], 2.0: [0.6, 0.7, 0.8], 8.0: [0.8, 0.85, 0.9]}
+
+
+def test_the_crossing_is_linear_in_log_epsilon_between_measured_budgets() -> None:
+    answer = needed({**RISING, math.inf: [0.95]}, 0.6)
+    assert answer.budgets == (0.5, 1.0, 2.0, 8.0)
+    assert (answer.reached, answer.crossing) == (2.0, pytest.approx(math.sqrt(2)))  # half of the way from 0.5 to 0.7
+    at_once = needed(RISING, 0.5)  # a measured budget that just reaches it needs no interpolation
+    assert (at_once.reached, at_once.crossing) == (1.0, pytest.approx(1.0))
+
+
+def test_its_range_is_where_the_ends_of_the_intervals_cross() -> None:
+    answer = needed(RISING, 0.6)
+    ends = [interval(values) for values in RISING.values()]
+    for found, values in ((answer.low, [one.high for one in ends]), (answer.high, [one.low for one in ends])):
+        rising = IsotonicRegression().fit_transform(np.arange(len(values)), values)
+        assert float(np.interp(math.log(found), np.log(list(RISING)), rising)) == pytest.approx(0.6)
+    assert answer.low <= answer.crossing <= answer.high
+
+
+def test_a_budget_that_fell_by_luck_shares_its_mean_with_its_neighbour() -> None:
+    answer = needed({1.0: [0.6], 2.0: [0.8], 4.0: [0.7], 8.0: [0.9]}, 0.76)
+    assert answer.means == pytest.approx((0.6, 0.75, 0.75, 0.9))
+    assert answer.reached == 8.0, "0.8 at ε = 2 was luck: ε = 4 did not reach it"
+
+
+def test_nothing_is_extrapolated() -> None:
+    below, above = needed(RISING, 0.25), needed(RISING, 0.99)
+    assert (below.crossing, below.reached, above.crossing, above.reached) == (0.0, 0.5, math.inf, None)
+    assert needed({math.inf: [0.9]}, 0.5) is None
+
+
+FELL = {0.5: [0.2, 0.2, 0.21], 1.0: [0.45, 0.45, 0.46], 8.0: [0.35, 0.35, 0.36]}
+ACCOUNTED = {"accounted": {0.5: 1.19, 1.0: 0.9999999, 2.0: 4.8123, 8.0: 19.8276}}
+
+
+@pytest.mark.parametrize(
+    ("scores", "wanted", "options", "said"),
+    [
+        (RISING, 0.25, {}, ["ε = 0.5 (30.0 %), already reaches 25 %", "ε from less than 0.5 to", "not bracketed below"]),
+        (RISING, 0.99, {}, ["No budget measured reaches 99 % accuracy: ε = 8 gives 85.0 %.", "Nor does the upper end"]),
+        (RISING, 0.6, {"score": "entity F1", "standing": "claimed"},
+         ["60 % entity F1 is claimed ε = 2 (70.0 %); interpolated on log ε between 1 and 2, about 1.4 would do."]),
+        ({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6, {}, ["With 1 seed there is no interval"]),
+        (RISING, 0.6, {"is_exact": True}, ["60 % accuracy needs about ε = 1.4, computed for "]),
+        # A curve made to rise is told from what was measured.
+        (FELL, 0.42, {}, ["On a curve made to rise", "reaches 42 % accuracy: ε = 8 gives 40.3 %, measured: 35.3 %.",
+                          "Taken alone, ε = 1 (45.3 %) reaches it, but a larger ε came out worse."]),
+        (FELL, 0.39, {}, ["reaches 39 % accuracy is ε = 1 (40.3 %, measured: 45.3 %)", "about 0.95 would do"]),
+        # So is what was accounted from what was asked for.
+        (RISING, 0.6, ACCOUNTED, ["is ε = 2 (accounted ε = 4.82; 70.0 %)", "asking for about 1.4 would do. "]),
+        (RISING, 0.99, ACCOUNTED, ["ε = 8 (accounted ε = 19.9) gives 85.0 %"]),
+        (RISING, 0.25, ACCOUNTED, ["measured, ε = 0.5 (accounted ε = 1.19; 30.0 %), already"]),
+    ],
+)  # fmt: skip
+def test_the_sentence_names_what_was_measured_and_what_was_made_of_it(
+    scores: dict[float, list[float]], wanted: float, options: dict[str, object], said: list[str]
+) -> None:
+    found = sentence(needed(scores, wanted), **options)
+    assert all(part in found for part in said), found
+    assert ("Taken alone" in found) == (wanted == 0.42)
+    as_asked = {epsilon: epsilon * (1 - 1e-9) for epsilon in scores}
+    assert sentence(needed(scores, wanted), accounted=as_asked) == sentence(needed(scores, wanted))
+
+
+def test_a_mean_that_only_rounding_keeps_from_the_wanted_score_reaches_it() -> None:
+    for percent in range(1, 100):
+        for apart in range(min(percent, 100 - percent) + 1):
+            seeds = [(percent - apart) / 100, percent / 100, (percent + apart) / 100]
+            answer = needed({1.0: [0.0, 0.0, 0.0], 8.0: seeds}, percent / 100)
+            assert (answer.reached, answer.crossing) == (8.0, pytest.approx(8.0))
+
+
+@pytest.mark.parametrize(("mean", "shown"), [(0.2896, "28.96"), (0.28996, "28.996"), (0.2894, "28.9"), (0.2904, "29.04")])
+def test_a_near_miss_never_prints_as_the_wanted_score(mean: float, shown: str) -> None:
+    answer = needed({1.0: [0.1], 8.0: [mean]}, 0.29)
+    said = sentence(answer)
+    assert f"{shown} %" in said
+    assert said.startswith("No budget measured reaches 29 %") == (mean < 0.29)
+
+
+def test_the_figure_marks_each_crossing_and_its_range() -> None:
+    answers = {"A": needed(RISING, 0.6), "B": needed({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6)}
+    drawn = tradeoff.figure(answers, ["first.", "second."], colours=["#000000", "#ff0000"])
+    marks = [trace for trace in drawn.figure.data if trace.marker.symbol == "diamond"]
+    assert [10 ** mark.x[0] for mark in marks] == pytest.approx([math.sqrt(2), 2.0])
+    assert marks[0].error_x.array[0] > 0
+    assert marks[1].error_x.array[0] == 0
+    assert drawn.finding == "A: first. B: second."
+    assert "wanted 60 %" in [note.text for note in drawn.figure.layout.annotations]

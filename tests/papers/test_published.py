@@ -6,19 +6,18 @@ import math
 
 import pytest
 
-from dpcl_core import published
+from dpcl_core import presets, published
 from dpcl_core.papers.catalog import PAPERS
+from dpcl_core.papers.paper import Paper
 from dpcl_core.published import Published
 
 ROWS = published.read("tobaben")
 
 
-def _row(table: str, method: str, variant: str, epsilon: float, metric: str) -> Published:
-    (found,) = (
-        row
-        for row in ROWS
-        if (row.table, row.method, row.variant, row.epsilon, row.metric) == (table, method, variant, epsilon, metric)
-    )
+def _row(table: str, method: str, variant: str, epsilon: float, metric: str, paper: str = "tobaben") -> Published:
+    place = (table, method, variant, epsilon, metric)
+    rows = published.read(paper)
+    (found,) = (row for row in rows if (row.table, row.method, row.variant, row.epsilon, row.metric) == place)
     return found
 
 
@@ -45,14 +44,39 @@ def test_spot_values(
     assert (row.value, row.std) == (value, std)
 
 
-def test_every_row_is_there() -> None:
-    counts = {table: sum(row.table == table for row in ROWS) for table in ("A2", "A3", "A4", "A5", "workshop-5-datasets")}
-    assert counts == {"A2": 8, "A3": 26, "A4": 30, "A5": 18, "workshop-5-datasets": 18}
-    assert len(ROWS) == 133
-    for row in ROWS:
+COUNTS = {
+    "tobaben": {"A2": 8, "A3": 26, "A4": 30, "A5": 18, "workshop-5-datasets": 18},
+    "pecl": {"1": 117, "2": 45, "3": 135, "4": 45, "5": 54, "figure 5b": 6},
+    "cslr": {"2": 36, "3": 32, "4": 12, "5": 3, "6": 24, "7": 20, "8": 10, "9": 10},
+}
+
+
+@pytest.mark.parametrize(("paper", "total"), [("tobaben", 133), ("pecl", 402), ("cslr", 158)])
+def test_every_row_is_there(paper: str, total: int) -> None:
+    rows = published.read(paper)
+    assert {table: sum(row.table == table for row in rows) for table in COUNTS[paper]} == COUNTS[paper]
+    assert len(rows) == total
+    for row in rows if paper == "tobaben" else ():
         if row.table.startswith("A") and row.table != "A2":
             assert row.value is not None
             assert row.delta == (None if row.epsilon == math.inf else 1e-5)
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+def test_every_remark_touches_a_number_or_its_table(paper: Paper) -> None:
+    rows = published.read(paper.name)
+    for remark in paper.remarks:
+        tables = {remark.table} if isinstance(remark.table, str) else set(remark.table)
+        is_of_a_table = remark.is_about_the_table and tables <= {row.table for row in rows}
+        assert is_of_a_table or any(remark.touches(row) for row in rows), remark.text
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+def test_every_claim_has_runs_of_its_two_sides_at_their_budgets(paper: Paper) -> None:
+    for experiment in paper.experiments:
+        runs = presets.variants(experiment.preset(experiment.sizes[-1]))
+        for side in (side for ordering in experiment.orderings for side in (ordering.first, ordering.second)):
+            assert side.epsilon in runs[side.run].privacy.epsilons
 
 
 def test_accuracy_and_forgetting_fit_together() -> None:
@@ -67,8 +91,6 @@ def test_accuracy_and_forgetting_fit_together() -> None:
                 )  # fmt: skip
                 if same and other.metric == "AF_percent":
                     n_tasks = tasks[row.dataset]
-                    assert row.value is not None
-                    assert other.value is not None
                     sums.append(row.value + (n_tasks - 1) / n_tasks * other.value)
     assert len(sums) == 29
     assert max(sums) == pytest.approx(94.04, abs=0.01)
@@ -92,5 +114,3 @@ def test_remarks_stand_at_the_numbers_they_touch() -> None:
     assert "6 %" in remark.text
     other = _row("A3", "PEFT Ensemble", "last layer", 8.0, "AA_percent")
     assert not any(one.touches(other) for one in remarks)
-    for note in remarks:
-        assert note.is_about_the_table or any(note.touches(row) for row in ROWS), note.text

@@ -174,7 +174,6 @@ def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict
 def test_a_size_is_headed_by_how_long_its_runs_took_where_that_is_known(texts: dict[str, str]) -> None:
     name = "paper-split-cifar-100-bundled"
     seconds = questions.elsewhere(presets.about(name), presets.variants(name))
-    assert seconds is not None
     assert f"<h2>Larger: more data, about {span(seconds)}</h2>" in texts["run-split-cifar-100.html"]
     assert not any(f"{size}, {unit}</h2>" in text for text in texts.values() for size in runs.FORMS.values()
                    for unit in ("minutes", "hours"))  # fmt: skip
@@ -208,7 +207,6 @@ def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:
 
 def test_a_ceiling_is_named_below_its_picture(texts: dict[str, str]) -> None:
     known = measured.known(presets.load("paper-split-cifar-100-small"))
-    assert known is not None
     assert f"all tasks at once without noise {100 * known:.1f} %" in texts["run-split-cifar-100.html"]
 
 
