@@ -51,7 +51,7 @@ def zipped(folder: Path, pictures: int = 60, tail: int = 0, *, plain: bool = Fal
 @pytest.mark.parametrize("make", [table, zipped])
 def test_a_file_is_understood_and_kept_as_in_this_process(tmp_path: Path, make) -> None:
     given = Given(make(tmp_path), TARGET if make is table else Asked(), OWNER, apart=OWNER)
-    assert apart.looked(given) == apart.look(given)
+    assert apart.answer("look", given) == apart.look(given)
     name = apart.answer("keep", given, is_apart=True)
     assert own.owner(name) == OWNER
     assert apart.keep(given) == name, "the same place, and nothing was written there"
@@ -69,7 +69,7 @@ def test_a_refusal_is_the_same_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as here:
         apart.look(given)
     with pytest.raises(BadInput) as there:
-        apart.looked(given)
+        apart.answer("look", given)
     assert str(there.value) == str(here.value)
 
 
@@ -95,7 +95,7 @@ def test_a_packed_table_is_bounded_while_it_is_unpacked(tmp_path: Path, monkeypa
     given = Given(path, TARGET, OWNER, most=most)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(BadInput) as refused:
-        apart.looked(given)
+        apart.answer("look", given)
     says = "must have at most 10,000,000 bytes when unpacked" if most == 10**7 else "needs more memory or time than"
     assert refused.value.allowed.startswith(says)
     for task in ("columns", "first line"):

@@ -184,9 +184,7 @@ def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
         *(("pecl", {"mode": "local"}), ("lm-er", {"mechanism": "fn"}), ("lm-mtl", {"mechanism": "fn"})),
     ]),
 )
-def test_every_method_on_texts_keeps_them_too(
-    method: str, params: dict[str, object], texts_at: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_method_on_texts_keeps_them_too(method, params, texts_at, monkeypatch):
     monkeypatch.setenv("DPCL_HOME", str(texts_at))
     run = spec(
         method=method,

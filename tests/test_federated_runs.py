@@ -202,9 +202,7 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
         ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
     ],
 )
-def test_what_cannot_be_is_refused_before_features_are_computed(
-    scenario: dict[str, object], more: dict[str, object], said: str
-) -> None:
+def test_what_cannot_be_is_refused_before_features_are_computed(scenario, more, said):
     with pytest.raises(BadInput) as caught:
         checks.check(spec(scenario, **more))
     assert said in str(caught.value)
@@ -222,9 +220,7 @@ def test_what_cannot_be_is_refused_before_features_are_computed(
         ("prior-const", {}, ["0"], None),  # one list for all tasks: what others hold is dropped
     ],
 )
-def test_a_task_without_a_public_label_is_refused_before_features_are_computed(
-    labels: str, scenario: dict[str, object], public: list[str], lacking: str | None
-) -> None:
+def test_a_task_without_a_public_label_is_refused_before_features_are_computed(labels, scenario, public, lacking):
     asked = spec(scenario, labels=labels, public_labels=public)
     if lacking is None:
         checks.check(asked)

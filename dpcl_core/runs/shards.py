@@ -19,7 +19,7 @@ from functools import partial
 
 from sqlalchemy import Connection, Text, cast, func, insert, select
 
-from dpcl_core.checkpoints import Checkpoint, Division, Whole, is_public
+from dpcl_core.checkpoints import Checkpoint, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress, Started
 from dpcl_core.runs import recorder, resumption, tables
@@ -130,12 +130,12 @@ def without_results(events: Iterator[Event]) -> Iterator[Event]:
     return (event for event in events if isinstance(event, Progress | Started))
 
 
-def division_of(store: Store, run_id: str, open_executor: Callable[[str], Supervisor], patience: Patience) -> Division:
-    """How this process carries out a run: whole, or by waiting for its parts, which the opened executor starts."""
+def division_of(
+    store: Store, run_id: str, open_executor: Callable[[str], Supervisor], patience: Patience
+) -> Waiting | None:
+    """How this process carries out a run: by waiting for its parts, which the opened executor starts, or whole (None)."""
     split = store.split_of(run_id)
-    if split is None:
-        return Whole()
-    return Waiting(store, run_id, split, open_executor(split.executor), patience)
+    return None if split is None else Waiting(store, run_id, split, open_executor(split.executor), patience)
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from functools import partial
 from typing import get_args
 
 from dpcl_core import unforeseen
-from dpcl_core.checkpoints import Division, Keep, Whole
+from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
 from dpcl_core.runs import administration, audits, executor, process, resumption, shards, warm_worker
@@ -45,7 +45,7 @@ def real_engine(
     spec: RunSpec,
     device: str,
     keep: Keep | None = None,
-    division: Division = Whole(),  # noqa: B008 (a value that nothing changes)
+    division: Division | None = None,
 ) -> Iterator[Event]:
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()

@@ -128,7 +128,8 @@ def looked(one: Given) -> Looked:
 def _looked(path: Path, stamp: tuple[int, int], said: str, apart: str, seen: frozenset[str], _one: Given) -> Looked:
     from dpcl_core import apart as reading
 
-    return reading.looked(_one) if visitor.is_shared() else reading.look(_one)
+    found: Looked = reading.answer("look", _one, is_apart=visitor.is_shared())
+    return found
 
 
 def keep(one: Given) -> str:

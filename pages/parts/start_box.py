@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def link(name: str) -> dict[str, str]:
     """The link to the first run of a question, which the form then names."""
-    return train_form.parameters_of(presets.startable(name), question=name)
+    return train_form.parameters_of(presets.load(name, here=True), question=name)
 
 
 def pick(view: View) -> None:

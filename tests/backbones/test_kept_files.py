@@ -36,7 +36,7 @@ def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsy
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(BadInput, match=r"^--clean = feature: did you mean features\? It must be one of lite0, smollm2,"):
+    with pytest.raises(BadInput, match=r"^--delete = feature: did you mean features\? It must be one of lite0, smollm2,"):
         catalog.clean("feature")
 
 

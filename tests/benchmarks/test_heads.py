@@ -18,8 +18,8 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import PrivacySpec, RunSpec
+from tests.benchmarks.conftest import NOISE
 
-NOISE = 1.5
 N_TASKS, N_EXAMPLES, SIZE, N_STEPS = 10, 20_000, 192, 400
 EPSILONS, N_SEEDS = (1.0, 4.0, 8.0), 5
 MOST_AT_ONCE = 128  # the tutorial's own

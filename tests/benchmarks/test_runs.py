@@ -16,9 +16,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from dpcl_core import engine, presets
 from dpcl_core.events import TaskLearned
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
+from tests.benchmarks.conftest import NOISE
 
 ROOT = Path(__file__).resolve().parents[2]
-NOISE = 1.5
 pytestmark = pytest.mark.usefixtures("home")
 
 

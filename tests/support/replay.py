@@ -88,22 +88,25 @@ def fill(
     A run under way belongs to this process, which counts as its worker while it lives. A device holds one of those only.
     """
     run_id = store.create(spec, name=name, device=device)
-    now = time.time()
+    set_state(store, run_id, status, failure or (a_failure("worker-died" if status == "lost" else "diverged")), device)
+    store.append(run_id, events)
+    return run_id
+
+
+def set_state(store: Store, run_id: str, status: str, failure: Failure, device: str = "cpu") -> None:
+    """Puts a stored run into any state; `failure` for "failed" and "lost"."""
+    now, mine = time.time(), process.me()
     values: dict[str, object] = {"status": status}
     if status != "queued":
         values |= {"started": now - 10, "heartbeat": now, "seconds": 10.0}
     if status in ACTIVE:
-        mine = process.me()
         values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks, "runs_on": process.here(device)}
     elif status != "queued":
         values |= {"finished": now}
     if status in ("failed", "lost"):
-        told = failure or a_failure("worker-died" if status == "lost" else "diverged")
-        values |= {"error_kind": told.kind, "error": told.sentence, "error_log": told.log}
+        values |= {"error_kind": failure.kind, "error": failure.sentence, "error_log": failure.log}
     with store.writing() as connection:  # no run passes through these states in such order by itself
         connection.execute(update(runs).where(runs.c.id == run_id).values(**values))
-    store.append(run_id, events)
-    return run_id
 
 
 def a_failure(kind: FailureKind) -> Failure:
