@@ -22,6 +22,7 @@ from tests.support.tiers import quick
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "python -m dpcl_core "
+pytestmark = pytest.mark.usefixtures("home")
 # Where the program's own name stands in code: each prints a command that a test below looks at, or only names the program.
 PRINTING = {
     "dpcl_core/__main__.py", "dpcl_core/cli/__init__.py", "dpcl_core/cli/parser.py", "dpcl_core/cli/training.py",
@@ -43,13 +44,6 @@ def in_documents() -> list[str]:
 
 def shlex_without_comment(line: str) -> str:
     return re.sub(r"\s+#.*$", "", line)
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
-    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -199,13 +193,14 @@ def test_there_are_sixteen_commands_and_old_names_mean_the_same() -> None:
         ("audit --run 0123456789ab", "audit 0123456789ab"),
         ("reproduce tobaben --full", "run tobaben --size full"),
         ("flower client FOLDER --server 127.0.0.1:9", "flower FOLDER --address 127.0.0.1:9"),
+        ("cache --clean features", "fetch --delete features"),
     ],
 )
-def test_an_older_option_is_the_first_argument(older: str, newer: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(home)
-    (home / "FILE.csv").touch()
+def test_an_older_option_means_a_newer_one_or_the_first_argument(older, newer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FILE.csv").touch()
     read = [parser.read(words.split()) for words in (older, newer)]
     for options in read:
-        if options.spec not in (*papers.PAPERS, "FOLDER"):
+        if getattr(options, "spec", "FOLDER") not in (*papers.PAPERS, "FOLDER"):
             inputs.resolve_target(options)
     assert read[0] == read[1]

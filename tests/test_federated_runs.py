@@ -65,14 +65,9 @@ def method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module.make_learner = Counting  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     card = replace(
-        methods.card("cosine"),
-        name="counting",
-        module=module.__name__,
-        planned="",
-        scenarios=("federated",),
-        needs_anchors=True,
-        refuses=lambda spec, facts: None,
-    )
+        methods.card("cosine"), name="counting", module=module.__name__, planned="", scenarios=("federated",),
+        needs_anchors=True, refuses=lambda spec, facts: None,
+    )  # fmt: skip
     monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "counting": card})
     TOLD.clear()
     SEEN.clear()
@@ -88,15 +83,9 @@ def run(**scenario: object) -> list[Event]:
 
 
 def spec(scenario: dict[str, object], **more: object) -> RunSpec:
-    raw = {
-        "method": "counting",
-        "data": {"dataset": "own:mine", "backbone": "hashed-text"},
-        "scenario": {"kind": "federated", "clients": 5, **scenario},
-        "privacy": {"epsilons": [1.0], "noise": "seeded"},
-        "seeds": [13],
-        **more,
-    }
-    return checks.parse(raw)
+    raw = {"method": "counting", "data": {"dataset": "own:mine", "backbone": "hashed-text"}, "seeds": [13]}
+    privacy = {"epsilons": [1.0], "noise": "seeded"}
+    return checks.parse({**raw, "scenario": {"kind": "federated", "clients": 5, **scenario}, "privacy": privacy, **more})
 
 
 def test_a_learner_is_told_of_clients_and_public_sentences() -> None:

@@ -95,7 +95,7 @@ def _sweep(options: argparse.Namespace) -> int:
     sets, ids = Sets(store), set[str]()
     # What it starts here ends with it; on other machines, with a stop.
     starts = executor.opened(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
-    refuse_if_taken(store, wanted.device, options.no_wait)
+    refuse_if_taken(store.ahead(wanted.device), options.no_wait)
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"
@@ -209,7 +209,7 @@ def trained(
     The own process of such a run stays on this computer, whatever its parts ask for.
     """
     here = on_device(found_here(device)) if split is None else process.here(on_device(None))
-    refuse_if_taken(store, here, no_wait)
+    refuse_if_taken(store.ahead(here), no_wait)
     by = process.me() if process.fits(here, process.here(here)) else None  # another machine's run is carried out there
     run_id = unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
     say(f"run {run_id}")
@@ -218,15 +218,10 @@ def trained(
     return carried_out(store, run_id, no_wait=no_wait)
 
 
-def refuse_if_taken(store: Store, device: str, no_wait: bool) -> None:
-    """Raises BadInput, for a command that is not to wait, where a run is under way on the device."""
-    if no_wait:
-        _refuse(store.ahead(device))
-
-
-def _refuse(runs: Sequence[Run]) -> None:
-    if taken := [run.runs_on for run in runs if run.status != "queued"]:
-        raise BadInput("--no-wait", taken[0], f"is taken: {_ahead(runs)}")
+def refuse_if_taken(ahead: Sequence[Run], no_wait: bool) -> None:
+    """Raises BadInput, for a command that is not to wait, where one of the runs ahead of its own is under way."""
+    if no_wait and (taken := [run.runs_on for run in ahead if run.status != "queued"]):
+        raise BadInput("--no-wait", taken[0], f"is taken: {_in_words(ahead)}")
 
 
 def found_here(asked: str | None) -> str | None:
@@ -303,23 +298,22 @@ class Reporter:
 
     def queued(self, runs: Sequence[Run]) -> None:
         """Says what a run waits for, again when that has changed. Raises BadInput where it must not wait."""
-        if self._no_wait:
-            _refuse(runs)
+        refuse_if_taken(runs, self._no_wait)
         if (waits := [run.id for run in runs]) != self._waits:
             self._waits = waits
-            say(f"waiting for the device: {_ahead(runs)}")
+            say(f"waiting for the device: {_in_words(runs)}")
 
 
-def _ahead(runs: Sequence[Run]) -> str:
+def _in_words(runs: Sequence[Run]) -> str:
     """What is ahead of a waiting run, how long it takes, and how to stop it."""
 
-    def minutes(seconds: float) -> str:
+    def duration(seconds: float) -> str:
         return f"{seconds / 60.0:.0f} minutes" if seconds >= 90.0 else f"{seconds:.0f} seconds"
 
     named = []
     for run in runs[:3]:
-        whole = f"about {minutes(run.estimate_seconds)}" if run.estimate_seconds is not None else "a time not known yet"
-        took = "" if run.status == "queued" else f"{minutes(run.seconds_taken or 0.0)} of "
+        whole = f"about {duration(run.estimate_seconds)}" if run.estimate_seconds is not None else "a time not known yet"
+        took = "" if run.status == "queued" else f"{duration(run.seconds_taken or 0.0)} of "
         named.append(f"run {run.id} ({run.name}), {run.status}, {took}{whole}")
     more = f"; and {len(runs) - 3} more" if len(runs) > 3 else ""
     return f"{'; '.join(named)}{more}. To stop: dpcl stop {' '.join(run.id for run in runs[:3])}"
@@ -381,7 +375,7 @@ def tune(options: argparse.Namespace) -> int:
     store = opened(options.store)
     studies = audits.Studies(store)
     if tune is not None:
-        refuse_if_taken(store, device := on_device(found_here(options.device)), options.no_wait)
+        refuse_if_taken(store.ahead(device := on_device(found_here(options.device))), options.no_wait)
         study_id = run_id = unlocked(lambda: studies.create(tune, device=device))
     else:
         asked = found_here(options.device)
@@ -422,7 +416,7 @@ def audit(options: argparse.Namespace) -> int:
         raise BadInput("--trials", options.trials, f"must be from 100 to {MOST_TRIALS:,}")
     if options.run is not None:
         stored = audits.Audits(opened(options.store))
-        refuse_if_taken(stored.store, "cpu", options.no_wait)
+        refuse_if_taken(stored.store.ahead("cpu"), options.no_wait)
         audit_id = unlocked(lambda: stored.create(options.run))
         carried_out(stored.store, audit_id, no_wait=options.no_wait)
         if (turn := stored.get(audit_id).turn).status != "finished":

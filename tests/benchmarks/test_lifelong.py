@@ -27,11 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 METHODS = ["agem", "l2dp-ml"]
 LIVE = "permuted-mnist-lifelong"
 MNIST = Form((28, 28, 1), 0.0, 1.0)
-FORMS = {
-    "grey": (MNIST, 10_000),
-    "colour": (Form((32, 32, 3), 0.0, 1.0), 200),
-    "window": (Form((100, 3), -1.0, 1.0), 10_000),
-}
+COLOUR, WINDOW = Form((32, 32, 3), 0.0, 1.0), Form((100, 3), -1.0, 1.0)
+FORMS = {"grey": (MNIST, 10_000), "colour": (COLOUR, 200), "window": (WINDOW, 10_000)}
 N, BATCH = 10_000, 500
 N_THREADS = torch.get_num_threads()  # what the worker takes: other benchmarks set it to one
 
@@ -45,16 +42,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def permuted(method: str, n_tasks: int, batch: int, data: dict[str, object]) -> RunSpec:
-    return checks.parse(
-        {
-            "method": method,
-            "params": {"batch_size": batch},
-            "data": {"dataset": "mnist", **data},
-            "scenario": {"kind": "permuted", "tasks": n_tasks},
-            "privacy": {"epsilons": [math.inf if method == "agem" else 0.5], "noise": "seeded"},
-            "seeds": [0],
-        }
-    )
+    raw = {"method": method, "params": {"batch_size": batch}, "data": {"dataset": "mnist", **data}, "seeds": [0]}
+    privacy = {"epsilons": [math.inf if method == "agem" else 0.5], "noise": "seeded"}
+    return checks.parse({**raw, "scenario": {"kind": "permuted", "tasks": n_tasks}, "privacy": privacy})
 
 
 @needs_mnist

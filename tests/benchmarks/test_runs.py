@@ -23,13 +23,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def whole_process() -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, "-m", "dpcl_core", "run", "--preset", "digits-cosine", "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-m", "dpcl_core", "run", "--preset", "digits-cosine", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     document: dict[str, object] = json.loads(done.stdout)
     return document
 
