@@ -12,7 +12,7 @@ from contextlib import suppress
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from dpcl_core import checks, paths
 from dpcl_core.backbones import catalog as backbones
@@ -60,14 +60,14 @@ class Also(Spec):
 
 def names() -> list[str]:
     """The names of the presets: live demos first, then by expected duration, unmeasured ones last."""
-    described = [preset for preset, _ in _all(_folder()).values()]
+    described = [about(name) for name in _documents(_folder())]
     described.sort(key=lambda one: (not one.live_demo, one.seconds is None, one.seconds or 0.0, one.name))
     return [one.name for one in described]
 
 
 def about(name: str) -> Preset:
     """The description of a preset. Raises BadInput naming the known presets."""
-    return _read(name)[0]
+    return _described(name, _folder())
 
 
 def raw(name: str, *, here: bool = False) -> dict[str, object]:
@@ -75,7 +75,7 @@ def raw(name: str, *, here: bool = False) -> dict[str, object]:
 
     Raises BadInput naming the known presets.
     """
-    document = _read(name)[1]
+    document = _document(name, _folder())
     for network, changes in document.get("without", {}).items() if here else ():
         if backbones.available(backbones.card(network)) is not None:
             return checks.apply_sets(document["spec"], changes["set"])
@@ -94,7 +94,7 @@ def variants(name: str, sets: Sequence[str] = (), *, here: bool = False) -> dict
     """
     first = raw(name, here=here)
     specs = {about(name).label: checks.parse(checks.apply_sets(first, sets))}
-    for also in map(Also.model_validate, _read(name)[1].get("also", ())):
+    for also in map(Also.model_validate, _document(name, _folder()).get("also", ())):
         if also.label in specs:
             raise BadInput(f"preset {name}", also.label, "must be the label of one run only")
         specs[also.label] = checks.parse(checks.apply_sets(first, [*also.set, *sets]))
@@ -105,20 +105,21 @@ def _folder() -> Path:
     return paths.assets_dir() / "presets"
 
 
-def _read(name: str) -> tuple[Preset, dict[str, Any]]:
-    """The description and the document of a preset. Raises BadInput naming the known presets."""
-    if name not in (known := _all(_folder())):
+def _document(name: str, folder: Path) -> dict[str, Any]:
+    """The document of a preset. Raises BadInput naming the known presets."""
+    if name not in (known := _documents(folder)):
         raise unknown("preset", name, known)
     return known[name]
 
 
 @cache
-def _all(folder: Path) -> Mapping[str, tuple[Preset, dict[str, Any]]]:
-    found = {}
-    for path in sorted(folder.glob("*.toml")):
-        document = cast("dict[str, Any]", checks.read_toml(path.read_text(encoding="utf-8")))
-        found[path.stem] = Preset.model_validate({"seconds": None, "name": path.stem, **document["about"]}), document
-    return found
+def _described(name: str, folder: Path) -> Preset:
+    return Preset.model_validate({"seconds": None, "name": name, **_document(name, folder)["about"]})
+
+
+@cache
+def _documents(folder: Path) -> Mapping[str, dict[str, Any]]:
+    return {path.stem: checks.read_toml(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))}
 
 
 # A run on the user's own data with nothing declared: its settings by public rules, and what they assume, in words.

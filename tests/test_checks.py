@@ -132,15 +132,8 @@ def test_presets_survive_toml_and_json_and_keep_their_digest(name: str) -> None:
     tasks=st.integers(1, 50),
 )
 def test_any_spec_survives_toml(epsilons, delta, seeds, labels, public, tasks):
-    spec = checks.parse(
-        {
-            "privacy": {"epsilons": epsilons, "delta": delta},
-            "seeds": seeds,
-            "labels": labels,
-            "scenario": {"tasks": tasks},
-            **({"public_labels": public} if public else {}),
-        }
-    )
+    raw = {"privacy": {"epsilons": epsilons, "delta": delta}, "seeds": seeds, "labels": labels, "scenario": {"tasks": tasks}}
+    spec = checks.parse({**raw, **({"public_labels": public} if public else {})})
     assert checks.parse(checks.read_toml(checks.to_toml(spec))) == spec
 
 
@@ -171,12 +164,8 @@ def test_broken_toml_is_refused_with_its_line() -> None:
 
 def in_batches(size: int) -> dict[str, object]:
     """A run of a method with whole batches, on digits in five tasks."""
-    return {
-        "method": "agem",
-        "params": {"batch_size": size},
-        "scenario": {"kind": "split", "tasks": 5},
-        "privacy": {"epsilons": ["inf"], "delta": 1e-4},
-    }
+    privacy, scenario = {"epsilons": ["inf"], "delta": 1e-4}, {"kind": "split", "tasks": 5}
+    return {"method": "agem", "params": {"batch_size": size}, "scenario": scenario, "privacy": privacy}
 
 
 def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_start() -> None:

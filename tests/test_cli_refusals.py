@@ -21,14 +21,6 @@ from tests.test_cli import SMALL, TUNE, called
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--all", "--set", "method=cosine"), ("--preset", "digits-cosine", "--all", "--ceiling")]
-)
-def test_all_needs_a_preset_and_nothing_else(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, said = called("run", *arguments, capsys=capsys)
-    assert (status, said.startswith("--all")) == (2, True)
-
-
 @pytest.mark.parametrize("command", [("run",), ("verify",)])
 def test_what_is_no_file_of_settings_or_card_is_refused_unread(capsys, tmp_path, command):
     """A pipe nobody writes to and a device without an end would hold the command for ever."""
@@ -107,6 +99,10 @@ SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
         (["site", "--to", "/dev/null/site"], ["--to = /dev/null/site: must be a folder that can be written"]),
         (["runs", "--store", "sqlite:////dev/null"], ["store sqlite:////dev/null: must be a regular file"]),
         (["run", "--preset", "digits-cosine", "--set", "seeds=[true]"], ["seeds = True: must be"]),
+        (["run", "--all", "--set", "method=cosine"], ["--all = : needs a preset"]),
+        (["run", "--preset", "digits-cosine", "--all", "--ceiling"], ["--all = : cannot be combined"]),
+        (["run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1]"], ["add --set 'privacy.epsilons=[inf]'"]),
+        ([*SMALL, "--device", "cuda:99"], ["--device = cuda:99: must be a device of this computer: cpu"]),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(arguments, words, capsys):
@@ -117,6 +113,7 @@ def test_wrong_input_is_one_line_and_status_2(arguments, words, capsys):
     for word in words:
         assert word in err
     assert "Traceback" not in err
+    assert Store().list_runs() == []
 
 
 def test_trouble_with_the_store_is_no_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,18 +130,6 @@ def test_the_target_cannot_be_the_person_too(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "c.csv").write_text("x,y\n1,a\n2,b\n", encoding="utf-8")
     status, _, said = called("data", "check", str(tmp_path / "c.csv"), "--target", "y", "--person", "y", capsys=capsys)
     assert (status, said) == (2, "--person = y: is the column of --target already: name another one\n")
-
-
-def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, said = called("run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1.0]", capsys=capsys)
-    assert status == 2
-    assert said.endswith("; add --set 'privacy.epsilons=[inf]'\n")
-
-
-def test_a_card_that_this_computer_does_not_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = called(*SMALL, "--device", "cuda:99", capsys=capsys)
-    assert (status, err.startswith("--device = cuda:99: must be a device of this computer: cpu")) == (2, True)
-    assert Store().list_runs() == []
 
 
 def test_a_machine_that_nobody_knows_is_named_at_once(capsys, monkeypatch):

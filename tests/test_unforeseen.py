@@ -240,11 +240,15 @@ def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(tmp_path, 
         ("broken", "x = (", "SyntaxError"),
         ("failing", "1 / 0", "ZeroDivisionError"),
         ("other", "CARD = 3", "its CARD is a int"),
+        ("empty", "", "must be a module on PYTHONPATH with a MethodCard called CARD"),
     ):
         (tmp_path / f"own_{name}.py").write_text(code)
         monkeypatch.setenv("DPCL_METHODS", f"own_{name}")
         with pytest.raises(BadInput, match=said):
             catalog._added({})
+    monkeypatch.setenv("DPCL_METHODS", "own_absent")
+    with pytest.raises(BadInput, match="No module named 'own_absent'"):
+        catalog._added({})
 
 
 def test_a_run_asks_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
