@@ -93,29 +93,27 @@ def keep(given: Given) -> str:
         return name
 
 
-def looked(given: Given) -> Looked:
-    """As `look`, in a process of its own."""
-    return TypeAdapter(Looked).validate_python(_asked("look", given))
-
-
-# What else is asked of a file: its name as kept data, and what the form of its schema needs.
-_ASKED: Mapping[str, Callable[[Given], object]] = {
-    "keep": keep,
-    "columns": lambda given: intake.columns(given.path, given.asked.instead or schema.Schema()),
-    "first line": lambda given: intake.first_line(given.path),
+# What is asked of a file, by name, with the type of the answer: besides its understanding and its name as kept data, what
+# the form of its schema needs.
+_TASKS: Mapping[str, tuple[Callable[[Given], Any], Any]] = {
+    "look": (look, Looked),
+    "keep": (keep, str),
+    "columns": (lambda given: intake.columns(given.path, given.asked.instead or schema.Schema()), list[str]),
+    "first line": (lambda given: intake.first_line(given.path), str),
 }
 
 
-def answer(task: Literal["keep", "columns", "first line"], given: Given, *, is_apart: bool) -> Any:
-    """What `keep`, or `intake` by this name, says of a file; `is_apart`: in a process of its own. Raises BadInput."""
-    return _asked(task, given)["said"] if is_apart else _ASKED[task](given)
+def answer(task: Literal["look", "keep", "columns", "first line"], given: Given, *, is_apart: bool = True) -> Any:
+    """What `look`, `keep`, or `intake` by this name, says of a file; `is_apart`: in a process of its own.
 
-
-def _asked(task: str, given: Given) -> dict[str, Any]:
-    """What the process answers. Raises BadInput where it refuses, and where it needs more than it may."""
-    request = TypeAdapter(Given).dump_json(given)
+    Raises BadInput where it refuses, and where that process needs more than it may.
+    """
+    read, kind = _TASKS[task]
+    if not is_apart:
+        return read(given)
     command = [sys.executable, "-m", "dpcl_core.apart", task, str(MEMORY_BYTES)]
     allowed = "needs more memory or time than this server gives to one file: bring fewer rows, or smaller pictures"
+    request = TypeAdapter(Given).dump_json(given)
     try:
         with _turns:
             done = subprocess.run(command, input=request, capture_output=True, timeout=SECONDS, check=False)
@@ -125,35 +123,28 @@ def _asked(task: str, given: Given) -> dict[str, Any]:
         raise BadInput(copying.FIELD, given.path.name, allowed)
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
-    answer: dict[str, Any] = json.loads(done.stdout)
-    if (refused := answer.get("refused")) is not None:
+    said = json.loads(done.stdout)
+    if (refused := said.get("refused")) is not None:
         raise BadInput(*refused)
-    return answer
-
-
-def _answer(task: str, request: bytes) -> dict[str, Any]:
-    given = TypeAdapter(Given).validate_json(request)
-    try:
-        if task in _ASKED:
-            return {"said": _ASKED[task](given)}
-        found: dict[str, Any] = TypeAdapter(Looked).dump_python(look(given), mode="json")
-    except BadInput as refused:
-        return {"refused": [refused.field, str(refused.value), refused.allowed]}
-    return found
+    return TypeAdapter(kind).validate_python(said["answer"])
 
 
 def main() -> int:
     """Answers the request on standard input: a task, within so many bytes of memory."""
     task, memory = sys.argv[1], int(sys.argv[2])
+    read, kind = _TASKS[task]
     with suppress(ImportError):  # Windows
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     try:
-        answer = _answer(task, sys.stdin.buffer.read())
+        given = TypeAdapter(Given).validate_json(sys.stdin.buffer.read())
+        said = {"answer": TypeAdapter(kind).dump_python(read(given), mode="json")}
+    except BadInput as refused:
+        said = {"refused": [refused.field, str(refused.value), refused.allowed]}
     except MemoryError:
         return _OUT_OF_MEMORY
-    print(json.dumps(answer))
+    print(json.dumps(said))
     return 0
 
 

@@ -11,14 +11,13 @@ from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput, RunFailed
 from dpcl_core.events import Event
 from dpcl_core.privacy.calculator import Answer, solve
-from dpcl_core.results import Result
+from dpcl_core.results import Result, of_run
 from dpcl_core.spec import Adjacency, RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpcl_core.privacy.audit_bounds import Audited
-    from dpcl_core.runs.store import Store
 
 PresetOrSpec = str | RunSpec | Mapping[str, object]
 
@@ -79,7 +78,7 @@ def run(
         checks.check(wanted)
         if stored.status(carried_out(wanted, f"ceiling of {spec.method}")) == "cancelled":
             raise KeyboardInterrupt  # it was meant for all
-    return _result(stored, carried_out(spec, name))
+    return of_run(stored, stored.get_with_results(carried_out(spec, name)))
 
 
 def sweep(
@@ -168,12 +167,13 @@ def load(run_id: str, *, store: str | None = None) -> Result:
     from dpcl_core.runs.store import Store
 
     database.check_there(store)
-    return _result(Store(store), run_id)
+    stored = Store(store)
+    return of_run(stored, stored.get_with_results(run_id))
 
 
 def preset(name: str) -> RunSpec:
     """The settings of a preset. Raises BadInput naming the known presets."""
-    return presets.startable(name)
+    return presets.load(name, here=True)
 
 
 def _spec(
@@ -190,7 +190,7 @@ def _spec(
         changes["seeds"] = _listed("seeds", seeds)
     raw: Mapping[str, object]
     if isinstance(preset_or_spec, str):
-        raw = presets.raw_startable(preset_or_spec)
+        raw = presets.raw(preset_or_spec, here=True)
     elif isinstance(preset_or_spec, RunSpec):
         raw = asdict(preset_or_spec)
     elif isinstance(preset_or_spec, Mapping):
@@ -205,11 +205,3 @@ def _listed(field: str, values: object) -> list[object]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise BadInput(field, values, "must be a list, even of one value")
     return list(values)
-
-
-def _result(store: Store, run_id: str) -> Result:
-    from dpcl_core.papers import measured
-
-    stored = store.get_with_results(run_id)
-    events, ceiling = store.events(run_id), measured.known(stored.spec, store=store)
-    return Result(run_id, stored.name, stored.spec, events, ceiling=ceiling)

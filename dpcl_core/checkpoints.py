@@ -68,16 +68,6 @@ class Division(Protocol):
         ...
 
 
-class Whole:
-    """One process carries out all groups, one after another."""
-
-    def begin(self, n_groups: int, n_tasks: int) -> None:
-        pass
-
-    def events(self, group: int, here: Callable[[], Iterator[Event]]) -> Iterator[Event]:
-        return here()
-
-
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Checkpoints in memory: they outlive a run, but not its process."""

@@ -21,7 +21,6 @@ from dpcl_core.machine import lacking
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.public_sizes import PublicSizes, of_run
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ScenarioCard
@@ -69,10 +68,10 @@ class ResolvedRun:
     dataset: DatasetCard
     backbone: BackboneCard
     scenario: ScenarioCard
-    facts: PublicSizes
+    facts: public_sizes.PublicSizes
 
     @classmethod
-    def of(cls, spec: RunSpec, facts: PublicSizes) -> ResolvedRun:
+    def of(cls, spec: RunSpec, facts: public_sizes.PublicSizes) -> ResolvedRun:
         """The run with its cards; checks nothing. Raises BadInput for an unknown name."""
         cards = methods.card(spec.method), datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
         return cls(spec, *cards, scenarios.card(spec.scenario.kind), facts)
@@ -96,20 +95,16 @@ def check(spec: RunSpec) -> ResolvedRun:
     _check_accounted(spec.privacy, dataset.rows_per_unit)
     check_here(spec)
     facts = datasets.facts_of(spec.data)
-    sizes = of_run(spec, facts, scenarios.check(spec.scenario, facts.n_classes, facts.sources))
+    sizes = public_sizes.of_run(spec, facts, scenarios.check(spec.scenario, facts.n_classes, facts.sources))
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
     method.refuses(spec, sizes)
     n_units = sizes.n_users or sizes.n_people
     if spec.privacy.delta >= 1 / n_units:
-        raise BadInput(
-            "privacy.delta",
-            spec.privacy.delta,
-            f"must be below 1/{n_units} = {1 / n_units:.2g}, one over the number of "
-            f"{'training examples' if sizes.n_users is None else 'clients'}: "
-            "with a larger δ, publishing one of them in full would be allowed",
-            {"privacy.delta": default_delta(n_units)},
-        )
+        units = "training examples" if sizes.n_users is None else "clients"
+        allowed = f"must be below 1/{n_units} = {1 / n_units:.2g}, one over the number of {units}: with a larger δ, "
+        allowed += "publishing one of them in full would be allowed"
+        raise BadInput("privacy.delta", spec.privacy.delta, allowed, {"privacy.delta": default_delta(n_units)})
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
     return ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
@@ -122,7 +117,9 @@ def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dat
         allowed = f"{method.title} takes {', '.join(method.scenarios)}"
         raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": method.scenarios[0]}})
     if dataset.has_people and (method.guarantee == "nominal" or spec.scenario.n_users is not None):
-        able = [card.name for card in methods.CARDS.values() if card.guarantee == "proved" and _protects_people(card)]
+        # By the group bound any method that protects a row can protect a person with several.
+        proved = [card for card in methods.CARDS.values() if card.guarantee == "proved"]
+        able = [card.name for card in proved if not all(scenarios.card(kind).has_clients for kind in card.scenarios)]
         what = "protects clients" if spec.scenario.n_users is not None else "claims nothing of several rows of one person"
         allowed = f"{what}, and the data have a column of people: take {', '.join(able)}, with tasks of a single holder"
         # The settings of the method before are not those of another one.
@@ -198,11 +195,6 @@ def _check_accounted(privacy: PrivacySpec, rows: int) -> None:
     raise BadInput("privacy.epsilons", max(finite), allowed)
 
 
-def _protects_people(card: MethodCard) -> bool:
-    """Whether a method can protect a person with several rows: by the group bound, for any method that protects a row."""
-    return any(not scenarios.card(name).has_clients for name in card.scenarios)
-
-
 def repair(raw: Raw) -> dict[str, object]:
     """Changes by dotted key after which these settings can be carried out: the fixes of one refusal after another.
 
@@ -217,15 +209,12 @@ def repair(raw: Raw) -> dict[str, object]:
             fix = refused.fix or _default(changed(raw, changes), refused.field)
             if not fix or fix.items() <= changes.items():
                 return {}
-            changes = {key: value for key, value in changes.items() if not _is_within(key, fix)} | dict(fix)
+            # Without what the fix replaces, by itself or with its table.
+            changes = {key: value for key, value in changes.items() if not {key, key.partition(".")[0]} & fix.keys()}
+            changes |= fix
         else:
             return changes
     return {}
-
-
-def _is_within(key: str, changes: Raw) -> bool:
-    """Whether these changes replace the value at a dotted key, or the table that it is in."""
-    return key in changes or key.partition(".")[0] in changes
 
 
 def _default(raw: Raw, key: str) -> dict[str, object]:
@@ -303,7 +292,8 @@ def public_classes(spec: RunSpec, classes: Sequence[str]) -> tuple[int, ...]:
         return tuple(range(len(classes)))
     for name in spec.public_labels:
         if name not in classes:
-            raise BadInput("public_labels", name, f"must be classes of {spec.data.dataset}: {_listed(classes)}")
+            listed = ", ".join(classes[:12]) + (" ..." if len(classes) > 12 else "")
+            raise BadInput("public_labels", name, f"must be classes of {spec.data.dataset}: {listed}")
     return tuple(index for index, name in enumerate(classes) if name in spec.public_labels)
 
 
@@ -362,11 +352,10 @@ def to_toml(spec: RunSpec) -> str:
 def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str:
     """The exact command that runs this spec, or audits its method, independent of defaults."""
     document = asdict(spec)
-    sets: list[str] = []
+    flat: dict[str, object] = {}
     for key, value in document.items():
-        pairs = {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}
-        sets.append(as_sets(pairs))
-    return " ".join([f"python -m dpcl_core {command}", *filter(None, sets)])
+        flat |= {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}
+    return f"python -m dpcl_core {command} {as_sets(flat)}"
 
 
 def as_sets(values: Mapping[str, object]) -> str:
@@ -407,7 +396,3 @@ def _table(value: object, field: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise BadInput(field, value, f"must be a table of settings, such as [{field}]")
     return value
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")

@@ -17,7 +17,7 @@ from dpcl_core import checks
 from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.checkpoints import Division, Keep, Whole
+from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.checks import ResolvedRun
 from dpcl_core.data import load, own
 from dpcl_core.data.dataset import Content, Dataset
@@ -36,7 +36,6 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 
-Steps = Generator[int, None, NDArray[np.generic]]
 _ENTITIES = (
     "Accuracy here is the micro-F1 of whole names: a name counts if its span and type are exact. Tags are decoded so that "
     "no name continues without a beginning."
@@ -52,7 +51,7 @@ class Opened:
     examples; `written`: when own data were (`own.written`), asked before they were read.
     """
 
-    run: ResolvedRun
+    run: checks.ResolvedRun
     table: Table
     streams: Mapping[int, TaskStream]
     context: PublicContext
@@ -76,7 +75,7 @@ def run(
     *,
     device: str = "cpu",
     keep: Keep | None = None,
-    division: Division = Whole(),  # noqa: B008 (a value that nothing changes)
+    division: Division | None = None,
     observe: Observe | None = None,
     audit: ClosingAudit | None = None,
 ) -> Generator[Event]:
@@ -84,16 +83,17 @@ def run(
 
     `keep`: where its checkpoints lie, one for every task; None: it cannot be resumed. If there are some, the run goes on
     after them and yields all events of the unbroken run, saved ones as they were saved. `division`: which groups of cells
-    this process carries out, and where the events of the others come from. `observe`: makes what turns a simulation's
-    observations into events; None: they are dropped. `audit`: attacks a method whose epsilon is nominal when the run ends;
-    None: nobody does.
+    this process carries out, and where the events of the others come from; None: it carries out all. `observe`: makes what
+    turns a simulation's observations into events; None: they are dropped. `audit`: attacks a method whose epsilon is nominal
+    when the run ends; None: nobody does.
 
     Raises BadInput for anything the user can correct, where possible before any private example is touched.
     """
     requested = checks.check(spec)
     opened = yield from open_run(requested, device=device)
     groups = _groups(opened.run, opened.context)
-    division.begin(len(groups), opened.context.n_tasks)
+    if division is not None:
+        division.begin(len(groups), opened.context.n_tasks)
 
     def learn(place: int) -> Iterator[Event]:
         streams, context = opened.of_cells(groups[place])
@@ -106,11 +106,11 @@ def run(
     # Clients' lists are short: threads that share a product wait for each other, three times as long on a busy computer.
     with threadpool_limits(1 if spec.scenario.kind == "federated" else None):
         for place in range(len(groups)):
-            events = division.events(place, partial(learn, place))
+            events = learn(place) if division is None else division.events(place, partial(learn, place))
             yield from _as_requested(events if place else _with_untrained(events, opened), spec, opened.run.spec)
 
 
-def open_run(requested: ResolvedRun, *, device: str = "cpu") -> Generator[Event, None, Opened]:
+def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator[Event, None, Opened]:
     """Loads the data of a run, computes features and opens its streams; yields the events until then. Raises as `run`."""
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
     spec, rows = requested.spec, requested.dataset.rows_per_unit
@@ -122,10 +122,12 @@ def open_run(requested: ResolvedRun, *, device: str = "cpu") -> Generator[Event,
     table = yield from _table(requested, dataset, device)
     streams = {seed: scenarios.open_stream(spec.scenario, table, seed) for seed in spec.seeds}
     first = streams[spec.seeds[0]]
+    names = zip(*([task.name for task in stream.tasks] for stream in streams.values()), strict=True)
     public = checks.public_classes(spec, first.classes)
     yield Started(
         n_tasks=len(first.tasks),
-        task_names=_task_names(list(streams.values())),
+        # "task k" where task k differs between seeds
+        task_names=tuple(of[0] if len(set(of)) == 1 else f"task {k}" for k, of in enumerate(names, start=1)),
         dataset_title=dataset.title,
         n_train=dataset.n_people,
         n_test=len(dataset.test),
@@ -157,7 +159,7 @@ def open_run(requested: ResolvedRun, *, device: str = "cpu") -> Generator[Event,
         sizes = [int(np.isin(task.train.labels, public).sum()) for task in tasks]
     checks.refuse_small_task(run.spec, zip((task.name for task in tasks), sizes, strict=True))
     n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
-    expected = forecast(run.spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)
+    expected = references.forecast(run.spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)
     if warning := noise_forecast.note(expected):
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(requested, dataset, device)))
@@ -169,7 +171,7 @@ def open_run(requested: ResolvedRun, *, device: str = "cpu") -> Generator[Event,
     return Opened(run, table, streams, context, known, plan, written)
 
 
-def _refuse_unbounded(requested: ResolvedRun, of_row: RunSpec) -> None:
+def _refuse_unbounded(requested: checks.ResolvedRun, of_row: RunSpec) -> None:
     """Raises BadInput where all that a method will release has no bound for a person of several rows, if that is known."""
     asked, rows = requested.spec, requested.dataset.rows_per_unit
     if rows == 1 or not requested.method.is_one_release:
@@ -219,7 +221,7 @@ def _with_untrained(events: Iterator[Event], opened: Opened) -> Iterator[Event]:
             yield references.answered(opened.known, list(opened.streams.values()), fresh)
 
 
-def _groups(run: ResolvedRun, context: PublicContext) -> list[list[Cell]]:
+def _groups(run: checks.ResolvedRun, context: PublicContext) -> list[list[Cell]]:
     """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes."""
     spec, shares, cells = run.spec, run.method.shares, list(run.spec.cells())
     n_axes = context.n_axes if spec.params.inputs == "features" else {}
@@ -231,7 +233,7 @@ def _groups(run: ResolvedRun, context: PublicContext) -> list[list[Cell]]:
     return [[cell] for cell in cells]
 
 
-def _table(run: ResolvedRun, dataset: Dataset, device: str) -> Generator[Event, None, Table]:
+def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[Event, None, Table]:
     """The method's inputs (features, images or texts) of both splits, in the order of the dataset's rows."""
     spec = run.spec
     n_train, n_test = dataset.n_people, len(dataset.test)
@@ -258,12 +260,7 @@ def _table(run: ResolvedRun, dataset: Dataset, device: str) -> Generator[Event, 
 
 
 def inputs(
-    spec: RunSpec,
-    network: BackboneCard,
-    images: Content,
-    device: str,
-    *,
-    span: tuple[int, int, int] | None = None,
+    spec: RunSpec, network: BackboneCard, images: Content, device: str, *, span: tuple[int, int, int] | None = None
 ) -> Generator[Event, None, NDArray[np.generic]]:
     """The method's inputs for these examples: features [n, K], images [n, ...], or encoded texts int32 [n, length, planes].
 
@@ -273,7 +270,7 @@ def inputs(
     """
     span = span or (0, len(images), len(images))
     doing = {"features": "computing features with", "images": "decoding pictures for", "text": "reading texts for"}
-    text = f"{doing[spec.params.inputs]} {_short_title(network)}"
+    text = f"{doing[spec.params.inputs]} {network.title.partition(',')[0]}"
     yield Progress("backbone", span[0], span[2], None, text)
     if spec.params.inputs == "text":
         from dpcl_core.backbones import plain_language
@@ -292,12 +289,9 @@ def inputs(
     return features if public is None else public_axes.load(network.name, public).along(features)
 
 
-def _short_title(network: BackboneCard) -> str:
-    """The network's title without the part that describes it."""
-    return network.title.partition(",")[0]
-
-
-def _counted(steps: Steps, n: int, span: tuple[int, int, int], text: str) -> Generator[Event, None, NDArray[np.generic]]:
+def _counted(
+    steps: Generator[int, None, NDArray[np.generic]], n: int, span: tuple[int, int, int], text: str
+) -> Generator[Event, None, NDArray[np.generic]]:
     """The result of the steps on `n` examples, with the same progress events whatever `n` is and whatever was cached.
 
     `span`: the public first, last and total count of these events.
@@ -329,19 +323,13 @@ def _occurring(spec: RunSpec, dataset: Dataset) -> Dataset:
     return replace(dataset, train=train, test=test, n_people=round(dataset.n_people * len(test) / len(dataset.test)))
 
 
-def _anchors(run: ResolvedRun, dataset: Dataset, device: str) -> Generator[Event, None, NDArray[np.float32] | None]:
+def _anchors(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[Event, None, NDArray[np.float32] | None]:
     """Features of public sentences for methods that use anchors, else None."""
     if not run.method.needs_anchors:
         return None
     sentences = load.public_sentences(is_tagged=isinstance(dataset.train.images, Sentences))
     yield Note("info", f"Public sentences: {sentences.title}.")
-    text = f"computing features of public sentences with {_short_title(run.backbone)}"
+    text = f"computing features of public sentences with {run.backbone.title.partition(',')[0]}"
     steps, n = extractor.computed(run.backbone.name, sentences.content, device), len(sentences.content)
     features = cast(NDArray[np.float32], (yield from _counted(steps, n, (0, n, n), text)))
     return features[sentences.rows]
-
-
-def _task_names(streams: Sequence[TaskStream]) -> tuple[str, ...]:
-    """The names of the tasks; "task k" where task k differs between seeds."""
-    names = zip(*([task.name for task in stream.tasks] for stream in streams), strict=True)
-    return tuple(candidates[0] if len(set(candidates)) == 1 else f"task {k + 1}" for k, candidates in enumerate(names))

@@ -448,19 +448,9 @@ class Note:
 
 # A closed list: adding a kind is a design decision.
 Event = (
-    Started
-    | Planned
-    | References
-    | Progress
-    | TaskLearned
-    | Classifier
-    | TokensScored
-    | Retained
-    | Leaks
-    | Signatures
-    | CellFinished
-    | Note
-)
+    Started | Planned | References | Progress | TaskLearned | Classifier | TokensScored | Retained | Leaks | Signatures
+    | CellFinished | Note
+)  # fmt: skip
 Kind = TypeVar("Kind", bound=Event)
 Returned = TypeVar("Returned")
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}

@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
@@ -25,7 +25,6 @@ from dpcl_core.events import (
     JsonValue,
     Leaks,
     Planned,
-    References,
     Retained,
     Signatures,
     TaskLearned,
@@ -39,7 +38,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
 from dpcl_core.privacy import card, statement
 from dpcl_core.privacy.statement import kind, shown, standing, ways_out
-from dpcl_core.results import FIGURES, Result, method_title, question, references
+from dpcl_core.results import FIGURES, Result, method_title, of_run, question, references
 from dpcl_core.runs import administration, frames
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import Cell, RunSpec, fields_of, json_schema
@@ -47,7 +46,6 @@ from dpcl_core.spec import Cell, RunSpec, fields_of, json_schema
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpcl_core.layers import Layer
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
 
@@ -66,113 +64,65 @@ def rows(catalog: Catalog) -> list[Row]:
     Of a network, `trained_on` says in words on what, null where it was not trained; `saw` names the datasets among that,
     which are refused as private.
     """
-    if catalog == "methods":
-        return [
-            {
-                **_common(card),
-                "guarantee": card.guarantee,
-                "layer": LAYERS[card.printed.kind],
-                "printed": cast(JsonValue, card.printed.document()),
-                "labels": list(card.labels),
-                "scenarios": list(card.scenarios),
-                "params": json_schema(card.params)["properties"] if fields_of(card.params) else {},
-            }
-            for card in methods.CARDS.values()
-        ]
-    if catalog == "datasets":
-        return [
-            {**_common(card), "kind": card.kind, "missing": datasets.available(card)} for card in datasets.CARDS.values()
-        ]
-    if catalog == "backbones":
-        return [
-            {
-                **_common(card),
-                "trained_on": card.trained_on,
-                "saw": list(card.saw),
-                "missing": backbones.available(card),
-            }
-            for card in backbones.CARDS.values()
-        ]
-    if catalog == "scenarios":
-        return [
-            {**_common(card), "settings": json_schema(card.settings)["properties"]}
-            for card in scenarios.CARDS.values()
-        ]
+    if catalog == "presets":
+        kept = ("name", "title", "seconds", "live_demo")
+        every = map(presets.about, presets.names())
+        return [{**{name: getattr(one, name) for name in kept}, "summary": one.question} for one in every]
+    more: Mapping[str, tuple[Mapping[str, Any], Callable[[Any], Row]]] = {
+        "methods": (methods.CARDS, lambda card: {
+            "guarantee": card.guarantee, "layer": LAYERS[card.printed.kind], "printed": card.printed.document(),
+            "labels": list(card.labels), "scenarios": list(card.scenarios),
+            "params": json_schema(card.params)["properties"] if fields_of(card.params) else {},
+        }),
+        "datasets": (datasets.CARDS, lambda card: {"kind": card.kind, "missing": datasets.available(card)}),
+        "backbones": (backbones.CARDS, lambda card: {
+            "trained_on": card.trained_on, "saw": list(card.saw), "missing": backbones.available(card),
+        }),
+        "scenarios": (scenarios.CARDS, lambda card: {"settings": json_schema(card.settings)["properties"]}),
+    }  # fmt: skip
+    cards, own = more[catalog]
     return [
-        {
-            "name": preset.name,
-            "title": preset.title,
-            "summary": preset.question,
-            "seconds": preset.seconds,
-            "live_demo": preset.live_demo,
-        }
-        for preset in map(presets.about, presets.names())
+        {"name": card.name, "title": card.title, "summary": card.summary, "source": card.source, **own(card)}
+        for card in cards.values()
     ]
 
 
-class _Card(Protocol):
-    """The fields that all cards have."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def summary(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-
-
-def _common(card: _Card) -> Row:
-    return {"name": card.name, "title": card.title, "summary": card.summary, "source": card.source}
-
-
-# A run as a notebook: its settings, the run again, figures, statement and metrics.
-
-
-_REPEAT = "The same settings, carried out again: noise is drawn anew, so numbers differ as much as seeds do."
-_CODE = (
+# A notebook's cells: what a person reads, and the code behind it.
+_NOTEBOOK = {
+    "The same settings, carried out again: noise is drawn anew, so numbers differ as much as seeds do.":
     'import tomllib\n\nimport dpcl_core as dpcl\n\nsettings = tomllib.loads("""\n{toml}""")\nresult = dpcl.run(settings)',
+    "What came out, in sentences and as a figure.":
     'for name in ("accuracy", "forgetting", "tradeoff"):\n    print(result.figure(name).finding)\n'
     'result.figure("accuracy").figure',
+    "Metrics, mean over seeds.":
     'result.metrics.groupby(["epsilon", "metric"])["value"].mean().unstack().round(3)',
+    "What is protected: the ledger answers, not the setting.":
     "for epsilon, guarantee in result.guarantees.items():\n    print(epsilon, guarantee.epsilon, guarantee.unit)",
-)
-_WORDS = (
-    _REPEAT,
-    "What came out, in sentences and as a figure.",
-    "Metrics, mean over seeds.",
-    "What is protected: the ledger answers, not the setting.",
-)
+}  # fmt: skip
 
 
 def of(spec: RunSpec) -> str:
-    """The notebook as JSON (nbformat 4). Its code needs this project, and the run's data."""
-    cells: list[dict[str, object]] = [_words(0, f"# {method_title(spec)}\n\n{question(spec)}")]
-    for words, code in zip(_WORDS, _CODE, strict=True):
-        cells += [_words(len(cells), words), _code(len(cells) + 1, code.replace("{toml}", checks.to_toml(spec)))]
+    """The run as a notebook (nbformat 4): its settings, the run again, figures, metrics and statement.
+
+    Its code needs this project, and the run's data.
+    """
+    cells: list[dict[str, object]] = []
+
+    def add(kind: str, text: str, **more: object) -> None:
+        of_cell = {"cell_type": kind, "id": f"cell-{len(cells)}", "metadata": {}, "source": text.splitlines(keepends=True)}
+        cells.append({**of_cell, **more})
+
+    add("markdown", f"# {method_title(spec)}\n\n{question(spec)}")
+    for words, code in _NOTEBOOK.items():
+        add("markdown", words)
+        add("code", code.replace("{toml}", checks.to_toml(spec)), execution_count=None, outputs=[])
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
-def _words(number: int, text: str) -> dict[str, object]:
-    return {"cell_type": "markdown", "id": f"cell-{number}", "metadata": {}, "source": text.splitlines(keepends=True)}
-
-
-def _code(number: int, text: str) -> dict[str, object]:
-    code = {**_words(number, text), "cell_type": "code", "execution_count": None}
-    return {**code, "outputs": list[object]()}
-
-
-_Detail = TokensScored | Retained | Leaks | Signatures
 # Events about synthetic or public texts and simulated clients' lists, by the key under which they are exported.
-_DETAILS: Mapping[str, type[_Detail]] = {
-    "tokens": TokensScored,
-    "retained": Retained,
-    "leaks": Leaks,
-    "signatures": Signatures,
-}
+_DETAILS = {"tokens": TokensScored, "retained": Retained, "leaks": Leaks, "signatures": Signatures}
 # The names of a bundle's files, whatever the run; those of figures are in FIGURES.
 _TABLES = "accuracy|metrics|spent|guarantees|tokens|retained|leaks|list-(?:entries|groups|agreement|anchors|statistics)"
 _OF_A_BUNDLE = re.compile(
@@ -201,35 +151,49 @@ def document(
     If the method has several prediction rules, `by_rule` holds such a matrix for each. "tokens", "retained" and "leaks" hold
     the events about a language model's texts, "signatures" those about matched client lists.
     """
+    known, layer = references(spec, events, ceiling), methods.layer(spec)
     learned: dict[Cell, list[TaskLearned]] = {}
     for event in of_kind(events, TaskLearned):
         learned.setdefault(event.cell, []).append(event)
+    details = {  # without the kind's name, and without the inputs that only serve to re-match lists
+        key: [
+            {name: value for name, value in to_json(event).items() if name not in ("event", "lists", "public")}
+            for event in events
+            if isinstance(event, kind)
+        ]
+        for key, kind in _DETAILS.items()
+    }
     return {
         "run_id": run_id,
         "status": status,
         "spec": spec.jsonable(),
         "score": datasets.score(spec.data.dataset),
         "budgets": methods.standing(spec),
-        "layer": _layer(methods.layer(spec)),
-        "references": _references(references(spec, events, ceiling)),
+        "layer": None if layer is None else json.loads(json.dumps({**asdict(layer), "words": layer.words})),
+        "references": {"chance": known.chance, "untrained": known.untrained, "ceiling": known.ceiling},
         "cells": [_cell(event, learned[event.cell], spec) for event in of_kind(events, CellFinished)],
-        **{name: records for name, of in _DETAILS.items() if (records := _records(events, of))},
+        **{key: cast(JsonValue, records) for key, records in details.items() if records},
     }
 
 
 def _cell(finished: CellFinished, steps: Sequence[TaskLearned], spec: RunSpec) -> dict[str, JsonValue]:
     """One model as JSON: `steps` are its accuracies after each task."""
-    rules: dict[str, JsonValue] = {rule: _square([one.by_rule[rule] for one in steps]) for rule in steps[0].by_rule}
+
+    def square(rows: Sequence[tuple[float | None, ...]]) -> list[JsonValue]:
+        """The rows as a square matrix: null for tasks not yet learned."""
+        return [[*row, *[None] * (len(rows) - len(row))] for row in rows]
+
+    rules: dict[str, JsonValue] = {rule: square([one.by_rule[rule] for one in steps]) for rule in steps[0].by_rule}
     ahead: list[JsonValue] = [one.ahead for one in steps]
     return {
         "epsilon": plain_number(finished.cell.epsilon),
         "seed": finished.cell.seed,
-        "accuracy": _square([one.accuracy for one in steps]),
+        "accuracy": square([one.accuracy for one in steps]),
         **({"ahead": ahead} if any(value is not None for value in ahead) else {}),
         **({"untrained": list(finished.untrained)} if finished.untrained else {}),
         **({"by_rule": rules} if rules else {}),
         "metrics": dict(finished.metrics),
-        "guarantee": guarantee_document(finished.guarantee, spec),
+        "guarantee": _guarantee(finished.guarantee, spec),
         "seconds": finished.seconds,
     }
 
@@ -241,36 +205,14 @@ def document_of(store: Store, run: Run) -> dict[str, JsonValue]:
     """
     from dpcl_core.runs.audits import Audits
 
-    results: list[JsonValue] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
-    ceiling = measured.known(run.spec, store=store)
-    seen = administration.of(store, run.spec.data.dataset)
-    found = {**document(run.id, run.status, run.spec, store.events(run.id), ceiling), "audits": results}
-    return found if seen is None else {**found, "looks": cast(JsonValue, seen.document())}
+    found = document(run.id, run.status, run.spec, store.events(run.id), measured.known(run.spec, store=store))
+    found["audits"] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
+    if (seen := administration.of(store, run.spec.data.dataset)) is not None:
+        found["looks"] = cast(JsonValue, seen.document())
+    return found
 
 
-def _references(known: References) -> dict[str, JsonValue]:
-    return {"chance": known.chance, "untrained": known.untrained, "ceiling": known.ceiling}
-
-
-def _layer(layer: Layer | None) -> JsonValue:
-    """A layer as JSON: its name, the publication, the differences from print, and the settings left open; null for None."""
-    return None if layer is None else cast(JsonValue, json.loads(json.dumps({**asdict(layer), "words": layer.words})))
-
-
-def _records(events: Sequence[Event], of: type[_Detail]) -> list[JsonValue]:
-    """All events of a kind as JSON, without the kind's name and without the inputs that only serve to re-match lists."""
-    return [
-        {name: value for name, value in to_json(event).items() if name not in ("event", "lists", "public")}
-        for event in of_kind(events, of)
-    ]
-
-
-def _square(rows: Sequence[tuple[float | None, ...]]) -> list[JsonValue]:
-    """The rows as a square matrix: null for tasks not yet learned."""
-    return [[*row, *[None] * (len(rows) - len(row))] for row in rows]
-
-
-def guarantee_document(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
+def _guarantee(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
     """A guarantee as JSON, with the evidence for its epsilon as flat fields; infinity is the string "inf"."""
     return {**cast(dict[str, JsonValue], plain(asdict(given))), **_backing(given, spec)}
 
@@ -307,16 +249,14 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     Tables count tasks from 0, as the API does; report.html says so. Raises BadInput for an unknown run, for one
     without results of its own, and for one that has not learned a task.
     """
-    from dpcl_core.runs import frames  # loads pandas: a second that `run --json` does not need
-
     run = store.get_with_results(run_id)
     events = store.events(run_id)
     if not any(of_kind(events, TaskLearned)):
         raise BadInput("run", run_id, f"is {run.status} and has learned no task: there is nothing to export")
-    result = Result(run.id, run.name, run.spec, events, ceiling=measured.known(run.spec, store=store))
+    result = of_run(store, run)
     seen = administration.sentence(store, run.spec.data.dataset)
     tables = {"accuracy": result.scores, "metrics": result.metrics, "spent": result.spent}
-    tables["guarantees"] = _guarantees(result)
+    tables["guarantees"] = _guarantees_table(result)
     for of_rule in (replace(result, rule=rule) for rule in result.rules):
         tables |= {f"accuracy-{of_rule.rule}": of_rule.scores, f"metrics-{of_rule.rule}": of_rule.metrics}
     details = {
@@ -329,7 +269,7 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     plan = next(of_kind(events, Planned), None)
     privacy_card = card.document(run.id, run.spec.method, dataset, list(of_kind(events, CellFinished)), plan)
     guarantees = [
-        {"asked": plain_number(requested), **guarantee_document(given, run.spec)}
+        {"asked": plain_number(requested), **_guarantee(given, run.spec)}
         for requested, given in result.guarantees.items()
     ]
     texts = {
@@ -382,26 +322,19 @@ def _files_in(target: Path) -> list[str]:
     return [name for name in names if name != folder.NAME or (target / name).is_symlink() or not (target / name).is_dir()]
 
 
-def text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:
-    """The result of a run for a terminal: accuracies, where it ended, leaks of planted secrets, the privacy statement."""
-    placed = placement_text(events, spec, ceiling)
-    return f"{accuracy_text(events, spec)}\n{placed}{leaks_text(events, spec)}{privacy_text(events)}"
+def text(result: Result) -> str:
+    """The result of a run for a terminal: accuracies, where it ended, leaks of planted secrets, the privacy statement.
 
-
-def placement_text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:
-    """Where the run ended between chance and the ceiling, and which budgets cannot be told from chance; a line each."""
-    result = Result(None, "", spec, tuple(events), ceiling=ceiling)
-    return "".join(f"{line}\n" for line in (result.placed(spec.privacy.usual_epsilon), result.lost) if line)
-
-
-def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:
-    """Mean accuracy on the tasks seen so far: one line per budget, one column per task, a dash if nothing was tested."""
+    Accuracies are means over the tasks seen so far: one line per budget, one column per task, a dash if nothing was tested.
+    A line each says where the run ended between chance and the ceiling, and which budgets cannot be told from chance.
+    """
+    spec, events = result.spec, result.events
     means: dict[float, dict[int, list[float]]] = {}
     standings = {event.cell.epsilon: standing(event.guarantee) for event in of_kind(events, CellFinished)}
     for event in of_kind(events, TaskLearned):
         known = [value for value in event.accuracy if value is not None]
         means.setdefault(event.cell.epsilon, {}).setdefault(event.task, []).extend([fmean(known)] if known else [])
-    lines = [f"{datasets.score(spec.data.dataset)} on the tasks seen so far, mean over seeds"]
+    lines = [f"{result.score} on the tasks seen so far, mean over seeds"]
     remarks = {
         "bound": "",
         "claimed": "  (epsilon claimed, not verified)",
@@ -411,7 +344,8 @@ def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:
     for epsilon, by_task in means.items():
         cells = "  ".join(f"{100 * fmean(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items()))
         lines.append(f"epsilon {epsilon:<6g} {cells}{remarks[standings.get(epsilon, 'bound')]}")
-    return "\n".join(lines)
+    lines += filter(None, (result.placed(spec.privacy.usual_epsilon), result.lost))
+    return "\n".join([*lines, f"{leaks_text(events, spec)}{privacy_text(events)}"])
 
 
 def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
@@ -442,7 +376,7 @@ def privacy_text(events: Sequence[Event]) -> str:
     return statement.text(frames.guarantees(events))
 
 
-def _guarantees(result: Result) -> pd.DataFrame:
+def _guarantees_table(result: Result) -> pd.DataFrame:
     """One row per budget: asked, accounted (inf: no bound), delta, and the evidence; the claim's terms as text."""
     import pandas as pd
 

@@ -78,12 +78,16 @@ class Layer:
         """The layer in a sentence, with every difference: "Made to work: params.rounds = 10 (printed: 50)."."""
         if self.name == "added":
             return "Added: no publication prints this method."
-        listed = {
-            is_of_scale: "; ".join(_short(one) for one in self.departures if one.is_of_scale is is_of_scale)
-            for is_of_scale in (False, True)
-        }
-        sentence = f"{self.name.capitalize()} ({self.source})" + (f": {listed[False]}." if listed[False] else ".")
-        return sentence + (f" On another scale: {listed[True]}." if listed[True] else "")
+
+        def listed(is_of_scale: bool) -> str:
+            here = (one for one in self.departures if one.is_of_scale is is_of_scale)
+            return "; ".join(
+                f"{one.parameter} = {one.here} (printed: {one.printed})" if one.parameter else f"{one.here} ({one.printed})"
+                for one in here
+            )
+
+        sentence = f"{self.name.capitalize()} ({self.source})" + (f": {of_kind}." if (of_kind := listed(False)) else ".")
+        return sentence + (f" On another scale: {of_scale}." if (of_scale := listed(True)) else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,9 @@ class Print:
     def _departure(self, spec: RunSpec, name: str) -> Departure | None:
         printed, here = self.settings[name], setting(spec, name)
         values = printed.values(spec) if callable(printed.values) else printed.values
-        if values is None or here is _ABSENT or _agrees(here, values):
+        if values is None or here is _ABSENT or here in values:
+            return None
+        if isinstance(here, tuple) and here and all(one in values for one in here):
             return None
         words = printed.words or " or ".join(map(shown, values))
         return Departure(name, words, shown(here), printed.why, printed.is_of_scale)
@@ -185,11 +191,3 @@ def shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(shown, value))
     return str(value)
-
-
-def _agrees(here: object, values: Values) -> bool:
-    return here in values or (isinstance(here, tuple) and bool(here) and all(one in values for one in here))
-
-
-def _short(one: Departure) -> str:
-    return f"{one.parameter} = {one.here} (printed: {one.printed})" if one.parameter else f"{one.here} ({one.printed})"

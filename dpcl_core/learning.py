@@ -28,7 +28,6 @@ from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Pl
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
 from dpcl_core.methods.common.card import MakeLearner
-from dpcl_core.methods.common.classifier import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, LearnerEvent, Observation, Prefetching, PublicContext, Surveying
 from dpcl_core.privacy import ledger
 from dpcl_core.privacy.guarantee import guarantee
@@ -119,7 +118,12 @@ class Group:
         if kept and kept[-1].task == self.context.n_tasks - 1:
             return
         cells, rounds = self.cells, self._rounds
-        standing = _Standing(self._ledgers(), {cell: [] for cell in cells})
+        privacy, rows = self.requested.privacy, self.run.dataset.rows_per_unit
+        ledgers = {
+            cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
+            for cell in cells
+        }
+        standing = _Standing(ledgers, {cell: [] for cell in cells})
         learner = (self.make or methods.maker(self.spec.method))(self.spec, cells, self.context)
         observer = _NoObserver() if self.observe is None else self.observe(self.spec, cells, self.context)
         baselines = self._baselines(learner)
@@ -147,29 +151,25 @@ class Group:
                 self.keep.save(Checkpoint(self.place, step, tuple(held), *state_after))
             yield from held
 
-    def _ledgers(self) -> dict[Cell, Ledger]:
-        privacy, rows = self.requested.privacy, self.run.dataset.rows_per_unit
-        return {
-            cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
-            for cell in self.cells
-        }
-
     def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
-        """Evaluates every cell after a task; keeps its classifier. Raises BadInput where a budget's noise has no bound."""
+        """Evaluates every cell after a task; keeps its classifier. Raises BadInput as `_spent` does."""
         reads = self._reads
         for seed in self._seeds:
             matching = [cell for cell in self.cells if cell.seed == seed]
-            results = evaluated(learner, seed, self.streams[seed], step, len(matching))
+            results = classifier.evaluated(learner, seed, self.streams[seed], step, len(matching))
             for cell, result in zip(matching, results, strict=True):
                 standing.matrices[cell].append((*result.by_task, result.ahead))
                 spent = self._spent(cell, standing.ledgers[cell])
-                self._refuse_unplanned(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
                 kept = classifier.kept(learner, cell, step, self.context, reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
 
     def _spent(self, cell: Cell, ledger: Ledger) -> float:
-        """Epsilon so far. Raises BadInput where noise was made for a budget and the accountant has no bound for it."""
+        """Epsilon so far.
+
+        Raises BadInput where noise was made for a budget and the accountant has no bound for it, and where a model did more
+        than was planned: nothing of it leaves, and the plan's bound holds.
+        """
         spent = ledger.epsilon()
         is_meant = self.run.method.guarantee == "proved" and not self.spec.params.is_noise_given
         is_noisy = not any(isinstance(entry.event, dp.NonPrivateDpEvent) for entry in ledger.entries)
@@ -177,13 +177,10 @@ class Group:
             no_bound = f"at delta = {ledger.delta:g} its noise has no bound"
             allowed = f"is not kept: {no_bound}; take a smaller epsilon or a larger delta"
             raise BadInput("privacy.epsilons", cell.epsilon, allowed)
-        return spent
-
-    def _refuse_unplanned(self, cell: Cell, ledger: Ledger) -> None:
-        """Raises BadInput where a model did more than was planned: nothing of it leaves, and the plan's bound holds."""
         if self.planned is not None and exceeds(written(ledger), dict(self.planned.ledgers)[self._names[cell].epsilon]):
             allowed = "entered more into its ledger than its card's `planned` says; mend the plan"
             raise BadInput("method", self.spec.method, allowed)
+        return spent
 
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
         spec, cells, context, ledgers, card = self.spec, self.cells, self.context, standing.ledgers, self.run.method
@@ -220,7 +217,7 @@ class Group:
         for seed in self._seeds:
             cells_of_seed = [cell for cell in self.cells if cell.seed == seed]
             if self.streams[seed].looks_ahead:
-                results = untrained(learner, seed, self.streams[seed], len(cells_of_seed))
+                results = classifier.untrained(learner, seed, self.streams[seed], len(cells_of_seed))
                 baselines |= zip(cells_of_seed, results, strict=True)
         return baselines
 

@@ -8,10 +8,8 @@ likewise (multiplied by 100 only where they are shown).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 Matrix = Sequence[Sequence[float | None]]
-Since = Literal["learned", "start"]
 
 
 def average_accuracy(matrix: Matrix) -> list[float | None]:
@@ -19,24 +17,27 @@ def average_accuracy(matrix: Matrix) -> list[float | None]:
     return [mean(_entry(matrix, k, i) for i in range(k + 1)) for k in range(len(matrix))]
 
 
-def forgetting(matrix: Matrix, since: Since = "learned") -> list[list[float | None]]:
+def forgetting(matrix: Matrix) -> list[list[float | None]]:
     """f[k][i], i < k: best accuracy on task i before task k, minus that after task k. Negative: the task improved later on.
 
-    The best is taken since the task was "learned", or since the "start", which includes models that had not learned it:
-    as printed in Eq. A39 of Tobaben et al. and in the average forgetting of Lai et al. Both are equal if no task is
-    evaluated before it is learned, as in every run but those on clients' data; otherwise "start" is at least as large.
-    Measured with all tasks evaluated (A-GEM, five tasks of permuted digits): no difference; with four sampling rates of one
-    accelerometer, whose tasks resemble each other, up to 3 points more. Row 0 is empty: there is no earlier task. None
-    where the best or the current accuracy is missing.
+    The best is taken since the task was learned. Eq. A39 of Tobaben et al. and average forgetting in Lai et al. take the
+    best since the start, which includes models that had not learned the task. Both are equal if no task is evaluated before
+    it is learned, as in every run but those on clients' data; otherwise the printed one is at least as large. Measured with
+    all tasks evaluated (A-GEM, five tasks of permuted digits): no difference; with four sampling rates of one accelerometer,
+    whose tasks resemble each other, up to 3 points more. Row 0 is empty: there is no earlier task. None where the best or
+    the current accuracy is missing.
     """
-    return [
-        [_minus(_best(_before(matrix, k, i, since)), _entry(matrix, k, i)) for i in range(k)] for k in range(len(matrix))
-    ]
+
+    def best(k: int, i: int) -> float | None:
+        known = (_entry(matrix, j, i) for j in range(i, k))
+        return max((value for value in known if value is not None), default=None)
+
+    return [[_minus(best(k, i), _entry(matrix, k, i)) for i in range(k)] for k in range(len(matrix))]
 
 
-def average_forgetting(matrix: Matrix, since: Since = "learned") -> list[float | None]:
+def average_forgetting(matrix: Matrix) -> list[float | None]:
     """AF_k: mean forgetting over tasks 0..k-1; None at k = 0, where it is not defined (Eq. A40)."""
-    return [mean(row) for row in forgetting(matrix, since)]
+    return [mean(row) for row in forgetting(matrix)]
 
 
 def backward_transfer(matrix: Matrix) -> float | None:
@@ -83,20 +84,10 @@ def _entry(matrix: Matrix, k: int, i: int) -> float | None:
     return matrix[k][i]
 
 
-def _before(matrix: Matrix, k: int, i: int, since: Since) -> list[float | None]:
-    """Accuracies on task i before task k; before it was learned, only of models that were evaluated on it."""
-    early = [row[i] for row in matrix[:i] if i < len(row)] if since == "start" else []
-    return early + [_entry(matrix, j, i) for j in range(i, k)]
-
-
 def mean(values: Iterable[float | None]) -> float | None:
     """The mean of the values that exist; None without any."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _best(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _minus(first: float | None, second: float | None) -> float | None:

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal
 
 from dpcl_core import checks, paths
 from dpcl_core.backbones import catalog as backbones
@@ -62,95 +62,69 @@ class Also(Document):
 
 def names() -> list[str]:
     """The names of the presets: live demos first, then by expected duration, unmeasured ones last."""
-    return list(_names(_folder()))
+    described = [about(name) for name in _documents(_folder())]
+    described.sort(key=lambda one: (not one.live_demo, one.seconds is None, one.seconds or 0.0, one.name))
+    return [one.name for one in described]
 
 
-def load(name: str) -> RunSpec:
-    """The spec of a preset. Raises BadInput naming the known presets."""
-    return checks.parse(raw(name))
+def about(name: str) -> Preset:
+    """The description of a preset. Raises BadInput naming the known presets."""
+    return _described(name, _folder())
 
 
-def startable(name: str) -> RunSpec:
-    """The spec of a preset with the networks of this computer. Raises BadInput naming the known presets."""
-    return checks.parse(raw_startable(name))
+def raw(name: str, *, here: bool = False) -> dict[str, object]:
+    """The raw settings of a preset, which `--set` can change; `here`: with the networks of this computer.
+
+    Raises BadInput naming the known presets.
+    """
+    document = _document(name, _folder())
+    for network, changes in document.get("without", {}).items() if here else ():
+        if backbones.available(backbones.card(network)) is not None:
+            return checks.apply_sets(document["spec"], changes["set"])
+    return deepcopy(document["spec"])
 
 
-def raw_startable(name: str) -> dict[str, object]:
-    """The raw settings of `startable`, which `--set` can change. Raises BadInput naming the known presets."""
-    changes = cast("dict[str, dict[str, list[str]]]", _read(name).get("without", {}))
-    lacking = [one["set"] for network, one in changes.items() if backbones.available(backbones.card(network)) is not None]
-    return checks.apply_sets(raw(name), lacking[0]) if lacking else raw(name)
+def load(name: str, *, here: bool = False) -> RunSpec:
+    """The spec of a preset; `here`: as in `raw`. Raises BadInput naming the known presets."""
+    return checks.parse(raw(name, here=here))
 
 
-def variants(name: str) -> dict[str, RunSpec]:
-    """Every run of a preset by its label, the one of `[spec]` first. Raises BadInput naming the known presets."""
-    return _variants(name, raw(name))
+def variants(name: str, sets: Sequence[str] = (), *, here: bool = False) -> dict[str, RunSpec]:
+    """Every run of a preset by its label, the one of `[spec]` first, each changed by `sets`, in the form of `--set`.
 
-
-def startable_variants(name: str, sets: Sequence[str] = ()) -> dict[str, RunSpec]:
-    """The same with the networks of this computer, each run changed by `sets`, in the form of `--set`. Raises BadInput."""
-    return _variants(name, raw_startable(name), sets)
-
-
-def _variants(name: str, first: Mapping[str, object], sets: Sequence[str] = ()) -> dict[str, RunSpec]:
+    `here`: as in `raw`. Raises BadInput naming the known presets.
+    """
+    first = raw(name, here=here)
     specs = {about(name).label: checks.parse(checks.apply_sets(first, sets))}
-    for entry in cast("list[object]", _read(name).get("also", [])):
-        also = Also.model_validate(entry)
+    for also in map(Also.model_validate, _document(name, _folder()).get("also", ())):
         if also.label in specs:
             raise BadInput(f"preset {name}", also.label, "must be the label of one run only")
         specs[also.label] = checks.parse(checks.apply_sets(first, [*also.set, *sets]))
     return specs
 
 
-def raw(name: str) -> dict[str, object]:
-    """The raw settings of a preset, which `--set` can change. Raises BadInput naming the known presets."""
-    return deepcopy(cast("dict[str, object]", _read(name)["spec"]))
+def _folder() -> Path:
+    return paths.assets_dir() / "presets"
 
 
-def about(name: str) -> Preset:
-    """The description of a preset. Raises BadInput naming the known presets."""
-    return _about(_path(name))
-
-
-def _read(name: str) -> Mapping[str, object]:
-    return _parsed(_path(name))
-
-
-def _path(name: str) -> Path:
-    known = _paths(_folder())
-    if name not in known:
+def _document(name: str, folder: Path) -> dict[str, Any]:
+    """The document of a preset. Raises BadInput naming the known presets."""
+    if name not in (known := _documents(folder)):
         raise unknown("preset", name, known)
     return known[name]
 
 
 @cache
-def _names(folder: Path) -> tuple[str, ...]:
-    descriptions = [_about(path) for path in _paths(folder).values()]
-    descriptions.sort(key=lambda one: (not one.live_demo, one.seconds is None, one.seconds or 0.0, one.name))
-    return tuple(preset.name for preset in descriptions)
+def _described(name: str, folder: Path) -> Preset:
+    return Preset.model_validate({"seconds": None, "name": name, **_document(name, folder)["about"]})
 
 
 @cache
-def _about(path: Path) -> Preset:
-    return Preset.model_validate({"seconds": None, "name": path.stem, **cast("dict[str, object]", _parsed(path)["about"])})
-
-
-@cache
-def _paths(folder: Path) -> Mapping[str, Path]:
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
-
-
-@cache
-def _parsed(path: Path) -> Mapping[str, object]:
-    return checks.read_toml(path.read_text(encoding="utf-8"))
-
-
-def _folder() -> Path:
-    return paths.assets_dir() / "presets"
+def _documents(folder: Path) -> Mapping[str, dict[str, Any]]:
+    return {path.stem: checks.read_toml(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))}
 
 
 # A run on the user's own data with nothing declared: its settings by public rules, and what they assume, in words.
-
 
 _TASKS = _CLIENTS = 2
 # The network of each kind: the first that can be used here. Without weights where the examples are numbers or words.

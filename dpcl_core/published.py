@@ -6,14 +6,14 @@ All code that needs such a number reads it here: no module holds a copy (`tests/
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Any
 
 from dpcl_core import paths
 
-T = TypeVar("T")
 _PERCENT = {"_percent": 1.0, "_pct": 1.0, "_frac": 100.0, "_fraction": 100.0}  # by the end of a metric's name
 _SHARED = {  # our names of printed metrics; PeCL's Last is the mean over all tasks after the last one
     **{name: name for name in ("AA", "AF", "BWT", "FWT", "Avg", *(f"task{k}" for k in range(1, 7)))},
@@ -81,28 +81,10 @@ def by_budget(paper: str, table: str, metric: str) -> Mapping[float, float]:
 
 
 def _row(line: dict[str, str]) -> Published:
-    return Published(
-        table=line["table"],
-        dataset=line["dataset"],
-        method=line["method"],
-        variant=line["variant"],
-        epsilon=_optional(float, line["epsilon"]),
-        delta=_optional(float, line["delta"]),
-        metric=line["metric"],
-        printed=line["value"],
-        value=_number(line["value"]),
-        std=_optional(float, line["std"]),
-        n_seeds=_optional(int, line["n_seeds"]),
-        note=line["note"],
-    )
-
-
-def _optional(read: Callable[[str], T], text: str) -> T | None:
-    return read(text) if text else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None  # such as "768C+C": kept as printed
+    value = None
+    with suppress(ValueError):  # such as "768C+C": kept as printed
+        value = float(line["value"])
+    kinds = {"epsilon": float, "delta": float, "std": float, "n_seeds": int}
+    fields: dict[str, Any] = {name: text for name, text in line.items() if name != "value"}
+    fields |= {name: kind(line[name]) if line[name] else None for name, kind in kinds.items()}
+    return Published(**fields, printed=line["value"], value=value)

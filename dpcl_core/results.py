@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from dpcl_core.figures.picture import Picture
     from dpcl_core.privacy.statement import Standing
+    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.store import Store
 
 _LONGEST_CARD = 500_000  # characters
 _TABLES = """The CSV files of an export count tasks from 0: after_task = 0 is after the first task. This page, the app and
@@ -216,10 +218,17 @@ class Result:
         )
 
 
+def of_run(store: Store, run: Run) -> Result:
+    """The result so far of a stored run, with its ceiling if this store or a record has one."""
+    from dpcl_core.papers import measured  # loads the store, which tables and figures do not need
+
+    return Result(run.id, run.name, run.spec, store.events(run.id), ceiling=measured.known(run.spec, store=store))
+
+
 def references(spec: RunSpec, events: Sequence[Event], ceiling: float | None = None) -> References:
     """The scores between which a run is read; `ceiling`: one found in a store, beside what records and the run say."""
     from dpcl_core.methods.references import of_labels
-    from dpcl_core.papers import measured  # loads the store, which tables and figures do not need
+    from dpcl_core.papers import measured
 
     found = [*of_kind(events, References)] or [of_labels(spec)]
     known = (ceiling, measured.known(spec, of_kind(events, CellFinished)))

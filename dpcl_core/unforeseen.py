@@ -101,18 +101,24 @@ def recorded(error: BaseException) -> str:
     Where the log cannot be written, the traceback goes to standard error. One that the log has often is not written again,
     and has the number of the last: who repeats an error pushes no other one out.
     """
-    number, lines = secrets.token_hex(4), traceback.extract_tb(error.__traceback__)
+    number, lines, path = secrets.token_hex(4), traceback.extract_tb(error.__traceback__), log_file()
     at = sha256(repr((type(error), sorted({(one.filename, one.lineno) for one in lines}))).encode()).hexdigest()[:8]
     try:
-        if len(known := re.findall(rf"^error (\w+), .*, at {at}$", _written(), re.MULTILINE)) >= _OFTEN:
+        there = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        if len(known := re.findall(rf"^error (\w+), .*, at {at}$", there, re.MULTILINE)) >= _OFTEN:
             number = known[-1]
         else:
-            _append(f"error {number}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, at {at}\n{indent(trace(error), ' ')}\n")
+            paths.made(path.parent)
+            if path.exists() and path.stat().st_size > _LARGEST:
+                path.replace(_older())
+            with open(paths.opened(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8", errors="replace") as log:
+                log.write(f"error {number}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, at {at}\n")
+                log.write(f"{indent(trace(error), ' ')}\n")
     except OSError:
         say(f"error {number}\n{trace(error)}")
         return f"The program itself went wrong; what happened is on the server's standard error as error {number}."
-    log = log_file().relative_to(paths.home())
-    return f"The program itself went wrong; what happened is in {log} of its home folder as error {number}."
+    place = path.relative_to(paths.home())
+    return f"The program itself went wrong; what happened is in {place} of its home folder as error {number}."
 
 
 def say(text: str) -> None:
@@ -131,19 +137,6 @@ def forget() -> None:
     for path in (log_file(), _older()):
         with suppress(OSError):
             path.unlink()
-
-
-def _written() -> str:
-    return log_file().read_text(encoding="utf-8", errors="replace") if log_file().exists() else ""
-
-
-def _append(entry: str) -> None:
-    path = log_file()
-    paths.made(path.parent)
-    if path.exists() and path.stat().st_size > _LARGEST:
-        path.replace(_older())
-    with open(paths.opened(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8", errors="replace") as log:
-        log.write(entry)
 
 
 def _older() -> Path:

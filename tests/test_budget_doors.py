@@ -69,9 +69,7 @@ def test_a_budget_is_declared_shown_used_and_removed(name: str, capsys: pytest.C
 @pytest.mark.parametrize(
     "wrong", [("--delta", "1e-5"), ("--epsilon", "inf"), ("--epsilon", "4", "--none"), ("--epsilon", "4", "--delta", "0.5")]
 )
-def test_what_declares_nothing_is_one_sentence(
-    wrong: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_declares_nothing_is_one_sentence(wrong, name, capsys):
     status, out, err = called("data", "budget", name, *wrong, capsys=capsys)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert called("data", "budget", name, capsys=capsys)[1].startswith("No budget is declared")
@@ -88,10 +86,7 @@ def test_what_declares_nothing_is_one_sentence(
     ],
     ids=lambda door: door[0] if isinstance(door, tuple) else "",
 )
-def test_every_command_that_releases_something_is_refused(
-    door: tuple[str, ...], field: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_every_command_that_releases_something_is_refused(door, field, name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert called("data", "budget", name, "--epsilon", "0.5", capsys=capsys)[0] == 0
     status, out, err = called(*door, capsys=capsys)

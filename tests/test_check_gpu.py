@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core.backbones import catalog
 from scripts import check_gpu, docs_pages
-from scripts.check_gpu import TINY, Row
+from scripts.check_gpu import TINY
 from tests.support import second_device
 from tests.support.tiers import quick
 
@@ -36,15 +36,6 @@ def test_on_a_processor_every_path_is_tried_and_nothing_is_written(capsys: pytes
     assert not check_gpu.DOCUMENT.exists()
 
 
-def test_a_card_that_torch_does_not_find_is_refused(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert check_gpu.main([]) == 2
-    assert "--device cpu" in capsys.readouterr().err
-    assert not check_gpu.DOCUMENT.exists()
-
-
 def test_its_own_steps_and_those_of_opacus_leave_nothing_behind_on_a_card() -> None:
     with second_device.attached():
         parts = (check_gpu.steps, check_gpu.neighbours, check_gpu.exact_sums)
@@ -60,14 +51,6 @@ def test_adapters_that_read_kept_maps_are_timed_too(device: str, monkeypatch: py
     with second_device.attached() if device == second_device.NAME else nullcontext():
         rows = list(check_gpu.steps(device, TINY))
     assert [(row.what, row.error) for row in rows] == [(f"{kind} on lite0, 4 pictures", None) for kind in ("FiLM", "LoRA")]
-
-
-def test_a_path_that_fails_is_a_row_and_ends_nothing() -> None:
-    def broken() -> tuple[float, None]:
-        raise RuntimeError("no such kernel\nsecond line")
-
-    row = check_gpu._row("steps", "x", "pictures a second", broken)
-    assert row == Row("steps", "x", "pictures a second", error="RuntimeError: no such kernel")
 
 
 @pytest.mark.parametrize("is_run", [False, True])

@@ -21,18 +21,8 @@ from tests.test_cli import SMALL, TUNE, called
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--all", "--set", "method=cosine"), ("--preset", "digits-cosine", "--all", "--ceiling")]
-)
-def test_all_needs_a_preset_and_nothing_else(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, said = called("run", *arguments, capsys=capsys)
-    assert (status, said.startswith("--all")) == (2, True)
-
-
 @pytest.mark.parametrize("command", [("run",), ("verify",)])
-def test_what_is_no_file_of_settings_or_card_is_refused_unread(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
-) -> None:
+def test_what_is_no_file_of_settings_or_card_is_refused_unread(capsys, tmp_path, command):
     """A pipe nobody writes to and a device without an end would hold the command for ever."""
     pipe, large = tmp_path / "pipe", tmp_path / "large"
     os.mkfifo(pipe)
@@ -103,17 +93,19 @@ SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
         (["runs", "--store", ""], ["--store = '': must not be empty"]),
         (["run", "--preset", "digits-cosine", "--set", ""], ["--set = '': must not be empty"]),
         (["reproduce", "tobaben", "--experiment", ""], ["--experiment = '': must not be empty"]),
-        (["cache", "--clean", ""], ["--clean = '': must not be empty"]),
+        (["cache", "--clean", ""], ["--delete = '': must not be empty"]),
         (["export", "0123456789ab", "--to", ""], ["--to = '': must not be empty"]),
         (["site", "--to", ""], ["--to = '': must not be empty"]),
         (["site", "--to", "/dev/null/site"], ["--to = /dev/null/site: must be a folder that can be written"]),
         (["runs", "--store", "sqlite:////dev/null"], ["store sqlite:////dev/null: must be a regular file"]),
         (["run", "--preset", "digits-cosine", "--set", "seeds=[true]"], ["seeds = True: must be"]),
+        (["run", "--all", "--set", "method=cosine"], ["--all = : needs a preset"]),
+        (["run", "--preset", "digits-cosine", "--all", "--ceiling"], ["--all = : cannot be combined"]),
+        (["run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1]"], ["add --set 'privacy.epsilons=[inf]'"]),
+        ([*SMALL, "--device", "cuda:99"], ["--device = cuda:99: must be a device of this computer: cpu"]),
     ],
 )
-def test_wrong_input_is_one_line_and_status_2(
-    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_input_is_one_line_and_status_2(arguments, words, capsys):
     status, out, err = called(*arguments, capsys=capsys)
     assert status == 2
     assert out == ""
@@ -121,6 +113,7 @@ def test_wrong_input_is_one_line_and_status_2(
     for word in words:
         assert word in err
     assert "Traceback" not in err
+    assert Store().list_runs() == []
 
 
 def test_trouble_with_the_store_is_no_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,21 +132,7 @@ def test_the_target_cannot_be_the_person_too(tmp_path: Path, capsys: pytest.Capt
     assert (status, said) == (2, "--person = y: is the column of --target already: name another one\n")
 
 
-def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, said = called("run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1.0]", capsys=capsys)
-    assert status == 2
-    assert said.endswith("; add --set 'privacy.epsilons=[inf]'\n")
-
-
-def test_a_card_that_this_computer_does_not_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = called(*SMALL, "--device", "cuda:99", capsys=capsys)
-    assert (status, err.startswith("--device = cuda:99: must be a device of this computer: cpu")) == (2, True)
-    assert Store().list_runs() == []
-
-
-def test_a_machine_that_nobody_knows_is_named_at_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_that_nobody_knows_is_named_at_once(capsys, monkeypatch):
     monkeypatch.setenv("DPCL_MACHINE", "lab1")
     monkeypatch.setattr(training, "carried_out", lambda store, run_id, **_: store.get(run_id))
     training.trained(Store(), replay.a_spec(), None, "nosuchbox/cpu")
@@ -165,9 +144,7 @@ def test_a_machine_that_nobody_knows_is_named_at_once(
     assert "device cuda:99: no machine known to this store has it (known: lab1/cpu); the run" in capsys.readouterr().err
 
 
-def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(capsys, monkeypatch):
     locked, create = [StoreLocked("store x: another program has kept it locked")] * 3, Store.create
     monkeypatch.setattr(process.time, "sleep", lambda _: None)
     monkeypatch.setattr(training, "carried_out", lambda store, run_id, **_: store.get(run_id))
@@ -203,9 +180,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
         (resumption, "resume", ("resume", "RUN")),
     ],
 )
-def test_every_command_that_carries_out_runs_waits_for_a_locked_store(
-    of: object, name: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_that_carries_out_runs_waits_for_a_locked_store(of, name, arguments, capsys, monkeypatch):
     store = Store()
     run_id = store.create(replay.a_spec(), name="one", device="cpu")
     store.request_stop(run_id)
@@ -233,9 +208,7 @@ def test_every_command_that_carries_out_runs_waits_for_a_locked_store(
 )  # fmt: skip
 @pytest.mark.parametrize("named", ["mistyped/store.sqlite", "store.sqlit"])
 @pytest.mark.parametrize("where", ["--store", "DPCL_STORE"])
-def test_a_mistyped_store_is_named_and_none_is_made(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command, named: str, where: str
-) -> None:
+def test_a_mistyped_store_is_named_and_none_is_made(capsys, tmp_path, monkeypatch, command, named, where):
     (tmp_path / "stores").mkdir()
     path = tmp_path / "stores" / named
     if where == "--store":
@@ -251,9 +224,7 @@ def test_a_mistyped_store_is_named_and_none_is_made(
     assert list((tmp_path / "stores").iterdir()) == []
 
 
-def test_an_empty_file_becomes_a_store_that_its_owner_alone_reads(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_empty_file_becomes_a_store_that_its_owner_alone_reads(capsys, tmp_path):
     path = tmp_path / "runs.db"
     path.touch(0o644)
     assert called("runs", "--store", str(path), capsys=capsys)[0] == 0
@@ -261,9 +232,7 @@ def test_an_empty_file_becomes_a_store_that_its_owner_alone_reads(
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(capsys, tmp_path, monkeypatch):
     """Such as /proc, whose folders are processes."""
     (tmp_path / "gone" / "1").mkdir(parents=True)
     listed = Path.iterdir

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
-from dpcl_core.cli import inputs, parser, sweeping, training
+from dpcl_core.cli import inputs, parser, training
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -22,6 +22,7 @@ from tests.support.tiers import quick
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "python -m dpcl_core "
+pytestmark = pytest.mark.usefixtures("home")
 # Where the program's own name stands in code: each prints a command that a test below looks at, or only names the program.
 PRINTING = {
     "dpcl_core/__main__.py", "dpcl_core/cli/__init__.py", "dpcl_core/cli/parser.py", "dpcl_core/cli/training.py",
@@ -43,13 +44,6 @@ def in_documents() -> list[str]:
 
 def shlex_without_comment(line: str) -> str:
     return re.sub(r"\s+#.*$", "", line)
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
-    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +94,7 @@ def test_documents_have_commands() -> None:
 
 
 @pytest.mark.parametrize("command", quick(20, in_documents()))
-def test_a_documents_command_runs(
-    command: str, finished: tuple[str, str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_documents_command_runs(command, finished, monkeypatch):
     """Quick ones are carried out; of those that train or attack, all that is read and checked before they begin."""
     store, run_id, folder = finished
     monkeypatch.setenv("DPCL_STORE", store)
@@ -113,17 +105,17 @@ def test_a_documents_command_runs(
     stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv", "own:NAME": "own:FOLDER", example: str(ROOT / example)}
     words = [stands_for.get(word, word) for word in shlex.split(command.removeprefix(PROGRAM))]
     options = parser.read(words)
-    if options.command == "sweeping.run" and options.spec in papers.PAPERS:
+    if options.command == "training.run" and options.spec in papers.PAPERS:
         for experiment, runs in planned(options.spec, options.experiment, options.size or "small").items():
             assert runs, experiment
-    elif options.command in ("sweeping.run", "training.audit"):
+    elif options.command in ("training.run", "training.audit"):
         inputs.resolve_target(options)
         if options.command == "training.audit" and options.run is not None:
-            check(inputs.spec_of_stored(options))
-        elif options.command == "sweeping.run" and options.data is not None:
+            check(training.spec_of_stored(options))
+        elif options.command == "training.run" and options.data is not None:
             check(training.own_spec(options))
-        elif options.command == "sweeping.run" and (options.all or options.over):
-            for spec in sweeping.specs_of(options).values():
+        elif options.command == "training.run" and (options.all or options.over):
+            for spec in training.specs_of(options).values():
                 check(spec)
         else:
             check(inputs.spec_of(options))
@@ -133,10 +125,10 @@ def test_a_documents_command_runs(
         training.tuning(options)
     elif options.command == "reading.flower" and options.to is None:  # each waits for the others
         assert Path(options.spec).parent.name == "parts"
-    elif options.command == "sweeping.work":
+    elif options.command == "training.work":
         assert cli.main([*words, "--once"]) == 0  # else it ends only when it is stopped
     else:
-        is_over = options.command == "stopping.stop" and run_id in words  # it says so by its status
+        is_over = options.command == "reading.stop" and run_id in words  # it says so by its status
         assert cli.main(words) == int(is_over)
 
 
@@ -160,13 +152,11 @@ def test_the_commands_of_the_page_published_are_understood(paper: str) -> None:
     for experiment in papers.paper(paper).experiments:
         for size in experiment.sizes:
             words = ["reproduce", paper, "--experiment", experiment.name, f"--{size}"]
-            assert (parser.read(words).command, parser.read(words).spec) == ("sweeping.run", paper)
+            assert (parser.read(words).command, parser.read(words).spec) == ("training.run", paper)
             assert planned(paper, experiment.name, size)
 
 
-def test_what_show_and_an_export_print_runs_again(
-    finished: tuple[str, str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_show_and_an_export_print_runs_again(finished, capsys):
     store, run_id, folder = finished
     assert cli.main(["show", run_id, "--store", store]) == 0
     shown = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(PROGRAM))
@@ -177,7 +167,7 @@ def test_what_show_and_an_export_print_runs_again(
 def test_every_command_is_there() -> None:
     """The parser names functions in words, so that it need not load them."""
     source = (ROOT / "dpcl_core/cli/parser.py").read_text(encoding="utf-8")
-    for name in re.findall(r'"((?:reading|stopping|sweeping|training)\.\w+)"', source):
+    for name in re.findall(r'"((?:reading|training)\.\w+)"', source):
         module, _, function = name.partition(".")
         assert callable(getattr(import_module(f"dpcl_core.cli.{module}"), function)), name
 
@@ -203,13 +193,14 @@ def test_there_are_sixteen_commands_and_old_names_mean_the_same() -> None:
         ("audit --run 0123456789ab", "audit 0123456789ab"),
         ("reproduce tobaben --full", "run tobaben --size full"),
         ("flower client FOLDER --server 127.0.0.1:9", "flower FOLDER --address 127.0.0.1:9"),
+        ("cache --clean features", "fetch --delete features"),
     ],
 )
-def test_an_older_option_is_the_first_argument(older: str, newer: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(home)
-    (home / "FILE.csv").touch()
+def test_an_older_option_means_a_newer_one_or_the_first_argument(older, newer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FILE.csv").touch()
     read = [parser.read(words.split()) for words in (older, newer)]
     for options in read:
-        if options.spec not in (*papers.PAPERS, "FOLDER"):
+        if getattr(options, "spec", "FOLDER") not in (*papers.PAPERS, "FOLDER"):
             inputs.resolve_target(options)
     assert read[0] == read[1]

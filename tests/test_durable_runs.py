@@ -142,9 +142,7 @@ def only_saved_events_left(left: Sequence[Event], keep: Memory) -> bool:
 
 
 @pytest.mark.parametrize("method", of_methods((*METHODS, *ALSO), also=CHEAP))
-def test_every_method_goes_on_as_if_nothing_had_happened(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_method_goes_on_as_if_nothing_had_happened(method, tmp_path, monkeypatch):
     """Dies when the first task's first event has left, then while it saves the last task; the third life finishes."""
     asked = asked_of(method, tmp_path, monkeypatch)
     unbroken = Memory()
@@ -194,9 +192,7 @@ def kills(asked: RunSpec) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_in_a_release_noise_is_drawn_once_for_what_leaves(
-    is_durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_release_noise_is_drawn_once_for_what_leaves(is_durable, tmp_path, monkeypatch):
     """Noise is the system's. What leaves a task that was broken off is the same in two runs; what was saved stays."""
     asked = asked_of("cosine", tmp_path, monkeypatch, privacy={"epsilons": [40.0], "noise": "release"})
     unbroken = results(list(worker.real_engine(asked, "cpu")))
@@ -216,9 +212,7 @@ def test_in_a_release_noise_is_drawn_once_for_what_leaves(
     assert {entry["task"] for entry in ledgers[0]["entries"]} == set(range(asked.scenario.tasks))  # type: ignore[attr-defined]
 
 
-def test_a_method_that_cannot_be_kept_is_not_tried_again_once_something_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_that_cannot_be_kept_is_not_tried_again_once_something_has_left(tmp_path, monkeypatch):
     """Its first task may be, from which nothing has left."""
     from dpcl_core.methods.features.cosine import CosineClassifier
 
@@ -243,9 +237,7 @@ def test_a_method_that_cannot_be_kept_is_not_tried_again_once_something_has_left
 @pytest.mark.parametrize(
     ("name", "value", "why"), [("program", "0.0.1", "version 0.0.1"), ("data", "", "its data have changed")]
 )
-def test_a_checkpoint_of_other_data_or_another_program_is_refused(
-    name: str, value: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_of_other_data_or_another_program_is_refused(name, value, why, tmp_path, monkeypatch):
     asked = asked_of("cosine", tmp_path, monkeypatch)
     keep = Memory()
     life(asked, Doomed(keep.saved, 0, is_durable=True))
@@ -256,9 +248,7 @@ def test_a_checkpoint_of_other_data_or_another_program_is_refused(
 
 
 @pytest.mark.parametrize("is_hidden", [False, True])
-def test_a_run_on_own_data_that_were_written_again_is_not_resumed(
-    is_hidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_own_data_that_were_written_again_is_not_resumed(is_hidden, tmp_path, monkeypatch):
     """It is said whether or not a row has changed; where the time of writing is hidden, the rows' keys show it. No label
     changes."""
     monkeypatch.setenv("DPCL_DATA", str(tmp_path))

@@ -22,12 +22,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(**changes: object) -> RunSpec:
-    raw: dict[str, object] = {
-        "privacy": {"epsilons": [1.0, math.inf], "noise": "seeded"},
-        "seeds": [0, 1],
-        "data": {"dataset": "digits"},
-    }
-    return checks.parse({**raw, **changes})
+    privacy = {"epsilons": [1.0, math.inf], "noise": "seeded"}
+    return checks.parse({"privacy": privacy, "seeds": [0, 1], "data": {"dataset": "digits"}, **changes})
 
 
 def learned(events: list[Event]) -> dict[tuple[Cell, int], TaskLearned]:
@@ -168,10 +164,8 @@ def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
     if method == "independent-laplace":  # local privacy bounds what a copy tells, not whether there is one
         without = {"privacy": {"epsilons": [1.0, math.inf], "noise": "seeded", "adjacency": "replace"}}
     if method == "dp-agem":  # whole networks, example by example: a few steps on some pictures are enough here
-        without = {
-            "params": {"epochs": 1, "sample_rate": 0.5, "memory_size": 50},
-            "data": {"dataset": "digits", "train_per_class": 30},
-        }
+        few = {"epochs": 1, "sample_rate": 0.5, "memory_size": 50}
+        without = {"params": few, "data": {"dataset": "digits", "train_per_class": 30}}
     run = spec(method=method, labels=labels, **without)
     if run.params.inputs != "text":  # these have texts of their own, below
         the_common_rules_hold(run, n_tasks=5)
@@ -184,19 +178,14 @@ def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
         *(("pecl", {"mode": "local"}), ("lm-er", {"mechanism": "fn"}), ("lm-mtl", {"mechanism": "fn"})),
     ]),
 )
-def test_every_method_on_texts_keeps_them_too(
-    method: str, params: dict[str, object], texts_at: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_method_on_texts_keeps_them_too(method, params, texts_at, monkeypatch):
     monkeypatch.setenv("DPCL_HOME", str(texts_at))
     run = spec(
-        method=method,
-        labels="prior",
-        seeds=[0],
+        method=method, labels="prior", seeds=[0], params={"length": 20, "epochs": 1, "batch_size": 8, **params},
         data={"dataset": "pii-synthetic-tiny", "backbone": "lm-tiny", "train_per_class": 4, "test_per_class": 1},
         scenario={"kind": "source-incremental", "order": ["policy", "restaurants"]},
-        params={"length": 20, "epochs": 1, "batch_size": 8, **params},
         privacy={"epsilons": [1.0], "noise": "seeded", "adjacency": "replace" if params else "add-remove"},
-    )
+    )  # fmt: skip
     the_common_rules_hold(run, n_tasks=2)
 
 

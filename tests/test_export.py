@@ -22,6 +22,7 @@ from tests.support import replay, tuned
 from tests.support.signatures import TOLD, with_lists
 from tests.support.texts import SCORED, with_texts
 
+pytestmark = pytest.mark.usefixtures("home")
 SPEC = replay.a_spec(epsilons=(0.5, math.inf), seeds=(0,))
 FIELDS = {
     "guarantee": "nominal",
@@ -36,20 +37,14 @@ FIELDS = {
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def files(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
     store = Store()
     return export.bundle(store, replay.fill(store, SPEC, replay.claimed(replay.recorded(SPEC)), name="claims"))
 
 
 @pytest.mark.parametrize("name", ["export", "resume", "load"])
-def test_only_a_run_with_results_of_its_own_is_exported(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def test_only_a_run_with_results_of_its_own_is_exported(name, tmp_path, capsys):
     audit = Audits(Store()).create(replay.fill(Store(), SPEC, replay.recorded(SPEC)))
     others = [Studies(Store()).create(tuned.a_tuning()), audit]
     for run_id in others:
@@ -64,10 +59,8 @@ def test_only_a_run_with_results_of_its_own_is_exported(
     assert not (tmp_path / "DIR").exists()
 
 
-def test_a_run_that_has_learned_nothing_is_not_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_has_learned_nothing_is_not_exported() -> None:
     """Its privacy card would hold no model, and the check of cards would refuse it."""
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
     with pytest.raises(BadInput, match="is queued and has learned no task: there is nothing to export"):
         export.bundle(Store(), Store().create(SPEC))
 
@@ -76,9 +69,7 @@ def in_folder(target: Path) -> set[str]:
     return {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
 
 
-def test_an_export_takes_the_place_of_an_earlier_one_and_its_unprotected_classifiers(
-    files: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_an_export_takes_the_place_of_an_earlier_one_and_its_unprotected_classifiers(files, tmp_path):
     """Whoever passes the folder on must not give away sums without noise, of this run or of another."""
     noiseless = {"classifier/epsilon-inf-seed-0-task-1.safetensors": b"sums", "classifier/axes.safetensors": b"axes"}
     target = tmp_path / "DIR"
@@ -88,9 +79,7 @@ def test_an_export_takes_the_place_of_an_earlier_one_and_its_unprotected_classif
     assert in_folder(target) == set(files)
 
 
-def test_a_folder_of_other_things_is_refused_and_left_alone(
-    files: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_other_things_is_refused_and_left_alone(files, tmp_path, capsys):
     mine, mixed = tmp_path / "mine", tmp_path / "mixed"
     mine.mkdir()
     (mine / "notebook.ipynb").write_text("mine", encoding="utf-8")
@@ -148,8 +137,7 @@ def test_text_and_figures_never_give_the_claim_alone(files: dict[str, bytes]) ->
         assert "claimed ε = 0.5, ∞, not verified" in files[name].decode(), name
 
 
-def test_bounds_are_exported_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+def test_bounds_are_exported_as_before() -> None:
     events = replay.recorded(SPEC)
     document = export.document("0" * 12, "finished", SPEC, events)
     guarantee = document["cells"][0]["guarantee"]  # type: ignore[index, call-overload]
@@ -159,11 +147,7 @@ def test_bounds_are_exported_as_before(tmp_path: Path, monkeypatch: pytest.Monke
     assert all(isinstance(said.to_json(event), dict) for event in replay.claimed(events))
 
 
-def test_a_real_run_of_the_method_carries_its_rules_terms_and_audit_into_every_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def test_a_real_run_of_the_method_carries_its_rules_terms_and_audit_into_every_file():
     raw = {
         "method": "l2dp-ml", "params": {"batch_size": 20, "delta_r": "witness"},
         "data": {"dataset": "digits", "train_per_class": 10}, "scenario": {"kind": "class-incremental", "tasks": 2},
@@ -181,9 +165,7 @@ def test_a_real_run_of_the_method_carries_its_rules_terms_and_audit_into_every_f
     assert "claimed ε = 0.5, not verified" in files["tradeoff.html"].decode()
 
 
-def test_what_was_said_of_texts_is_in_the_document_and_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def test_what_was_said_of_texts_is_in_the_document_and_in_files(tmp_path: Path) -> None:
     store, events = Store(), with_texts(replay.recorded(SPEC, n_tasks=2))
     document = json.loads(json.dumps(export.document("0" * 12, "finished", SPEC, events), allow_nan=False))
     assert len(document["tokens"]) == 2 * len(document["retained"]) == 4 * len(list(SPEC.cells()))
@@ -210,9 +192,7 @@ def test_planted_secrets_are_told_in_one_line_a_budget() -> None:
     assert export.leaks_text(replay.recorded(SPEC), SPEC) == ""
 
 
-def test_matched_lists_leave_as_tables_and_as_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def test_matched_lists_leave_as_tables_and_as_events(tmp_path: Path) -> None:
     store, events = Store(), with_lists(replay.recorded(SPEC, n_tasks=2))
     files = export.bundle(store, replay.fill(store, SPEC, events))
     for _ in range(2):  # the second takes the place of the first: every file is known as one of an export

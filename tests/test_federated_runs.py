@@ -65,14 +65,9 @@ def method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module.make_learner = Counting  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     card = replace(
-        methods.card("cosine"),
-        name="counting",
-        module=module.__name__,
-        planned="",
-        scenarios=("federated",),
-        needs_anchors=True,
-        refuses=lambda spec, facts: None,
-    )
+        methods.card("cosine"), name="counting", module=module.__name__, planned="", scenarios=("federated",),
+        needs_anchors=True, refuses=lambda spec, facts: None,
+    )  # fmt: skip
     monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "counting": card})
     TOLD.clear()
     SEEN.clear()
@@ -88,15 +83,9 @@ def run(**scenario: object) -> list[Event]:
 
 
 def spec(scenario: dict[str, object], **more: object) -> RunSpec:
-    raw = {
-        "method": "counting",
-        "data": {"dataset": "own:mine", "backbone": "hashed-text"},
-        "scenario": {"kind": "federated", "clients": 5, **scenario},
-        "privacy": {"epsilons": [1.0], "noise": "seeded"},
-        "seeds": [13],
-        **more,
-    }
-    return checks.parse(raw)
+    raw = {"method": "counting", "data": {"dataset": "own:mine", "backbone": "hashed-text"}, "seeds": [13]}
+    privacy = {"epsilons": [1.0], "noise": "seeded"}
+    return checks.parse({**raw, "scenario": {"kind": "federated", "clients": 5, **scenario}, "privacy": privacy, **more})
 
 
 def test_a_learner_is_told_of_clients_and_public_sentences() -> None:
@@ -202,9 +191,7 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
         ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
     ],
 )
-def test_what_cannot_be_is_refused_before_features_are_computed(
-    scenario: dict[str, object], more: dict[str, object], said: str
-) -> None:
+def test_what_cannot_be_is_refused_before_features_are_computed(scenario, more, said):
     with pytest.raises(BadInput) as caught:
         checks.check(spec(scenario, **more))
     assert said in str(caught.value)
@@ -222,9 +209,7 @@ def test_what_cannot_be_is_refused_before_features_are_computed(
         ("prior-const", {}, ["0"], None),  # one list for all tasks: what others hold is dropped
     ],
 )
-def test_a_task_without_a_public_label_is_refused_before_features_are_computed(
-    labels: str, scenario: dict[str, object], public: list[str], lacking: str | None
-) -> None:
+def test_a_task_without_a_public_label_is_refused_before_features_are_computed(labels, scenario, public, lacking):
     asked = spec(scenario, labels=labels, public_labels=public)
     if lacking is None:
         checks.check(asked)

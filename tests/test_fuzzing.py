@@ -7,10 +7,7 @@ seed and the number that draw it again.
 from __future__ import annotations
 
 import json
-import os
 import random
-import socket
-import subprocess
 import sys
 import time
 import traceback
@@ -25,7 +22,7 @@ import pytest
 import streamlit as st
 
 from tests.fuzz import files, links, messages, settings
-from tests.support.waiting import until
+from tests.support import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "docs" / "fuzzing.json"
@@ -122,22 +119,10 @@ def fuzz_server(kind: str, seed: str, n: int, port: int) -> Counts:
 @contextmanager
 def server(home: Path) -> Iterator[int]:
     """A server on a port of this computer; at the end it must still be up and healthy."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}", "--server.address=127.0.0.1"]
-    environment = {**os.environ, "DPCL_HOME": str(home)}
-    with (home / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, "--server.headless=true"], cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
-        )
-    try:
-        until(lambda: process.poll() is not None or messages.is_healthy(port))
+    with serving.serving(home) as (port, process):
         yield port
         assert process.poll() is None, "the server ended"
-        assert messages.is_healthy(port)
-    finally:
-        process.terminate()
-        process.wait()
+        assert serving.is_healthy(port)
 
 
 def _counted(kind: str, seed: str, n: int, is_accepted: object) -> Counts:

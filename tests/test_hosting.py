@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import subprocess
 import sys
 import tomllib
 from http.client import HTTPConnection
@@ -16,7 +14,7 @@ import yaml
 
 from dpcl_core import cli
 from dpcl_core.cli import reading
-from tests.support.waiting import PATIENCE_SECONDS, until
+from tests.support import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 PIN = re.compile(r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;]+)", re.MULTILINE)
@@ -61,13 +59,11 @@ def test_the_proxy_lets_through_what_the_app_takes() -> None:
 
 
 @pytest.mark.parametrize(("given", "address"), [([], "localhost"), (["--address", "0.0.0.0"], "0.0.0.0")])
-def test_the_app_listens_where_it_is_told_and_else_on_this_computer(
-    given: list[str], address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_app_listens_where_it_is_told_and_else_on_this_computer(given, address, monkeypatch):
     started: list[list[str]] = []
     monkeypatch.setattr(reading.os, "execve", lambda _program, command, _environment: (started.append(command), sys.exit(0)))
     with pytest.raises(SystemExit):
-        cli.main(["app", "--no-browser", f"--port={free_port()}", *given])
+        cli.main(["app", "--no-browser", f"--port={serving.free_port()}", *given])
     assert f"--server.address={address}" in started[0]
 
 
@@ -82,11 +78,9 @@ def test_the_app_listens_where_it_is_told_and_else_on_this_computer(
         (["--address", "192.0.2.1"], "must be an address of this computer"),
     ],
 )
-def test_an_address_at_which_no_server_can_listen_is_refused(
-    given: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_address_at_which_no_server_can_listen_is_refused(given, says, monkeypatch, capsys):
     monkeypatch.setattr(reading.os, "execve", lambda *_: pytest.fail("it started"))
-    assert cli.main(["app", "--no-browser", f"--port={free_port()}", *given]) == 2
+    assert cli.main(["app", "--no-browser", f"--port={serving.free_port()}", *given]) == 2
     told = capsys.readouterr().err
     assert says in told
     assert told.count("\n") == 1
@@ -100,32 +94,16 @@ def test_a_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert f"--port = {port}: is used by another program" in capsys.readouterr().err
 
 
-def test_the_end_of_the_command_is_the_end_of_the_server(tmp_path: Path) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "dpcl_core", "app", "--no-browser", "--address=127.0.0.1", f"--port={port}"]
-    environment = {**os.environ, "DPCL_HOME": str(tmp_path)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as app:
-        until(lambda: app.poll() is not None or listens(port))
-        app.terminate()
-        app.wait(PATIENCE_SECONDS)
-    assert not listens(port)
-    assert app.returncode is not None
-
-
-def test_a_server_under_a_foreign_name_answers_nothing_and_believes_no_forwarded_address(tmp_path: Path) -> None:
-    """By DNS rebinding a page of a foreign site is of the same origin as the server that it reads."""
-    port = free_port()
-    command = [sys.executable, "-m", "dpcl_core", "app", "--no-browser", "--address=127.0.0.1", f"--port={port}"]
-    environment = {**os.environ, "DPCL_HOME": str(tmp_path)}
+def test_a_server_under_a_foreign_name_answers_nothing_and_ends_with_its_command(tmp_path: Path) -> None:
+    """By DNS rebinding a page of a foreign site is of the same origin as the server that it reads. No forwarded address is
+    believed."""
     paths = ("/", "/train", "/_stcore/health", "/_stcore/host-config", "/_stcore/stream", "/rooms/BCDFGH", "/static/x.js")
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as app:
-        try:
-            until(lambda: app.poll() is not None or listens(port))
-            here = [status(port, path, f"127.0.0.1:{port}") for path in ("/", "/_stcore/health")]
-            there = {path: status(port, path, f"rebound.example:{port}") for path in paths}
-            trusted = Path(f"/proc/{app.pid}/environ").read_text().split("\0") if sys.platform == "linux" else []
-        finally:
-            app.terminate()
+    with serving.serving(tmp_path, serving.COMMAND) as (port, app):
+        here = [status(port, path, f"127.0.0.1:{port}") for path in ("/", "/_stcore/health")]
+        there = {path: status(port, path, f"rebound.example:{port}") for path in paths}
+        trusted = Path(f"/proc/{app.pid}/environ").read_text().split("\0") if sys.platform == "linux" else []
+    assert app.returncode is not None
+    assert not serving.is_healthy(port), "the end of the command is the end of the server"
     assert here == [200, 200]
     assert there == dict.fromkeys(paths, 421) | {"/_stcore/stream": 403}
     assert [one for one in trusted if one.startswith("FORWARDED_ALLOW_IPS")] == ["FORWARDED_ALLOW_IPS="][: len(trusted)]
@@ -142,13 +120,3 @@ def status(port: int, path: str, host: str) -> int:
     found = connection.getresponse().status
     connection.close()
     return found
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0

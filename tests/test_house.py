@@ -28,6 +28,10 @@ FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))
 
 
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
 def room(name: str) -> str | None:
     """The floor a module is on; what every family shares and each family are floors of their own."""
     parts = name.split(".")
@@ -177,19 +181,15 @@ def test_no_room_compares_a_methods_name() -> None:
 
 def test_no_circle_of_imports() -> None:
     """Late imports count too: a module that needs another to be there first cannot be read on its own."""
-    named = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES}
+    named = {_module(path): path for path in MODULES}
     needs = {name: {module for module in needed(path, set(named)) if module != name} for name, path in named.items()}
     TopologicalSorter(needs).prepare()  # raises CycleError, which names the circle
 
 
-def test_only_the_app_and_pages_import_streamlit() -> None:
-    guilty = [path for path in MODULES if any(name.split(".")[0] == "streamlit" for name in imported(path))]
+@pytest.mark.parametrize(("package", "where"), [("streamlit", "dpcl_core"), ("torch", "dpcl_core/figures")])
+def test_only_pages_import_streamlit_and_no_figure_torch(package: str, where: str) -> None:
+    guilty = [path for path in (ROOT / where).rglob("*.py") if package in {name.split(".")[0] for name in imported(path)}]
     assert not guilty
-
-
-def test_figures_import_no_torch() -> None:
-    for path in (ROOT / "dpcl_core" / "figures").rglob("*.py"):
-        assert not any(name.split(".")[0] == "torch" for name in imported(path)), path
 
 
 def test_nothing_is_unpickled() -> None:
@@ -256,10 +256,6 @@ def test_a_run_in_memory_starts_no_thread_and_names_no_process() -> None:
     for path in reached:
         left = at_import(path) & NOT_EVERYWHERE
         assert not left, f"{path} imports {left} at its top"
-
-
-def _module(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 def at_import(path: Path) -> set[str]:

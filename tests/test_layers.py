@@ -41,40 +41,37 @@ TOY = Print(
 )
 
 
-def test_a_run_with_every_printed_value_is_as_printed() -> None:
-    layer = TOY.layer(spec(learning_rate=0.1))
-    assert (layer.name, layer.source, layer.departures) == ("as printed", "Doe 2020", ())
+@pytest.mark.parametrize(
+    ("changed", "title", "words"),
+    [
+        ({}, "As printed", "As printed (Doe 2020)."),
+        ({"epochs": 3}, "As printed, not counting epochs",
+         "As printed (Doe 2020). On another scale: params.epochs = 3 (printed: 40)."),
+        ({"epochs": 3, "clip_norm": 3.0}, "Made to work, 1 difference from print, not counting epochs",
+         "Made to work (Doe 2020): params.clip_norm = 3 (printed: 1 or 2). "
+         "On another scale: params.epochs = 3 (printed: 40)."),
+    ],
+)  # fmt: skip
+def test_a_layer_names_what_differs_with_both_values_and_counts_no_scale(changed, title, words):
+    layer = TOY.layer(spec(learning_rate=0.1, **changed))
+    assert (layer.source, layer.title, layer.words) == ("Doe 2020", title, words)
+    assert layer.name == title.partition(",")[0].lower()
+    assert {one.parameter for one in layer.departures} == {f"params.{name}" for name in changed}
     assert [(one.parameter, one.here) for one in layer.left_open] == [("params.lora_rank", "4")]
-    assert layer.words == "As printed (Doe 2020)."
-
-
-def test_what_differs_is_named_with_both_values() -> None:
-    layer = TOY.layer(spec(learning_rate=0.1, clip_norm=3.0))
-    assert layer.name == "made to work"
-    assert layer.departures == (
-        Departure("params.clip_norm", "1 or 2", "3", "Other gradients are longer."),
-    )
-    assert layer.words == "Made to work (Doe 2020): params.clip_norm = 3 (printed: 1 or 2)."
-    assert layer.departures[0].sentence == "params.clip_norm = 3; printed: 1 or 2. Other gradients are longer."
-
-
-def test_a_smaller_scale_leaves_the_method_as_printed_and_is_named() -> None:
-    layer = TOY.layer(spec(learning_rate=0.1, epochs=3))
-    assert layer.name == "as printed"
-    assert layer.words == "As printed (Doe 2020). On another scale: params.epochs = 3 (printed: 40)."
 
 
 def test_every_budget_of_a_run_has_to_be_printed() -> None:
     raw = {"method": "naive", "params": {"learning_rate": 0.1}, "privacy": {"epsilons": [1.0, math.inf]}}
     (found,) = TOY.layer(checks.parse(raw)).departures
     assert (found.parameter, found.printed, found.here) == ("privacy.epsilons", "1 or 8", "1, ∞")
+    assert found.sentence == "privacy.epsilons = 1, ∞; printed: 1 or 8. Another budget."
 
 
 def test_what_no_setting_undoes_is_never_as_printed_and_a_repair_never_anything_else() -> None:
     always = (Departure("", "the realised batch", "the expected batch", "It is private."),)
     assert Print("Doe 2020", always=always).layer(spec()).name == "made to work"
     assert Print("Doe 2020", kind="repair").layer(spec()).name == "repaired"
-    assert layers.ADDED.layer(spec()).name == "added"
+    assert (layers.ADDED.layer(spec()).name, layers.ADDED.layer(spec()).title) == ("added", "Added")
 
 
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
@@ -122,14 +119,6 @@ def _another(card: methods.MethodCard, field: str, printed: layers.Values) -> ob
         if read not in printed:
             return read
     return None
-
-
-@pytest.mark.parametrize("card", methods.CARDS.values(), ids=lambda card: card.name)
-def test_every_sentence_of_a_print_is_one(card: methods.MethodCard) -> None:
-    said = [*(one.why for one in card.printed.settings.values()), *card.printed.left_open.values()]
-    for sentence in [*said, *(one.why for one in card.printed.always)]:
-        assert not sentence[0].islower() or not sentence[0].isascii(), sentence
-        assert sentence.endswith("."), sentence
 
 
 def test_presets_are_in_the_layer_that_their_settings_say() -> None:
@@ -195,14 +184,6 @@ def test_a_setting_says_what_is_printed_of_it() -> None:
     assert TOY.of_setting("params.epochs") == "Printed: 40."
     assert TOY.of_setting("params.lora_rank") == "Not in the publication: Its rank is not given."
     assert TOY.of_setting("params.learning_rate") == TOY.of_setting("params.nowhere") == ""
-
-
-def test_the_title_counts_what_differs_and_names_what_it_does_not_count() -> None:
-    assert TOY.layer(spec(learning_rate=0.1)).title == "As printed"
-    assert TOY.layer(spec(learning_rate=0.1, epochs=3)).title == "As printed, not counting epochs"
-    made = TOY.layer(spec(learning_rate=0.1, epochs=3, clip_norm=3.0))
-    assert made.title == "Made to work, 1 difference from print, not counting epochs"
-    assert layers.ADDED.layer(spec()).title == "Added"
 
 
 def test_whatever_a_layer_does_not_count_has_a_word_that_the_readme_and_the_legend_name() -> None:

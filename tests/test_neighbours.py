@@ -135,18 +135,14 @@ def test_every_door_and_every_method_is_tried() -> None:
 
 
 @pytest.mark.parametrize(("door", "setting"), SETTINGS)
-def test_training_rows_change_nothing_outside_the_releases(
-    door: Door, setting: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_rows_change_nothing_outside_the_releases(door, setting, data_dir, tmp_path, monkeypatch):
     compared(door, setting, TOGETHER, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow  # finds no more than all changes at once, but names the one that a run gives away
 @pytest.mark.parametrize("name", SINGLE)
 @pytest.mark.parametrize(("door", "setting"), SETTINGS)
-def test_one_training_row_changes_nothing_outside_the_releases(
-    door: Door, setting: str, name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_training_row_changes_nothing_outside_the_releases(door, setting, name, data_dir, tmp_path, monkeypatch):
     compared(door, setting, SINGLE[name], tmp_path, monkeypatch)
 
 
@@ -189,9 +185,7 @@ TREACHEROUS: Mapping[str, tuple[Door, Callable[..., None]]] = {
 
 
 @pytest.mark.parametrize("name", TREACHEROUS)
-def test_rows_that_once_broke_their_reader_change_nothing_outside_the_releases(
-    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_once_broke_their_reader_change_nothing_outside_the_releases(name, data_dir, tmp_path, monkeypatch):
     door, put = TREACHEROUS[name]
     found = []
     for is_there in (False, True):
@@ -208,9 +202,7 @@ def assert_same(found: object, expected: object) -> None:
 
 
 @pytest.mark.parametrize("method", of_methods(METHODS))
-def test_through_every_method_the_terminal_and_all_files_are_the_same(
-    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_through_every_method_the_terminal_and_all_files_are_the_same(method, data_dir, tmp_path, monkeypatch):
     """Files with pictures, 5 MB each, are made for one method: the others' are made by the same code."""
     door, changes = METHODS[method]
     if method != "cosine":
@@ -240,9 +232,7 @@ _LONG_NAMES = (
 
 
 @pytest.mark.parametrize("method", ["lm-seqft", "pecl"])
-def test_a_text_that_would_not_fit_is_refused_whether_somebody_has_one_or_not(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_that_would_not_fit_is_refused_whether_somebody_has_one_or_not(method, tmp_path, monkeypatch):
     """The length of private texts decides nothing: the setting, the tasks' names and the public labels do."""
     rows = [(f"text number {row} of many", _LONG_NAMES[row % 4]) for row in range(120)]
     long = [("word " * 20_000, _LONG_NAMES[1])]
@@ -258,9 +248,7 @@ def test_a_text_that_would_not_fit_is_refused_whether_somebody_has_one_or_not(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_a_method_refuses_is_said_in_public_numbers(
-    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_method_refuses_is_said_in_public_numbers(method, data_dir, tmp_path, monkeypatch):
     """A delta, tasks, clients, batches that are too large: the sentence names nominal sizes, never what was counted."""
     door, changes = METHODS[method]
     scenario = changes.get("scenario", {"kind": "class-incremental"})
@@ -283,9 +271,7 @@ def refusal(asked: RunSpec) -> str:
     return str(caught.value)
 
 
-def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(data_dir, tmp_path, monkeypatch):
     """Two tasks of 160 / 2 nominal examples: a batch of 80 is allowed and runs, though no task has so many; 81 is not."""
     changes = {**METHODS["agem"][1], "params": {"epochs": 1, "batch_size": 80}}
     for change in (D, Change(fewer=118)):
@@ -298,9 +284,7 @@ def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(
 
 @pytest.mark.parametrize("setting", ["prior-const", "dp-learned"])
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble"])
-def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
-    method: str, setting: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(method, setting, data_dir, monkeypatch):
     """One more, and one replaced, in the training part: coins of their own bytes say that the new pictures are in it."""
     pictures, named = rows.digits()
     pixels = np.asarray(pictures.content)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import threading
 import tomllib
 import urllib.error
@@ -15,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import serving
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @pytest.fixture
@@ -43,26 +41,16 @@ def asked() -> Iterator[tuple[str, list[bytes]]]:
 
 def test_a_server_for_everybody_asks_no_other_host(tmp_path: Path, asked: tuple[str, list[bytes]]) -> None:
     proxy, lines = asked
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if name.lower() not in ("no_proxy", "dpcl_store")}
-    environment |= {"DPCL_HOME": str(tmp_path), "http_proxy": proxy, "https_proxy": proxy}
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}", "--server.address=0.0.0.0"]
-    with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen(
-            [*command, "--server.headless=true"], cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
-        )
-    try:
-        until(lambda: server.poll() is not None or _answers(port))
-        assert _answers(port)
+    environment |= {"http_proxy": proxy, "https_proxy": proxy}
+    command = ("streamlit", "run", "app.py", "--server.headless=true", "--server.address=0.0.0.0", "--server.port={port}")
+    with serving.serving(tmp_path, command, environment) as (port, _):
+        assert serving.is_healthy(port)
         _connects_from_elsewhere(port)
-        log_text = (tmp_path / "log").read_text
+        log_text = (tmp_path / "server.log").read_text
         until(lambda: f"http://localhost:{port}" in log_text())  # what is printed when the start is over
         assert "External" not in log_text()
         assert lines == []
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def test_the_proxy_hears_who_asks(asked: tuple[str, list[bytes]]) -> None:
@@ -77,13 +65,6 @@ def test_the_proxy_hears_who_asks(asked: tuple[str, list[bytes]]) -> None:
 def test_without_an_address_only_this_computer_is_served() -> None:
     config = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert config["server"]["address"] == "localhost"
-
-
-def _answers(port: int) -> bool:
-    try:
-        return bool(LOCAL.open(f"http://127.0.0.1:{port}/_stcore/health").status == 200)
-    except OSError:
-        return False
 
 
 def _connects_from_elsewhere(port: int) -> None:

@@ -143,9 +143,7 @@ def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFix
         (("--data", "same.csv", "--target", "y"), "own:same = 1 label: must have 2 labels or more in its test part"),
     ],
 )
-def test_what_is_refused_is_refused_before_there_is_a_run(
-    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_refused_is_refused_before_there_is_a_run(words, sentence, capsys):
     write(Path("mine.csv"), [["x", "y"], *([row, "ab"[row % 2]] for row in range(80))])
     write(Path("same.csv"), [["x", "y"], *([row, "a"] for row in range(80))])
     status, out, err = ran(*words, capsys=capsys)
@@ -177,9 +175,7 @@ def test_data_of_ones_own_folder_run_by_name(data_dir: Path, capsys: pytest.Capt
     assert (status, "--target: is said of a file: give --data PATH, too" in err) == (2, True)
 
 
-def test_people_with_several_rows_differ_in_releases_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_people_with_several_rows_differ_in_releases_alone(tmp_path, monkeypatch, capsys):
     """One person less, with all rows: the person's budget covers it, and nothing else shows it."""
     head, rows = ["who", "size", "label"], [[f"p{row % 60}", str(row), "ab"[row % 2]] for row in range(240)]
     found, leaves = [], person_in_training(head, rows)
@@ -205,9 +201,7 @@ def person_in_training(head: list[str], rows: list[list[str]]) -> str:
         return rows[int(found.train.rows[0])][0]
 
 
-def test_neighbours_differ_in_releases_alone(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_neighbours_differ_in_releases_alone(capsys, monkeypatch, tmp_path):
     """Rows of the private part less and more, with a label that nobody has, no label, and cells that hold anything.
 
     Each in a home of its own: the second run in one home is the second look at data of that name, and is counted so.

@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from dpcl_core import machine
+from dpcl_core import __version__, cli, machine
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,12 +30,15 @@ importlib.util.find_spec = lambda name, *more: None if name in ABSENT else find_
 """
 
 
+def pip(*words: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "pip", *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
+    pip("wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT))
     return next(folder.glob("*.whl"))
 
 
@@ -42,9 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package as an installer leaves it, and nothing else of this project."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), str(wheel)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
+    pip("install", "-q", "--no-deps", "--target", str(folder), str(wheel))
     (folder / "base_alone.py").write_text(WITHOUT_EXTRAS, encoding="utf-8")
     return folder
 
@@ -88,8 +90,6 @@ def test_what_is_lacking_is_said_with_its_extra(installed: Path, tmp_path: Path,
 
 
 def test_every_extra_is_one_of_the_package() -> None:
-    import tomllib
-
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(machine.EXTRAS.values()) < set(project["optional-dependencies"])
 
@@ -116,20 +116,13 @@ def test_the_app_is_found_in_the_package(installed: Path, tmp_path: Path) -> Non
     ],
 )
 def test_a_mistyped_name_is_guessed(arguments: list[str], guess: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from dpcl_core import cli
-
     assert cli.main(arguments) == 2
     assert guess in capsys.readouterr().err
 
 
-def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
-    from dpcl_core import __version__, cli
-
+@pytest.mark.parametrize(("words", "said"), [(["--version"], f"dpcl {__version__}\n"), (["completion", "bash"], "audit")])
+def test_version_and_completion(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
+        cli.main(words)
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"dpcl {__version__}\n"
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["completion", "bash"])
-    assert ended.value.code == 0
-    assert "audit" in capsys.readouterr().out
+    assert said in capsys.readouterr().out

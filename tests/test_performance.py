@@ -38,13 +38,6 @@ def test_what_was_timed_in_the_browser_counts_and_the_worst_of_it_too() -> None:
     assert performance.section([timed], "", "", "").endswith(f"{line} **150 ms, at most 410 ms** |")
 
 
-def test_a_budget_may_be_known_only_from_the_run_itself() -> None:
-    timed = {"name": "test_channels_last_against_the_plain_layout", "stats": {"median": 1.9}, "extra_info": {"budget": 2.0}}
-    assert performance.section([timed], "", "", "").endswith(" | < 2 s | 1.9 s |")
-    timed["stats"] = {"median": 2.1}
-    assert performance.section([timed], "", "", "").endswith(" | < 2 s | **2.1 s** |")
-
-
 def test_it_is_written_between_its_marks_and_nowhere_else() -> None:
     document = performance.DOCUMENT.read_text(encoding="utf-8")
     once = performance.written(document, "| new |")

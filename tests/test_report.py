@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +13,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.papers import catalog
 from dpcl_core.results import Result, question
 from tests.support import replay
-from tests.support.waiting import PATIENCE_SECONDS
-from tests.test_examples import KERNEL, ROOT
+from tests.test_examples import executed
 
 SPEC = replay.a_spec(epsilons=(0.5, 8.0), seeds=(0, 1))
 
@@ -49,14 +44,11 @@ def test_a_run_that_ended_early_has_a_report_without_figures() -> None:
 def test_the_question_is_the_presets_or_says_what_any_run_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     preset = presets.load("digits-cosine")
     assert question(preset) == presets.about("digits-cosine").question
-    assert question(replace_seeds(preset)) == "What does privacy cost DP cosine classifier on Handwritten digits?"
-    own = replace(preset, data=replace(preset.data, dataset="own:people"))
+    other = preset.model_copy(update={"seeds": (77,)})
+    assert question(other) == "What does privacy cost DP cosine classifier on Handwritten digits?"
+    own = preset.model_copy(update={"data": preset.data.model_copy(update={"dataset": "own:people"})})
     monkeypatch.setattr(datasets, "called", {"own:people": "people (own data)"}.__getitem__)
     assert question(own) == "What does privacy cost DP cosine classifier on people (own data)?"
-
-
-def replace_seeds(spec: object) -> object:
-    return replace(spec, seeds=(77,))  # type: ignore[attr-defined]
 
 
 def test_citations_are_those_of_the_method() -> None:
@@ -79,12 +71,7 @@ def test_the_notebook_runs_and_says_what_the_run_did(tmp_path: Path) -> None:
     assert len({cell["id"] for cell in written["cells"]}) == len(written["cells"])
     path = tmp_path / "notebook.ipynb"
     path.write_text(json.dumps(written), encoding="utf-8")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DPCL_")}
-    environment |= {"DPCL_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", KERNEL, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True,
-        timeout=PATIENCE_SECONDS, check=False,
-    )  # fmt: skip
+    done = executed(path, tmp_path)
     assert done.returncode == 0, done.stderr
     last = done.stdout.splitlines()[-1].split()
     assert last[0] == "4.0"

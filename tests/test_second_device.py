@@ -61,9 +61,7 @@ def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 @pytest.mark.parametrize("name", of_methods(RUNS, also=("film", "last blocks")))
-def test_a_run_on_a_second_device_leaves_no_tensor_behind(
-    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_a_second_device_leaves_no_tensor_behind(name, data_dir, tmp_path, monkeypatch):
     method, door, changes = RUNS[name]
     lies(door, D, tmp_path, monkeypatch)
     network = {} if method in _TORCH else {"backbone": "vit-cifar100"}

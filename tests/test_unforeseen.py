@@ -69,9 +69,7 @@ def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "address", ["postgresql:/someone:s3cr:et@x/y@db/runs", "someone:s3cr:et@x/y@db/runs", "host=db password='s3cr:et@x/y'"]
 )
-def test_the_stores_password_is_known_from_an_address_that_was_mistyped(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stores_password_is_known_from_an_address_that_was_mistyped(address, monkeypatch):
     monkeypatch.setenv("DPCL_STORE", address)
     assert masked("refused: s3cr:et@x/y") == "refused: ***"
     assert "s3cr" not in masked(f"store {address}: no")
@@ -83,9 +81,7 @@ def test_an_address_without_a_password_hides_nothing_of_another(monkeypatch: pyt
     assert masked(shown.replace("***", "s3cr3t")) == shown
 
 
-def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(monkeypatch, capsys):
     def fails(_what: str) -> None:
         raise KeyError(SECRET)
 
@@ -236,9 +232,7 @@ def test_a_record_that_is_a_pipe_is_refused_before_it_is_read(tmp_path: Path) ->
         measured.read(tmp_path / "record.json")
 
 
-def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(tmp_path, monkeypatch):
     from dpcl_core.methods import catalog
 
     monkeypatch.syspath_prepend(tmp_path)
@@ -246,11 +240,15 @@ def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(
         ("broken", "x = (", "SyntaxError"),
         ("failing", "1 / 0", "ZeroDivisionError"),
         ("other", "CARD = 3", "its CARD is a int"),
+        ("empty", "", "must be a module on PYTHONPATH with a MethodCard called CARD"),
     ):
         (tmp_path / f"own_{name}.py").write_text(code)
         monkeypatch.setenv("DPCL_METHODS", f"own_{name}")
         with pytest.raises(BadInput, match=said):
             catalog._added({})
+    monkeypatch.setenv("DPCL_METHODS", "own_absent")
+    with pytest.raises(BadInput, match="No module named 'own_absent'"):
+        catalog._added({})
 
 
 def test_a_run_asks_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:

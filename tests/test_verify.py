@@ -58,9 +58,7 @@ def test_an_unknown_event_ends_with_two(exported: Path, capsys: pytest.CaptureFi
     assert "cannot be checked: event 1 is not known: mechanism = quantum" in capsys.readouterr().out
 
 
-def test_a_forged_card_neither_commands_the_terminal_nor_adds_a_line(
-    exported: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_forged_card_neither_commands_the_terminal_nor_adds_a_line(exported, capsys):
     forged = "\x1b]0;title\x07\u009b2J\u202e\nall numbers match"
     document = json.loads(exported.read_text())
     document["cells"][0]["parts"][forged] = 3.0

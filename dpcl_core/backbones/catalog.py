@@ -288,7 +288,7 @@ def clean(name: str) -> Kept:
     """Deletes the kept files of this name; gives what there was. Raises BadInput for an unknown name."""
     known = {kept.name: kept for kept in listed()}
     if name not in known:
-        raise unknown("--clean", name, known)
+        raise unknown("--delete", name, known)
     known[name].clean()
     return known[name]
 

@@ -25,7 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _carried_out(arguments)
     except (BadInput, StoreTrouble) as error:
-        output.say(output.one_line(error) + _fix(error))
+        line = output.one_line(error)
+        if isinstance(error, BadInput) and error.fix:  # new values mend it
+            from dpcl_core.checks import as_sets
+
+            line += f"; add {as_sets(error.fix)}"
+        output.say(line)
         return 2 if error.kind in INPUT else 1
     except BrokenPipeError:
         output.give_up()
@@ -56,15 +61,6 @@ def _carried_out(arguments: Sequence[str] | None) -> int:
             return int(getattr(import_module(f"{__name__}.{module}"), name)(options))
     finally:
         print(end="", flush=True)  # here, where it is seen if it fails
-
-
-def _fix(error: BadInput | StoreTrouble) -> str:
-    """What to add to the command where new values mend it; else nothing."""
-    if not isinstance(error, BadInput) or not error.fix:
-        return ""
-    from dpcl_core.checks import as_sets
-
-    return f"; add {as_sets(error.fix)}"
 
 
 @contextmanager

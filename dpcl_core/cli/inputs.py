@@ -1,4 +1,4 @@
-"""What a command is given: settings, columns of a file, and a store that may be away for a while."""
+"""What a command is given: settings, columns of a file, and a store that may be away for a while; and a run's result."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpcl_core import checks, paths, presets
-from dpcl_core.cli.output import one_line, put, say
+from dpcl_core.cli.output import one_line, say
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable, unknown
 from dpcl_core.runs import administration, database
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import Patience
+from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec, fields_of
 
 T = TypeVar("T")
-
-
 _OF_A_FILE = ("target", "text", "source", "person", "time", "per_person", "first_line", "private")  # options beside --data
 
 
@@ -55,7 +54,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         raise BadInput("command line", options.spec, "give either a file of settings or a preset, not both")
     raw: Mapping[str, object] = {}
     if options.preset is not None:
-        raw = presets.raw_startable(options.preset)
+        raw = presets.raw(options.preset, here=True)
     elif options.spec is None:  # settings alone are enough: the command printed with every result has only these
         if not options.set:
             raise BadInput("command line", "", "give a preset, a SPEC.toml, your data, or settings as --set KEY=VALUE")
@@ -71,17 +70,6 @@ def asked_of(options: argparse.Namespace) -> Asked:
     """What the command line says of the columns of a file."""
     columns = Columns(**{role: getattr(options, role) for role in fields_of(Columns)})
     return Asked(columns, options.per_person, options.first_line, private=tuple(options.private))
-
-
-def spec_of_stored(options: argparse.Namespace) -> RunSpec:
-    """The spec of a stored run. Raises BadInput for an unknown run, or if other settings are given too."""
-
-    if options.set or any((options.spec, options.preset, options.attack, options.trials)):
-        raise BadInput("--run", options.run, "cannot be combined with other settings: the audit uses the run's own")
-    return opened(options.store).get_with_results(options.run).spec
-
-
-# Waiting for a store that is away for a while, said once.
 
 
 def opened(url: str | None) -> Store:
@@ -125,10 +113,11 @@ def _outlasted(act: Callable[[], T], passing: type[StoreTrouble]) -> T:
     return found[0]
 
 
-def print_looks(store: Store, spec: RunSpec) -> None:
-    """Prints how often a person's own data were used so far; nothing for public data."""
-    if line := administration.sentence(store, spec.data.dataset):
-        put(line)
+def result_text(store: Store, run: Run) -> str:
+    """The result of a stored run in words; of one on a person's own data also how often these were used so far."""
+    from dpcl_core import export, results
+
+    return export.text(results.of_run(store, run)) + administration.sentence(store, run.spec.data.dataset)
 
 
 def checked_store(url: str | None) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import io
 import json
@@ -9,27 +10,23 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import TYPE_CHECKING
 
 from dpcl_core.unforeseen import printable
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.audits import Study
 
 _ESCAPED = "dpcl-escaped"
 
 
 def printable_anywhere() -> None:
     """From now on a character that the terminal's encoding lacks is printed as \\uXXXX, which in JSON is the same text."""
-    codecs.register_error(_ESCAPED, _escaped)
+
+    def escaped(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+    codecs.register_error(_ESCAPED, escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not where somebody else's object takes what is printed
             stream.reconfigure(errors=_ESCAPED)
-
-
-def _escaped(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def is_unwritable() -> bool:
@@ -48,13 +45,24 @@ def give_up() -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def put(text: str, *, end: str = "\n") -> None:
-    """Prints on standard output. All that commands print comes here or to `say`: no text of a file commands the terminal."""
-    print(printable(text), end=end)
+def put(text: str) -> None:
+    """Prints lines on standard output. All that commands print comes here or to `say`: no text of a file commands the
+    terminal.
+    """
+    print(printable(text.removesuffix("\n")))
 
 
-def print_json(document: object) -> None:
-    put(json.dumps(document, ensure_ascii=False, allow_nan=False))  # whole: half a document is none
+def put_json(document: object) -> None:
+    """Prints one JSON document, whole: half a document is none."""
+    put(json.dumps(document, ensure_ascii=False, allow_nan=False))
+
+
+def put_result(options: argparse.Namespace, document: object, text: str) -> None:
+    """Prints a command's result: as JSON if the options ask for it, else the text, if there is any."""
+    if options.json:
+        put_json(document)
+    elif text:
+        put(text)
 
 
 @contextmanager
@@ -65,17 +73,8 @@ def results_alone() -> Iterator[None]:
 
 
 def one_line(said: object) -> str:
-    """The text of an error or another value, of which no part can pass for a line of its own."""
+    """The text of an error or another value, with line breaks as blanks: no part of it can pass for a line of its own."""
     return " ".join(str(said).split())
-
-
-def print_study(study: Study, as_json: bool) -> None:
-    from dpcl_core.tuning import search
-
-    if as_json:
-        print_json(search.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
-    else:
-        put(search.text(study.tune, study.sizes, study.trials), end="")
 
 
 def say(line: str) -> None:

@@ -33,13 +33,19 @@ OLD_NAMES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("flower", "server"): ("flower",),
     ("flower", "client"): ("flower",),
 }
+# Options that had another name, which scripts may still use.
+OLD_OPTIONS: Mapping[str, str] = {
+    "--small": "--size=small", "--bundled": "--size=bundled", "--full": "--size=full", "--server": "--address",
+    "--clean": "--delete",
+}  # fmt: skip
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of a command line, whose `command` is `module.function` of this package. Raises BadInput."""
     words = tuple(arguments)
     old = next((name for name in OLD_NAMES if words[: len(name)] == name), ())
-    return build().parse_args([*OLD_NAMES.get(old, ()), *words[len(old) :]])
+    now = [*OLD_NAMES.get(old, ()), *words[len(old) :]]
+    return build().parse_args([OLD_OPTIONS.get(word, word) for word in now])
 
 
 class _Parser(Parser):
@@ -100,20 +106,23 @@ def build() -> Parser:
     return parser
 
 
-def _add_store(sub: Parser) -> None:
-    sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
+_SHARED: Mapping[str, Mapping[str, Any]] = {
+    "--set": {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": "change a setting, TOML value"},
+    "--device": {"help": "cpu, cuda:N, or NAME/cpu of a machine (default: the first GPU, else the CPU)"},
+    "--no-wait": {"action": "store_true", "help": "refuse, with status 2, where the device is taken"},
+    "--store": {"metavar": "URL", "help": "where runs are kept (default: DPCL_STORE, else the home)"},
+}
+
+
+def _add_shared(sub: Parser, *names: str) -> None:
+    for name in names:
+        sub.add_argument(name, **_SHARED[name])
 
 
 def _add_target(sub: Parser, text: str) -> None:
     sub.add_argument("spec", nargs="?", metavar="TARGET", help=text)
     sub.add_argument("--preset", help=argparse.SUPPRESS)
-    sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
-
-
-def _add_where(sub: Parser) -> None:
-    sub.add_argument("--device", help="cpu, cuda:N, or NAME/cpu of a machine (default: the first GPU, else the CPU)")
-    sub.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
-    _add_store(sub)
+    _add_shared(sub, "--set")
 
 
 def _add_columns(sub: Parser) -> None:
@@ -137,9 +146,9 @@ def _add_columns(sub: Parser) -> None:
 
 
 def _add_training(add: Add) -> None:
-    run = add("run", "sweeping.run", "carry out runs and store them")
+    run = add("run", "training.run", "carry out runs and store them")
     _add_target(run, "a preset, settings as TOML, a file or folder of your own data, or a paper such as tobaben")
-    _add_where(run)
+    _add_shared(run, "--device", "--no-wait", "--store")
     run.add_argument("--data", help=argparse.SUPPRESS)
     _add_columns(run)
     every = "every run of a preset as one entry of the queue, cheapest first, stopped together"
@@ -153,19 +162,15 @@ def _add_training(add: Add) -> None:
     parts = "split a run into at most N parts for several machines, where its models share no work"
     run.add_argument("--shards", type=int, metavar="N", help=parts)
     run.add_argument("--experiment", metavar="NAME", help="one experiment of a paper (default: all)")
-    size = run.add_mutually_exclusive_group()
     text = "form of a paper's experiments: small takes minutes (default), bundled hours, full is the paper's protocol"
-    size.add_argument("--size", choices=("small", "bundled", "full"), help=text)
-    for form in ("small", "bundled", "full"):
-        size.add_argument(f"--{form}", dest="size", action="store_const", const=form, help=argparse.SUPPRESS)
+    run.add_argument("--size", choices=("small", "bundled", "full"), help=text)
     run.add_argument("--record", metavar="FILE", help="write a paper's numbers to a file that the app can show")
     resume = add("resume", "training.resume", "go on with a run whose process has ended, after its last learned task")
     resume.add_argument("run_id", metavar="RUN_ID")
-    resume.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
-    _add_store(resume)
+    _add_shared(resume, "--no-wait", "--store")
     tune = add("tune", "training.tune", "search for learning rate, batch size and clipping norm")
     _add_target(tune, "a preset or settings as TOML, with one epsilon and one seed")
-    _add_where(tune)
+    _add_shared(tune, "--device", "--no-wait", "--store")
     tune.add_argument("--trials", type=int, help="number of trainings, each with its own settings (default 20)")
     tune.add_argument("--on", metavar="DATASET", help="a public dataset; or private: the run's own, covered by no epsilon")
     tune.add_argument("--proxy", help=argparse.SUPPRESS)
@@ -181,19 +186,18 @@ def _add_training(add: Add) -> None:
         "inversion: decode tokens from noisy embeddings"
     )
     audit.add_argument("--attack", metavar="NAME", help=several)
-    audit.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
-    _add_store(audit)
+    _add_shared(audit, "--no-wait", "--store")
 
 
 def _add_stored(add: Add) -> None:
-    runs = add("runs", "stopping.runs", "all stored runs and what each waits for; one run with its result; deletes runs")
+    runs = add("runs", "reading.runs", "all stored runs and what each waits for; one run with its result; deletes runs")
     runs.add_argument("run_id", metavar="RUN_ID", nargs="*")
     text = "put them into the trash of the page Runs, which restores them until it is emptied"
     runs.add_argument("--delete", action="store_true", help=text)
-    stop = add("stop", "stopping.stop", "stop runs, whoever carries them out, as Stop of a page does")
+    stop = add("stop", "reading.stop", "stop runs, whoever carries them out, as Stop of a page does")
     stop.add_argument("run_id", metavar="RUN_ID", nargs="*")
     stop.add_argument("--all", action="store_true", help="every run that waits or is under way; not those of visitors")
-    work = add("work", "sweeping.work", "carry out the queued runs, until stopped; the app does so while it is up")
+    work = add("work", "training.work", "carry out the queued runs, until stopped; the app does so while it is up")
     work.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
     export = add("export", "reading.export", "a run's tables, figures and settings as files; or pages that need no server")
     export.add_argument("run_id", metavar="RUN_ID", nargs="?")
@@ -202,7 +206,7 @@ def _add_stored(add: Add) -> None:
     without = "also write classifiers without a privacy bound: they may show who is in the data"
     export.add_argument("--unprotected", action="store_true", help=without)
     for sub in (runs, stop, work, export):
-        _add_store(sub)
+        _add_shared(sub, "--store")
     text = "classify a picture, a folder of pictures, texts or features by a released classifier of an export"
     predict = add("predict", "reading.predict", text)
     predict.add_argument("folder", metavar="FOLDER", help="the folder that dpcl export wrote")
@@ -228,7 +232,7 @@ def _add_data(add: Add) -> None:
     text = "take the path for a store of an earlier layout, and count its looks, spend and budgets in this one, once"
     data.add_argument("--carry-over", action="store_true", help=text)
     data.add_argument("--delta", type=float, help="the budget's delta (default: the largest power of ten below 1/n)")
-    _add_store(data)
+    _add_shared(data, "--store")
 
 
 def _add_flower(add: Add) -> None:
@@ -237,7 +241,7 @@ def _add_flower(add: Add) -> None:
     _add_target(flower, "a preset or settings to be split, with one epsilon and one seed; or a server's or client's folder")
     flower.add_argument("--to", metavar="DIR", help="split a run: folder to write the parts into")
     address = "where the server listens, and clients find it (default 127.0.0.1:9093)"
-    flower.add_argument("--address", "--server", default="127.0.0.1:9093", metavar="HOST:PORT", help=address)
+    flower.add_argument("--address", default="127.0.0.1:9093", metavar="HOST:PORT", help=address)
     flower.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
     waits = "for an answer, after which it counts as zeros; for a server that is away (default 60)"
     flower.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help=waits)
@@ -263,7 +267,7 @@ def _add_others(add: Add) -> None:
     fetch = add("fetch", "reading.fetch", text)
     fetch.add_argument("names", nargs="*", metavar="NAME", help="lite0 or smollm2")
     fetch.add_argument("--environment", action="store_true", help="store it in this Python's environment, not your cache")
-    fetch.add_argument("--clean", metavar="NAME", help="delete one kind of what is kept; it can be had again")
+    fetch.add_argument("--delete", metavar="NAME", help="delete one kind of what is kept; it can be had again")
     app = add("app", "reading.app", "open the app in a browser")
     app.add_argument("--port", type=int, default=8501, help="port of the app (default 8501)")
     app.add_argument("--address", default="localhost", help="address of the app (default localhost: this computer only)")

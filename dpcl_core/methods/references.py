@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import Protocol, cast
+from typing import cast
 
 import dp_accounting as dp
 import numpy as np
@@ -18,17 +18,14 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, References
-from dpcl_core.methods import catalog
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.catalog import card
 from dpcl_core.methods.common.classifier import zero_shot
 from dpcl_core.methods.common.learner import Answering, Learner
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy.ledger import Ledger, joint_release, written
 from dpcl_core.privacy.noise_forecast import COSTLY, NoiseForecast
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.scenarios import catalog as scenarios_catalog
-from dpcl_core.scenarios.catalog import tested
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 
@@ -42,7 +39,7 @@ def before_training(spec: RunSpec, streams: Sequence[TaskStream], public: Sequen
     """
     is_given = spec.params.is_task_given
     known = References(
-        scenarios_catalog.chance(streams, public, is_task_given=is_given), n_tested=scenarios_catalog.n_tested(streams)
+        scenarios.chance(streams, public, is_task_given=is_given), n_tested=scenarios.n_tested(streams)
     )
     if datasets.card(spec.data.dataset).kind != "text":
         return _guessing(known, spec)
@@ -66,7 +63,7 @@ def of_labels(spec: RunSpec) -> References:
     Where the files are gone, one over the number of classes that the dataset's card gives; where that is gone too, 0.
     """
     try:
-        streams = [tested(spec.data, spec.scenario, seed, None) for seed in spec.seeds]
+        streams = [scenarios.tested(spec.data, spec.scenario, seed, None) for seed in spec.seeds]
         opened = [stream for stream in streams if stream is not None]
         card = datasets.card(spec.data.dataset)
     except BadInput:
@@ -76,8 +73,8 @@ def of_labels(spec: RunSpec) -> References:
         return References(1 / n_classes if n_classes else 0.0)
     classes = opened[0].classes
     public = [place for place, name in enumerate(classes) if spec.public_labels is None or name in spec.public_labels]
-    level = scenarios_catalog.chance(opened, public, is_task_given=spec.params.is_task_given)
-    known = References(level, n_tested=scenarios_catalog.n_tested(opened))
+    level = scenarios.chance(opened, public, is_task_given=spec.params.is_task_given)
+    known = References(level, n_tested=scenarios.n_tested(opened))
     return known if card.kind == "text" else _guessing(known, spec)
 
 
@@ -96,11 +93,8 @@ def answered(known: References, streams: Sequence[TaskStream], fresh: Learner) -
 # A method's card names its plan in `planned`: a function that enters one budget's events for all tasks. A run enters no more
 # than that (`learning`), so that a bound for the plan holds for every run, however early it ends.
 
-
-class Plan(Protocol):
-    """Enters all that one model of this budget will do; `spec` has the budget of one row where a person has several."""
-
-    def __call__(self, spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None: ...
+# Enters all that one model of this budget will do; the settings have the budget of one row where a person has several.
+Plan = Callable[[RunSpec, PublicSizes, float, Ledger], None]
 
 
 def of_run(asked: RunSpec, spec: RunSpec, facts: PublicSizes, learners: Sequence[Sequence[Cell]], rows: int) -> Planned:
@@ -136,9 +130,9 @@ def forecast(spec: RunSpec, *, n_features: int, classes_per_task: float, facts: 
 
     Args: n_features (where no public axes are taken), classes_per_task, facts: public numbers, see `ForecastNoise`.
     """
-    if (of_budget := card(spec.method).forecast) is None:
+    if (of_budget := methods.card(spec.method).forecast) is None:
         return ()
-    counts = catalog.numbers(spec, facts)
+    counts = methods.numbers(spec, facts)
     forecasts = [
         of_budget(spec, epsilon, n_features=counts.get(epsilon, n_features), classes_per_task=classes_per_task, facts=facts)
         for epsilon in sorted(filter(math.isfinite, spec.privacy.epsilons))

@@ -160,7 +160,7 @@ def of_preset(name: str) -> Question:
 @cache
 def specs(name: str) -> Mapping[str, RunSpec]:
     """Every run of a preset by its label, with the networks that this computer had when the process began."""
-    return presets.startable_variants(name)
+    return presets.variants(name, here=True)
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy import Row, Text, cast, func, insert, select, update
 
-from dpcl_core.checkpoints import Checkpoint, Division, Whole, is_public
+from dpcl_core.checkpoints import Checkpoint, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress
 from dpcl_core.runs import resumption, run, tables
@@ -97,10 +97,12 @@ def part_of(store: Store, run_id: str, patience: Patience) -> Part | None:
     return Part(resumption.Stored(store, found[0].run_id, patience, run_id), frozenset(found[0].groups)) if found else None
 
 
-def division_of(store: Store, run_id: str, open_executor: Callable[[str], Supervisor], patience: Patience) -> Division:
-    """How this process carries out a run: whole, or by waiting for its parts, which the opened executor starts."""
+def division_of(
+    store: Store, run_id: str, open_executor: Callable[[str], Supervisor], patience: Patience
+) -> Waiting | None:
+    """How this process carries out a run: by waiting for its parts, which the opened executor starts, or whole (None)."""
     split = store.split_of(run_id)
-    return Whole() if split is None else Waiting(store, run_id, split, open_executor(split.executor), patience)
+    return None if split is None else Waiting(store, run_id, split, open_executor(split.executor), patience)
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import get_args
 
 from dpcl_core import unforeseen
-from dpcl_core.checkpoints import Division, Keep, Whole
+from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Classifier, Event, Progress, Started
 from dpcl_core.runs import administration, audits, executor, process, resumption, shards
@@ -45,8 +45,8 @@ _LEFT_SECONDS = 2.0  # for handing a run back; what takes longer ends as after a
 
 
 def real_engine(
-    spec: RunSpec, device: str, keep: Keep | None = None, division: Division = Whole(),  # noqa: B008 (nothing changes it)
-) -> Iterator[Event]:  # fmt: skip
+    spec: RunSpec, device: str, keep: Keep | None = None, division: Division | None = None
+) -> Iterator[Event]:
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine

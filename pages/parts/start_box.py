@@ -32,7 +32,7 @@ from pages.parts.text import plain
 
 def link(name: str) -> dict[str, str]:
     """The link to the first run of a question, which the form then names."""
-    return train_form.parameters_of(presets.startable(name), question=name)
+    return train_form.parameters_of(presets.load(name, here=True), question=name)
 
 
 def pick(view: state.View) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS, app, browser, visit
 
+ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["app", "browser", "visit"]
+NOISE = 1.5  # bounds are those of two idle cores, with half as much again for noise
 # `drawn(selector)`: milliseconds from the visit until what it names, also within an element, is on the screen.
 DRAWN = """window.drawn = selector => new Promise(resolve => {
     const roots = () => [document, ...[...document.querySelectorAll('[data-testid=stBidiComponentIsolated]')]
@@ -30,3 +36,23 @@ def context(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     kept.add_init_script(DRAWN)
     yield kept
     kept.close()
+
+
+def timed(preset: str, *kinds: str) -> tuple[float, list[str]]:
+    """Seconds from the start of a process until its run of a preset says the first event of these kinds, and what it says.
+
+    A process of its own, as a worker is: how threads wait is settled before torch is loaded.
+    """
+    code = (
+        "from dpcl_core import presets\nfrom dpcl_core.runs.worker import real_engine\n"
+        f"for event in real_engine(presets.load({preset!r}), 'cpu'):\n"
+        f"    if type(event).__name__ in {kinds!r}: print(type(event).__name__, flush=True)\n"
+    )
+    started = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{kinds[0]}\n"
+        first = time.perf_counter() - started
+        rest = process.stdout.read().split()
+    assert process.returncode == 0
+    return first, [kinds[0], *rest]

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core import presets
 from dpcl_core.events import Event, TaskLearned, TokensScored
@@ -17,8 +16,9 @@ from dpcl_core.methods import catalog
 from dpcl_core.runs.executor import WORKER, LocalExecutor
 from dpcl_core.runs.process import WarmWorker
 from dpcl_core.runs.store import Store
+from dpcl_core.runs.process import WarmWorker
+from tests.benchmarks.conftest import NOISE
 
-NOISE = 1.5
 LIBRARIES = "dpcl_core.backbones.causal"
 LOADING_SECONDS = 12.0  # nobody presses Start so late that this would be too short
 needs_data = pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the folder of datasets that DPCL_DATA names")
@@ -46,10 +46,7 @@ def warm() -> Iterator[WarmWorker]:
         pytest.param("pecl-synthetic", TokensScored, (LIBRARIES,), 5.0, id="texts"),
     ],
 )
-def test_the_first_point_or_heatmap_comes_in_time(
-    benchmark: BenchmarkFixture, store: Store, warm: WarmWorker, name: str, kind: type[Event], modules: tuple[str, ...],
-    budget: float,
-) -> None:  # fmt: skip
+def test_the_first_point_or_heatmap_comes_in_time(benchmark, store, warm, name, kind, modules, budget):
     """Medians of three pairs, one after the other: 3 s for digits, 5 s for others."""
     spec = presets.load(name)
     app = LocalExecutor(store, warm=warm)

@@ -16,20 +16,15 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from dpcl_core import engine, presets
 from dpcl_core.events import TaskLearned
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
+from tests.benchmarks.conftest import NOISE
 
 ROOT = Path(__file__).resolve().parents[2]
-NOISE = 1.5
 pytestmark = pytest.mark.usefixtures("home")
 
 
 def whole_process() -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, "-m", "dpcl_core", "run", "--preset", "digits-cosine", "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-m", "dpcl_core", "run", "--preset", "digits-cosine", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     document: dict[str, object] = json.loads(done.stdout)
     return document
 

@@ -17,7 +17,8 @@ from dpcl_core import presets
 from dpcl_core.events import Event, Signatures, Started, TokensScored
 from dpcl_core.spec import RunSpec
 from scripts.record_performance import IN_BROWSER
-from tests.benchmarks.test_pages import NOISE, noted
+from tests.benchmarks.conftest import NOISE
+from tests.benchmarks.test_pages import noted
 from tests.browser.conftest import PATIENCE_MS, App, ready
 from tests.support import clients, replay, texts
 
@@ -110,9 +111,7 @@ def stored_lists(app: App) -> str:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_what_the_server_draws(
-    name: str, app: App, browser: Browser, request: pytest.FixtureRequest, benchmark: BenchmarkFixture
-) -> None:
+def test_what_the_server_draws(name, app, browser, request, benchmark):
     slider = SERVED[name]
     runs: dict[str, str] = request.getfixturevalue("runs") if "{" in slider.address else {}
     page = opened(browser, f"{app.url}/{slider.address.format(**runs)}")

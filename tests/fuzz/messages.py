@@ -96,14 +96,6 @@ def _shown(answer: bytes) -> str:
     return f"a traceback: {answer[:200]!r}" if is_bare else ""
 
 
-def is_healthy(port: int) -> bool:
-    """Whether the server answers."""
-    try:
-        return bool(_LOCAL.open(f"http://127.0.0.1:{port}/_stcore/health", timeout=_PATIENCE_SECONDS).status == 200)
-    except OSError:
-        return False
-
-
 SENDERS: dict[str, Callable[[int, random.Random], str]] = {"frames": frames, "messages": messages, "requests": requests}
 
 

@@ -208,7 +208,7 @@ def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) ->
 
 
 def test_a_question_whose_only_run_was_started_on_train_shows_it_and_offers_no_second(open_page: Open, store: Store) -> None:
-    spec = presets.startable("digits-cosine")
+    spec = presets.load("digits-cosine", here=True)
     run_id = replay.fill(store, spec, [], status="running", name=presets.about("digits-cosine").title)
     page = open_page("questions", question="digits-cosine")
     said = words(page)

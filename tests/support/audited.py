@@ -8,15 +8,13 @@ from __future__ import annotations
 import sys
 import time
 
-from sqlalchemy import update
-
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.runs import audits, process, worker
+from dpcl_core.runs import audits, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.spec import RunSpec
+from tests.support import replay
 from tests.support.waiting import NEVER_SECONDS
 
 COMMAND = (sys.executable, "-m", "tests.support.audited")
@@ -36,16 +34,7 @@ def fill(store: Store, run_id: str, status: str, *results: Audited, failure: Fai
     audit_id = audits.create(run_id)
     for each in results:
         audits.add(audit_id, each)
-    values: dict[str, object] = {"status": status}
-    if status != "queued":
-        values |= {"started": time.time() - 9, "heartbeat": time.time(), "finished": time.time(), "seconds": 9.0}
-    if status in ACTIVE:
-        mine = process.me()
-        values |= {"finished": None, "seconds": None, "machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks}
-    if failure is not None:
-        values |= {"error_kind": failure.kind, "error": failure.sentence, "error_log": failure.log}
-    with store.writing() as connection:  # no run passes through these states in such order by itself
-        connection.execute(update(runs).where(runs.c.id == audit_id).values(**values))
+    replay.set_state(store, audit_id, status, failure or replay.a_failure("worker-died"))
     return audit_id
 
 

@@ -64,14 +64,8 @@ def at_home(of: TaskStream, n_clients: int = N_CLIENTS) -> TaskStream:
 
 def spec(method: str, **changes: object) -> RunSpec:
     """A run of a method of clients, with seeded noise."""
-    raw: dict[str, object] = {
-        "method": method,
-        "labels": "prior",
-        "scenario": {"kind": "federated", "clients": N_CLIENTS},
-        "privacy": {"epsilons": [4.0], "noise": "seeded"},
-        "seeds": [0],
-    }
-    return checks.parse({**raw, **changes})
+    raw: dict[str, object] = {"method": method, "labels": "prior", "privacy": {"epsilons": [4.0], "noise": "seeded"}}
+    return checks.parse({**raw, "scenario": {"kind": "federated", "clients": N_CLIENTS}, "seeds": [0], **changes})
 
 
 def small(method: str, **changes: object) -> RunSpec:

@@ -17,18 +17,7 @@ from pathlib import Path
 from safetensors import numpy as safetensors
 
 from dpcl_core import checks, cli
-from dpcl_core.events import (
-    CellFinished,
-    Classifier,
-    Event,
-    JsonValue,
-    Note,
-    Planned,
-    Progress,
-    References,
-    Started,
-    TaskLearned,
-)
+from dpcl_core.events import CellFinished, Classifier, Event, Note, Planned, Progress, References, Started, TaskLearned
 from dpcl_core.methods.common.classifier import PUBLIC
 from dpcl_core.spec import RunSpec
 
@@ -97,7 +86,7 @@ def _called(arguments: list[str]) -> tuple[int, str, str]:
     return status, numbers + _AUDITED.sub("", statement + rest), err.getvalue()
 
 
-def _classifier(content: bytes) -> JsonValue:
+def _classifier(content: bytes) -> object:
     """Form and type of every released array, and all of a public one."""
     arrays = safetensors.load(content)
     return {
@@ -106,7 +95,7 @@ def _classifier(content: bytes) -> JsonValue:
     }
 
 
-def _file(path: Path) -> JsonValue:
+def _file(path: Path) -> object:
     if path.suffix == ".safetensors":
         return _classifier(path.read_bytes())
     content = path.read_text(encoding="utf-8")
@@ -130,7 +119,7 @@ def _is_released(name: str, row: Mapping[str, str]) -> bool:
     return name in LEFT_OUT or (name == "value" and "metric" in row)
 
 
-def _masked(value: JsonValue) -> JsonValue:
+def _masked(value: object) -> object:
     if isinstance(value, dict):
         return {name: None if name in LEFT_OUT else _masked(inner) for name, inner in value.items()}
     if isinstance(value, str):

@@ -20,24 +20,11 @@ from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.spec import Cell, LabelSetting, RunSpec
 
 
-def a_spec(
-    *,
-    epsilons: Sequence[float] = (1.0, 8.0, math.inf),
-    seeds: Sequence[int] = (0, 1, 2),
-    tasks: int = 5,
-    labels: LabelSetting = "prior-const",
-) -> RunSpec:
+def a_spec(*, epsilons=(1.0, 8.0, math.inf), seeds=(0, 1, 2), tasks=5, labels: LabelSetting = "prior-const") -> RunSpec:
     """A small run of the cosine classifier on the bundled digits."""
-    return checks.parse(
-        {
-            "method": "cosine",
-            "labels": labels,
-            "data": {"dataset": "digits", "backbone": "pixels"},
-            "scenario": {"kind": "class-incremental", "tasks": tasks},
-            "privacy": {"epsilons": list(epsilons)},
-            "seeds": list(seeds),
-        }
-    )
+    raw = {"method": "cosine", "labels": labels, "data": {"dataset": "digits", "backbone": "pixels"}, "seeds": list(seeds)}
+    scenario = {"kind": "class-incremental", "tasks": tasks}
+    return checks.parse({**raw, "scenario": scenario, "privacy": {"epsilons": list(epsilons)}})
 
 
 def recorded(spec: RunSpec, *, n_tasks: int = 5) -> list[Event]:
@@ -50,7 +37,8 @@ def recorded(spec: RunSpec, *, n_tasks: int = 5) -> list[Event]:
     ]
     for task in range(n_tasks):
         said.append(Progress("training", 1, 1, task, f"summing features of task {task + 1}"))
-        said += [_learned(spec, cell, task) for cell in spec.cells()]
+        for cell in spec.cells():
+            said.append(TaskLearned(cell, task, row := _row(cell, task), sum(row) / len(row), _spent(spec, cell)))
     return said + [_finished(spec, cell, n_tasks) for cell in spec.cells()]
 
 
@@ -75,26 +63,26 @@ def claimed(events: Sequence[Event]) -> list[Event]:
 
 
 def fill(
-    store: Store,
-    spec: RunSpec,
-    events: Sequence[Event],
-    *,
-    status: Status = "finished",
-    name: str | None = None,
-    device: str = "cpu",
-    failure: Failure | None = None,
-) -> str:
+    store: Store, spec: RunSpec, events: Sequence[Event], *, status: Status = "finished", name: str | None = None,
+    device: str = "cpu", failure: Failure | None = None,
+) -> str:  # fmt: skip
     """Puts a run that said `events` into the store in any state and gives its id; `failure` for "failed" and "lost".
 
     A run under way belongs to this process, which counts as its worker while it lives. A device holds one of those only.
     """
     run_id = store.create(spec, name=name, device=device)
-    now = time.time()
+    set_state(store, run_id, status, failure or (a_failure("worker-died" if status == "lost" else "diverged")), device)
+    store.append(run_id, events)
+    return run_id
+
+
+def set_state(store: Store, run_id: str, status: str, failure: Failure, device: str = "cpu") -> None:
+    """Puts a stored run into any state; `failure` for "failed" and "lost"."""
+    now, mine = time.time(), process.me()
     values: dict[str, object] = {"status": status}
     if status != "queued":
         values |= {"started": now - 10, "heartbeat": now, "seconds": 10.0}
     if status in ACTIVE:
-        mine = process.me()
         values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks, "runs_on": process.here(device)}
     elif status != "queued":
         values |= {"finished": now}
@@ -141,11 +129,6 @@ def _row(cell: Cell, task: int) -> tuple[float, ...]:
 
 def _spent(spec: RunSpec, cell: Cell) -> float:
     return math.inf if spec.labels == "data" else cell.epsilon
-
-
-def _learned(spec: RunSpec, cell: Cell, task: int) -> TaskLearned:
-    row = _row(cell, task)
-    return TaskLearned(cell, task, row, sum(row) / len(row), _spent(spec, cell))
 
 
 def _finished(spec: RunSpec, cell: Cell, n_tasks: int) -> CellFinished:

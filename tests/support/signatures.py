@@ -10,22 +10,14 @@ from dpcl_core.events import AnchorScores, Event, ListEntries, Prototypes, Signa
 from dpcl_core.spec import Cell
 
 ENTRIES = ListEntries(
-    client=(0, 0, 1, 1),
-    weight=(0.75, 0.25, 0.5, 0.5),
-    mean=((0.0, 0.1), (1.0, 0.9), (0.1, 0.0), (0.9, 1.1)),
-    signature=((-2.0, 0.0), (2.0, 0.5), (-1.8, 0.2), (1.9, -0.4)),
-    group=(0, 1, 0, 0),
-    margin=(0.9, 0.8, 0.05, 0.3),
-    regret=(0.5, 0.25, 0.0, 1.5),
-    mode=(0, 1, 0, 1),
-)
+    client=(0, 0, 1, 1), weight=(0.75, 0.25, 0.5, 0.5), mean=((0.0, 0.1), (1.0, 0.9), (0.1, 0.0), (0.9, 1.1)),
+    signature=((-2.0, 0.0), (2.0, 0.5), (-1.8, 0.2), (1.9, -0.4)), group=(0, 1, 0, 0), margin=(0.9, 0.8, 0.05, 0.3),
+    regret=(0.5, 0.25, 0.0, 1.5), mode=(0, 1, 0, 1),
+)  # fmt: skip
 PROTOTYPES = Prototypes(
-    name=("World", "Sports"),
-    mean=((0.0, 0.0), (1.0, 1.0)),
-    signature=((-2.0, 0.1), (2.0, 0.0)),
-    mean_spread=((0.01, 0.0, 0.01), (0.0, 0.0, 0.0)),
-    signature_spread=((0.04, 0.01, 0.02), (0.0, 0.0, 0.0)),
-)
+    name=("World", "Sports"), mean=((0.0, 0.0), (1.0, 1.0)), signature=((-2.0, 0.1), (2.0, 0.0)),
+    mean_spread=((0.01, 0.0, 0.01), (0.0, 0.0, 0.0)), signature_spread=((0.04, 0.01, 0.02), (0.0, 0.0, 0.0)),
+)  # fmt: skip
 SCORES = AnchorScores(0.5, (10, 50), (0.61, 0.6), (0.2, 0.0), (0.9, 1.3), (57.0, math.inf), (0.7, 0.9))
 TOLD = Signatures(
     Cell(4.0, 13), 0, 0, ENTRIES, PROTOTYPES, (0.5, 0.75), "anchors, centred",

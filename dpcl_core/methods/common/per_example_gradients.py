@@ -4,7 +4,7 @@ A layer's gradient for one example is the product of the layer's input and the l
 one backward pass give both for all layers and examples; they give the norms, and the norms give the clipped sum as one
 product over the batch. It needs no second backward pass, and no per-example gradient where its norm is cheaper to compute
 (Bu et al. 2022, "Differentially Private Optimization on Large Model at Small Cost": ghost norms with book-keeping).
-tests/benchmarks/test_dp_agem.py compares it with Opacus' hooks, its ghost clipping, functorch and expanded weights.
+tests/benchmarks/test_gradients.py compares it with Opacus' hooks, its ghost clipping and functorch.
 
 Kernels choose the order of their additions by the shapes that they multiply. All pieces have the same size, the last one
 filled up, so that an example's gradient does not depend on the number of examples beside it.

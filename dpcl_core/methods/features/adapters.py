@@ -188,7 +188,7 @@ class Gradients:
     `clip_norm` bounds each example's gradient over all parameters together; inf: plain autograd sums without clipping.
     Opacus' hooks give the per-example gradients, layer by layer in one backward pass. Its ghost clipping needs a second
     pass to save the memory of per-example gradients; for adapters, whose gradients are small compared to the activations, it
-    was never faster and saved nothing (tests/benchmarks/test_adapters.py), so it is not offered.
+    was never faster and saved nothing (tests/benchmarks/test_gradients.py), so it is not offered.
 
     `limit`: examples computed at once; halved for good whenever memory does not suffice. Kernels choose the order of their
     additions by the shapes that they multiply. The last piece is filled up, so that an example's gradient does not depend
