@@ -18,7 +18,6 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
-from dpcl_core.checks import ResolvedRun
 from dpcl_core.data import load, own
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.texts import Sentences, TextForm, Texts
@@ -28,7 +27,6 @@ from dpcl_core.learning import ClosingAudit, Group, Observe
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.references import forecast
 from dpcl_core.privacy import budgets, gaussian, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.ledger import Ledger

@@ -16,7 +16,6 @@ from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods import catalog as methods
-from dpcl_core.spec import RunSpec
 
 
 def refused(raw: dict[str, object]) -> BadInput:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,9 @@ def test_a_run_that_ended_early_has_a_report_without_figures() -> None:
 def test_the_question_is_the_presets_or_says_what_any_run_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     preset = presets.load("digits-cosine")
     assert question(preset) == presets.about("digits-cosine").question
-    other = preset.model_copy(update={"seeds": (77,)})
+    other = replace(preset, seeds=(77,))
     assert question(other) == "What does privacy cost DP cosine classifier on Handwritten digits?"
-    own = preset.model_copy(update={"data": preset.data.model_copy(update={"dataset": "own:people"})})
+    own = replace(preset, data=replace(preset.data, dataset="own:people"))
     monkeypatch.setattr(datasets, "called", {"own:people": "people (own data)"}.__getitem__)
     assert question(own) == "What does privacy cost DP cosine classifier on people (own data)?"
 

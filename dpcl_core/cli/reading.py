@@ -217,7 +217,7 @@ def verify(options: argparse.Namespace) -> int:
 
 def account(options: argparse.Namespace) -> int:
     """Prints the missing one of epsilon, sigma and delta."""
-    from dpcl_core.privacy import calculator, cross_check
+    from dpcl_core.privacy import calculator
 
     rate, steps, adjacency = options.sample_rate, options.steps, options.adjacency
     asked = {name: getattr(options, name) for name in ("epsilon", "sigma", "delta")}

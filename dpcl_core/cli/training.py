@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -139,7 +140,7 @@ def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
         if options.preset is None or options.spec is not None:
             raise BadInput("--all", "", "needs a preset, or settings that vary: --over 'KEY=[VALUE, ...]'")
         return presets.variants(options.preset, options.set, here=True)
-    raw: Mapping[str, object] = spec_of(options).model_dump()
+    raw: Mapping[str, object] = asdict(spec_of(options))
     found = {}
     for values in itertools.product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))

@@ -20,7 +20,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.runs import administration, charges
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import ScenarioSpec
+from dpcl_core.spec import ScenarioSpec, fields_of, updated, validated
 from pages.parts import fields, figure_card, layout, state, text, train_form, visitor
 from pages.parts.text import plain
 
@@ -177,7 +177,7 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
     that is not allowed.
     """
     key = _digest(of)
-    said: dict[str, object] = start.model_dump()
+    said: dict[str, object] = asdict(start)
     if columns:
         roles = {role: _role(role, columns, start, key) for role in _ROLES}
         said["columns"] = roles
@@ -218,7 +218,7 @@ def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool)
     options, key = list(_FIRST_LINES), f"own-first-{_digest(of)}"
     index = None if said is None else options.index(said)
     chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=key)
-    return UNCLEAR if chosen is None else start.model_copy(update={"first_line": chosen})
+    return UNCLEAR if chosen is None else updated(start, first_line=chosen)
 
 
 def moves_rows(before: schema.Schema, after: schema.Schema) -> bool:
@@ -397,7 +397,8 @@ def looked(one: Given) -> Looked:
 
 @st.cache_data(max_entries=20, show_spinner=False)
 def _looked(path: Path, stamp: tuple[int, int], said: str, of: str, seen: frozenset[str], _one: Given) -> Looked:
-    return apart.looked(_one) if visitor.is_shared() else apart.look(_one)
+    found: Looked = apart.answer("look", _one, is_apart=visitor.is_shared())
+    return found
 
 
 def keep(one: Given) -> str:
@@ -454,7 +455,7 @@ def draw(looked: Looked) -> ScenarioSpec:
         else:  # it follows the columns again
             st.session_state.pop(_KIND, None)
         with number:
-            is_fixed = "tasks" not in type(scenario).model_fields
+            is_fixed = "tasks" not in fields_of(type(scenario))
             st.number_input("Tasks", 2, max(looked.streams), n_tasks, key="own-tasks", disabled=is_fixed)
         _stream(looked, scenario)
     return scenario

@@ -286,13 +286,13 @@ def draw(view: state.View, typed: Typed, dataset: str) -> dict[str, object]:
         options = sorted({*card.resolutions, start}, reverse=True)
         picked = st.selectbox(
             fields.TITLES["data.resolution"], options, options.index(start), format_func=partial(_pixels, card.name),
-            key=view.key("resolution"), help=DataSpec.model_fields["resolution"].description,
+            key=view.key("resolution"), help=fields_of(DataSpec)["resolution"].metadata["description"],
         )  # fmt: skip
         values["resolution"] = None if picked == card.resolutions[0] else picked
     if bundled.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
             fields.TITLES["data.axes"], 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
-            placeholder="by the rule", help=DataSpec.model_fields["axes"].description,
+            placeholder="by the rule", help=fields_of(DataSpec)["axes"].metadata["description"],
         )  # fmt: skip
     return values
 

@@ -337,7 +337,7 @@ def _fields(view: state.View, values: Mapping[str, object]) -> Values:
         st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
     for name in _SIZES:
         start = cast("int | None", view[name])
-        help_text = DataSpec.model_fields[name].description
+        help_text = fields_of(DataSpec)[name].metadata["description"]
         title, key = fields.TITLES[f"data.{name}"], view.key(name)
         more[name] = st.number_input(title, 1, None, start, 1, key=key, placeholder="all", help=help_text)
     more["delta"] = _delta_field(view, str(values["dataset"]), *_caps(more))

@@ -16,7 +16,6 @@ from dpcl_core.methods import catalog
 from dpcl_core.runs.executor import WORKER, LocalExecutor
 from dpcl_core.runs.process import WarmWorker
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.process import WarmWorker
 from tests.benchmarks.conftest import NOISE
 
 LIBRARIES = "dpcl_core.backbones.causal"

@@ -189,7 +189,7 @@ def test_every_picture_of_a_run_can_be_opened(open_page: Open, store: Store) -> 
 @pytest.mark.parametrize(("dataset", "said"), [("digits", "its method makes none"), ("own:diary", "may be private data")])
 def test_a_run_without_lists_says_why(open_page: Open, store: Store, dataset: str, said: str, home: Path) -> None:
     (home / "data" / "diary").mkdir(parents=True)
-    spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": dataset})})
+    spec = replace(SPEC, data=replace(SPEC.data, dataset=dataset))
     assert said in words(open_page("anchors", run=replay.fill(store, spec, replay.recorded(SPEC))))
 
 

@@ -22,7 +22,7 @@ from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages.parts import comparison, fields, train_form
 from tests.pages.conftest import Open, Patch, words
 from tests.support import replay
@@ -245,7 +245,7 @@ def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_pa
 
 def test_other_test_data_are_refused(open_page: Open, store: Store) -> None:
     first, spec = _filled_pvalues(store), replay.a_spec()
-    other = spec.model_copy(update={"data": spec.data.model_copy(update={"test_per_class": 5})})
+    other = replace(spec, data=replace(spec.data, test_per_class=5))
     second = replay.fill(store, other, replay.recorded(other), name="fewer")
     page = open_page("compare", v="1", r=f"{first},{second}", ta="A", tb="B")
     assert any("No test." in warning.value.replace("\\", "") for warning in page.warning)
@@ -303,7 +303,7 @@ def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
 
 
 def test_own_data_are_called_as_on_other_pages() -> None:
-    own = _with().model_copy(update={"data": _with().data.model_copy(update={"dataset": "own:people"})})
+    own = replace(_with(), data=replace(_with().data, dataset="own:people"))
     rows, _ = comparison.differences({"A": _with(), "B": own})
     assert [row["B"] for row in rows if row["setting"] == "Dataset"] == ["people (own data)"]
 
@@ -345,11 +345,11 @@ def test_every_setting_of_a_run_has_a_name_for_readers(scenario: str) -> None:
 
 
 def _check_names(method: str, scenario: str) -> None:
-    settings = [f"data.{name}" for name in DataSpec.model_fields]
-    settings += [f"privacy.{name}" for name in PrivacySpec.model_fields]
-    settings += [name for name in RunSpec.model_fields if name not in ("params", "data", "scenario", "privacy")]
-    settings += [f"params.{name}" for name in methods.CARDS[method].params.model_fields]
-    settings += [f"scenario.{name}" for name in scenarios.CARDS[scenario].settings.model_fields]
+    settings = [f"data.{name}" for name in fields_of(DataSpec)]
+    settings += [f"privacy.{name}" for name in fields_of(PrivacySpec)]
+    settings += [name for name in fields_of(RunSpec) if name not in ("params", "data", "scenario", "privacy")]
+    settings += [f"params.{name}" for name in fields_of(methods.CARDS[method].params)]
+    settings += [f"scenario.{name}" for name in fields_of(scenarios.CARDS[scenario].settings)]
     titles = {key: fields.title(key, method, scenario) for key in settings}
     assert not [key for key, title in titles.items() if title == key]
     assert len(set(titles.values())) == len(titles), "two columns of a table have two names"

@@ -22,6 +22,7 @@ from dpcl_core.runs import administration, tables
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import fields_of
 from pages.parts import comparison, fields, link, train_form
 from pages.parts.link import Codec, Field
 from tests.pages.conftest import Open, Patch, unfolded, words

@@ -64,7 +64,7 @@ def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, op
 def test_rows_that_change_sides_keep_their_marks(kept: str) -> None:
     """Even where no row of the two test parts is the same."""
     folder, fields = intake.kept(kept)
-    person = fields.model_copy(update={"columns": schema.Columns(target="risk", person="patient")})
+    person = replace(fields, columns=schema.Columns(target="risk", person="patient"))
     with intake.taken_in(folder, intake.Asked(instead=person), of=kept) as name:
         pass
     assert own.kept_marks(name) > own.kept_marks(kept)

@@ -55,7 +55,7 @@ def test_start_creates_a_run_with_the_settings_of_the_form(open_page: Open, stor
     (run,) = store.list_runs()
     assert run.spec.privacy.epsilons == (0.5, math.inf)
     assert run.spec.labels == "prior"
-    assert run.spec.model_dump()["scenario"]["tasks"] == 2
+    assert asdict(run.spec)["scenario"]["tasks"] == 2
     assert address(page)["run"] == run.id
     assert "Queued" in words(page)
 

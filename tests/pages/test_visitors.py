@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -251,7 +252,7 @@ def test_the_trash_is_restored_and_emptied(open_page: Open, store: Store) -> Non
 
 
 HERS, HIS = "a" * 32, "b" * 32
-PRIVATE = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:salaries"})})
+PRIVATE = replace(SPEC, data=replace(SPEC.data, dataset="own:salaries"))
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.scenarios.catalog import Split
 from dpcl_core.scenarios.incremental import open_stream
-from dpcl_core.spec import validated
 from tests.scenarios.making import records, table
 
 

@@ -87,11 +87,8 @@ def set_state(store: Store, run_id: str, status: str, failure: Failure, device: 
     elif status != "queued":
         values |= {"finished": now}
     if status in ("failed", "lost"):
-        told = failure or a_failure("worker-died" if status == "lost" else "diverged")
-        values |= {"error_kind": told.kind, "error": told.sentence, "error_log": told.log}
+        values |= {"error_kind": failure.kind, "error": failure.sentence, "error_log": failure.log}
     alter(store, run_id, **values)  # no run passes through these states in such order by itself
-    store.append(run_id, events)
-    return run_id
 
 
 def claim(store: Store, spec: RunSpec | None = None, **options: Any) -> str:
