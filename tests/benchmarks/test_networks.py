@@ -16,7 +16,7 @@ from torch import nn
 
 from dpcl_core import engine, presets
 from dpcl_core.backbones import catalog, extractor, lite0
-from dpcl_core.data import anchors, load
+from dpcl_core.data import load
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import TaskLearned
 from dpcl_core.explorers.token_reader import TokenReader
@@ -120,7 +120,7 @@ def test_a_run_that_reads(benchmark, tmp_path_factory, monkeypatch, cache):
 @pytest.fixture
 def sentences(home: object) -> Texts:
     """A thousand public sentences, and a home without features."""
-    content = anchors.public().content
+    content = load.public_sentences().content
     assert isinstance(content, Texts)
     return content.take(np.arange(1000))
 

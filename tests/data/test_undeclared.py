@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +16,13 @@ from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Learner
 from dpcl_core.scenarios import blurry, incremental
-from dpcl_core.scenarios.stream import Examples, OpenStream, Table
+from dpcl_core.scenarios.stream import Examples, Table, TaskStream
 from dpcl_core.spec import RunSpec
 from tests.data.making import picture, write
 from tests.support.tiers import quick
 
 LABELS = [row % 4 for row in range(120)]
-STREAMS: dict[str, OpenStream] = {
+STREAMS: dict[str, Callable[..., TaskStream]] = {
     "class-incremental": incremental.open_stream,
     "split": incremental.open_stream,
     "i-blurry": blurry.open_stream,

@@ -8,7 +8,6 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from dpcl_core.methods.language.losses import Unlearning, _term
 from scipy.signal import correlate2d
 
 from dpcl_core.attacks.l2dp_games import difference
@@ -17,6 +16,7 @@ from dpcl_core.errors import DataMissing
 from dpcl_core.lessons import noise, shared_noise
 from dpcl_core.lessons import shared_noise as lesson
 from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language.training import Unlearning, _term
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 
