@@ -42,9 +42,11 @@ def noisy_class_sums(
     Returns: [releases, n_classes, K] float64; rows outside `space` are zero.
     """
     chosen = np.asarray(space, dtype=np.int64)
-    sums = ExactSum((len(chosen), features.shape[1]), STEP)
+    sums, order = ExactSum((len(chosen), features.shape[1]), STEP), np.argsort(labels, kind="stable")
     for part in row_blocks(*features.shape):
-        sums.add((labels[None, part] == chosen[:, None]).astype(np.float64) @ unit_rows(features[part]))
+        present, starts = np.unique(labels[order[part]], return_index=True)
+        of_class = np.split(unit_rows(features[order[part]]), starts[1:])  # their sums are exact in any order
+        sums.add(np.stack([rows.sum(axis=0) for rows in of_class]), np.searchsorted(chosen, present))
     clean = sums.value()
     released = np.zeros((len(stds), n_classes, features.shape[1]))
     for release, (std, noise, ledger) in enumerate(zip(stds, noises, ledgers, strict=True)):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 STEP = 2.0**-30  # grid of rows of length 1
 _CLIENT_STEP = 2.0**-38  # grid of clients' vectors, in units of the bound: at most 10,000 clients are summed
-_BLOCK = 1 << 17  # numbers: 1 MB in float64
+_BLOCK = 1 << 14  # numbers: 128 kB in float64; what is larger, the C library fetches from the system anew each time
 
 
 def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
@@ -47,8 +47,9 @@ def finite_rows(rows: NDArray[np.generic]) -> NDArray[np.float64]:
 
     Each row's numbers lie side by side, as numpy adds them in another order for other layouts and numbers of rows.
     """
-    doubles = np.asarray(rows, dtype=np.float64, order="C")
-    return np.where(np.isfinite(doubles).all(axis=-1, keepdims=True), doubles, 0.0)
+    doubles = np.array(rows, dtype=np.float64, order="C")
+    doubles[~np.isfinite(doubles).all(axis=-1)] = 0.0
+    return doubles
 
 
 def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
@@ -70,11 +71,12 @@ def coarse_unit_rows(features: NDArray[np.generic], step: float) -> NDArray[np.f
 
 
 def _scaled_to(rows: NDArray[np.float64], length: float) -> NDArray[np.float64]:
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
-    rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)  # squares of large values stay finite
+    """The rows at this length, in place; rows of zeros stay."""
+    largest = np.maximum(rows.max(axis=1, keepdims=True, initial=0.0), -rows.min(axis=1, keepdims=True, initial=0.0))
+    rows /= np.where(largest > 0, largest, 1.0)  # squares of large values stay finite
     norms = np.linalg.norm(rows, axis=1, keepdims=True) / length
-    units: NDArray[np.float64] = np.divide(rows, norms, out=rows, where=norms > 0)
-    return units
+    rows /= np.where(norms > 0, norms, 1.0)
+    return rows
 
 
 def clipped_rows(vectors: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
@@ -101,9 +103,12 @@ class ExactSum:
     def __init__(self, shape: tuple[int, ...], step: float) -> None:
         self._steps, self._step = np.zeros(shape, dtype=np.int64), step
 
-    def add(self, values: NDArray[np.float64]) -> None:
-        """Adds multiples of the step, each below 2^53 steps, so that sums formed by the caller were exact as well."""
-        self._steps += (values * (1 / self._step)).astype(np.int64)
+    def add(self, values: NDArray[np.float64], places: NDArray[np.intp] | slice = slice(None)) -> None:
+        """Adds multiples of the step, each below 2^53 steps, so that sums formed by the caller were exact as well.
+
+        `places`: where along the first axis, each at most once.
+        """
+        self._steps[places] += (values * (1 / self._step)).astype(np.int64)
 
     def value(self) -> NDArray[np.float64]:
         return np.clip(self._steps, -(2**53), 2**53).astype(np.float64) * self._step
