@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
+from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
