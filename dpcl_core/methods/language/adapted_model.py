@@ -140,7 +140,7 @@ class AdaptedModel:
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         from dpcl_core.backbones import causal
-        from dpcl_core.methods.language.training import Forks
+        from dpcl_core.methods.language.gradients import Forks
 
         self.params = params = settings_of(spec, LanguageParams)
         self.spec, self.cell, self.context, backbone = spec, cell, context, spec.data.backbone

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.backbones.causal import Adapted
-    from dpcl_core.methods.language.gradients import Batch, TextLoss
-    from dpcl_core.methods.language.training import Forks
+    from dpcl_core.methods.language.gradients import Batch, Forks, TextLoss
 
 
 class EwcParams(BaselineParams):

@@ -276,7 +276,7 @@ class Repaired(Sculpted):
         kind = "steps on the noisy copies" if is_local else "noisy steps"
         yield from progress_of(steps, self._plan.n_steps, task, kind)
         if self.params.stability:  # updates Omega from released weights and from layer inputs on public texts
-            from dpcl_core.methods.language.gradients import input_norms
+            from dpcl_core.methods.language.training import input_norms
 
             inputs = self.public_inputs()
             public = self.prompted(inputs, np.zeros(len(inputs), np.int64), "public")  # a prompt of no task

@@ -169,8 +169,7 @@ class Published(Sculpted):
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
         """Learns the task. Records in the ledger that there is no bound, and what the paper claims."""
-        from dpcl_core.methods.language.gradients import input_norms
-        from dpcl_core.methods.language.training import plain_steps
+        from dpcl_core.methods.language.training import input_norms, plain_steps
 
         if not self.space(task):
             return

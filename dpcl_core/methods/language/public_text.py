@@ -150,7 +150,7 @@ class Prompted:
     """Texts with template and answer, padded at the end; token k of a text is in column `FIRST` + k.
 
     `ids` int64 [n, S], 0 where padded; `role` int8 [n, S]; `stop` bool [n, S]: in a stop word, which template and answer are
-    not; `fork` int64 [n, S]: of an answer's token, the place in `training.Forks` where it is one of several that could
+    not; `fork` int64 [n, S]: of an answer's token, the place in `gradients.Forks` where it is one of several that could
     follow; 0 where it is the only one, and outside answers.
     """
 

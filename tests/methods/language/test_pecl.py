@@ -24,12 +24,12 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Surveying
 from dpcl_core.methods.language import adapted_model, pecl, training
 from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
-from dpcl_core.methods.language.gradients import Memory, batch_of, clean, log_probs
+from dpcl_core.methods.language.gradients import batch_of, clean, log_probs
 from dpcl_core.methods.language.pecl import PeclParams, Repaired
 from dpcl_core.methods.language.pecl_published import NoisyInputs, Published, PublishedParams
 from dpcl_core.methods.language.public_text import FIRST, TEXT, Prompted, answer_ids, planes, template
 from dpcl_core.methods.language.sculpting import Scorer
-from dpcl_core.methods.language.training import embedding_table
+from dpcl_core.methods.language.training import Memory, embedding_table
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import clipped
 from dpcl_core.scenarios.stream import Examples, Task
