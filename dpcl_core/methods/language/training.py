@@ -140,8 +140,8 @@ def embedding_table(net: causal.Adapted) -> NDArray[np.float32]:
 
 # Per-text losses, and PeCL's unlearning term for sensitive tokens: as printed and in bounded forms.
 #
-# All means are taken within a text. A mean over the tokens of a batch would make one text's gradient depend on the lengths of
-# the others, and no bound on one text's influence would hold.
+# All means are taken within a text. A mean over the tokens of a batch would make one text's gradient depend on the lengths
+# of the others, and no bound on one text's influence would hold.
 
 
 _LEARNING: tuple[UnlearningForm, ...] = ("none", "printed", "flipped")  # forms that keep sensitive tokens in the task loss
