@@ -20,9 +20,10 @@ from dpcl_core.data.dataset import Split
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.language import evaluation, sensitivity, training
+from dpcl_core.methods.language.adapted_model import log_probabilities
 from dpcl_core.methods.language.gradients import Batch, TextLoss
 from dpcl_core.methods.language.params import Loss
-from dpcl_core.methods.language.public_text import Ranked, log_probabilities, prompted
+from dpcl_core.methods.language.public_text import Ranked, prompted
 from dpcl_core.methods.language.training import Unlearning, gather_batch, plain_steps
 
 Score = Literal["score", "oracle", "current"]

@@ -19,9 +19,9 @@ from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.data.texts import KINDS, LOOKALIKE, PADDING, Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language.adapted_model import log_probabilities
 from dpcl_core.methods.language.pecl_published import Dials as Dials
 from dpcl_core.methods.language.pecl_published import dials_of as dials_of
-from dpcl_core.methods.language.public_text import log_probabilities
 from dpcl_core.privacy import text_mechanisms
 
 Floats = NDArray[np.floating]

@@ -308,6 +308,9 @@ class SeenLabels:
 
 
 # Assignment of a client's texts to slots: by label, and within a label by matching its list to groups.
+#
+# A client assigns slots from its own texts, public data and earlier releases only: no other client's data can change them,
+# so one client's part of the sum stays bounded.
 
 
 Draws = Callable[[int], np.random.Generator]

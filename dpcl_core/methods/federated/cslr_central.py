@@ -109,7 +109,7 @@ class CslrCentral:
         (self._cell,), params = cells, settings_of(spec, CslrCentralParams)
         self._params = params
         self._seen, self._n_clients = SeenLabels(spec, context), clients_per_task(context)
-        noise = noises(params, Horizon.of(spec, context), self._cell.epsilon)
+        noise = noises(params, Horizon.of(spec, context, params), self._cell.epsilon)
         self._releases = ReleaseSchedule(spec, cells, context, [noise.release])
         self._head = RoundHead(spec, self._cell, context, noise.head)
 
@@ -177,7 +177,8 @@ make_learner = CslrCentral
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): a release a task beside the head's rounds, or one in every round."""
-    params, horizon = settings_of(spec, CslrCentralParams), Horizon.of(spec, facts)
+    params = settings_of(spec, CslrCentralParams)
+    horizon = Horizon.of(spec, facts, params)
     noise = noises(params, horizon, epsilon)
     if params.releases == "round":
         return each_task(ledger, facts, horizon.rounds_of(noise.release, noise.head))

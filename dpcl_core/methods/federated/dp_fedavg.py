@@ -58,7 +58,7 @@ class DpFedAvg:
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None) -> None:
         (self._cell,), self._params, self._seen = cells, settings_of(spec, DpFedAvgParams), SeenLabels(spec, context)
-        noise = Horizon.of(spec, context).one_per_round(self._cell.epsilon)
+        noise = Horizon.of(spec, context, self._params).one_per_round(self._cell.epsilon)
         self._head = RoundHead(spec, self._cell, context, noise, collect)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:

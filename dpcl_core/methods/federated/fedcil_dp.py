@@ -223,7 +223,7 @@ class FedCilDp:
         self._generator, self._classifier = self._gan.generator.initial(random), self._gan.classifier.initial(random)
         self._earlier: tuple[Singles, tuple[int, ...]] | None = None  # the last task's generator, and its labels
         self._participation = client_training.participation(params, spec, self._cell)
-        self._noises = Horizon.of(spec, context).in_rounds(self._cell.epsilon, 0.5)
+        self._noises = Horizon.of(spec, context, params).in_rounds(self._cell.epsilon, 0.5)
         self._noise = noise_of(spec.privacy.noise, self._cell, "generator and classifier")
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:

@@ -54,10 +54,10 @@ class Horizon:
     adjacency: Adjacency
 
     @classmethod
-    def of(cls, spec: RunSpec, facts: PublicSizes) -> Horizon:
-        """Horizon of a run: one task where each client belongs to one task only, else all tasks."""
-        params, n_tasks = spec.params, facts.n_tasks if facts.recurrence == "every" else 1
-        rounds, rate = (params.rounds, params.participation) if isinstance(params, RoundParams) else (1, 1.0)
+    def of(cls, spec: RunSpec, facts: PublicSizes, params: RoundParams | None = None) -> Horizon:
+        """Horizon of a run: one task where each client belongs to one task only, else all. `params`: of a run in rounds."""
+        n_tasks = facts.n_tasks if facts.recurrence == "every" else 1
+        rounds, rate = (1, 1.0) if params is None else (params.rounds, params.participation)
         return cls(n_tasks, rounds, rate, spec.privacy.delta, spec.privacy.adjacency)
 
     def rounds_of(self, *multipliers: float) -> dp.DpEvent:
@@ -106,7 +106,7 @@ def releases(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) 
 
 def rounds(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """A plan (`methods.planned`): one update of every sampled client a round, of one network or of two as one event."""
-    horizon = Horizon.of(spec, facts)
+    horizon = Horizon.of(spec, facts, settings_of(spec, RoundParams))
     each_task(ledger, facts, horizon.rounds_of(horizon.one_per_round(epsilon)))
 
 

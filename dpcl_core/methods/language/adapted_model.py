@@ -5,23 +5,20 @@ Its module and those of its methods load torch with the first model, not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from dpcl_core.backbones import plain_language
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Fact, Note, Progress
+from dpcl_core.events import Note, Progress
 from dpcl_core.methods.common.card import settings_of
-from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.params import SHORTEST, LanguageParams
 from dpcl_core.methods.language.public_text import (
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.methods.language.gradients import Reading, TextLoss
-    from dpcl_core.methods.language.sculpting import Scorer
 
 STEPS_PER_PROGRESS = 5
 
@@ -103,6 +99,27 @@ def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     return TrainingInputs(prompted, torch.cat(copies) if copies else None)
 
 
+def log_probabilities(
+    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
+) -> NDArray[np.float32]:
+    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
+
+    `single`: in single precision on every device. `is_filled`: as of `training.log_probabilities`.
+    """
+    if backbone == BUNDLED:
+        return plain_language.load().log_probabilities(tokens)
+    from dpcl_core.backbones import causal
+    from dpcl_core.methods.language import training
+
+    return training.log_probabilities(
+        causal.load(backbone, device, single=single),
+        tokens,
+        plain_language.load_tokenizer(backbone).bos,
+        device,
+        is_filled=is_filled,
+    )
+
+
 def without_tokens(texts: Prompted) -> Prompted:
     """The same prompts with the texts' tokens set to 0, for training that must not read them."""
     is_text = texts.role == TEXT
@@ -123,7 +140,7 @@ class AdaptedModel:
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         from dpcl_core.backbones import causal
-        from dpcl_core.methods.language.training import Forks
+        from dpcl_core.methods.language.gradients import Forks
 
         self.params = params = settings_of(spec, LanguageParams)
         self.spec, self.cell, self.context, backbone = spec, cell, context, spec.data.backbone
@@ -211,7 +228,7 @@ class AdaptedModel:
 
     def public_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the frozen public model."""
-        return public_text.log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
+        return log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""
@@ -271,104 +288,3 @@ class AdaptedModel:
         copies = noisy_embeddings(table, inputs[:, :, TOKEN], ratio, clip, noise, ledger, task=task.index)
         self.copies = {"copies": copies, "answers": labels}
         return TrainingInputs(without_tokens(self.prompted(inputs, labels, task.name)), self.table(copies))
-
-
-class LazyLearner:
-    """Scores the tokens of each task if there is a scorer, lets the model learn it and reports.
-
-    Loads torch with the first task, after the first report on its texts.
-    """
-
-    KEPT = ("_scorer", "_model", "_learned", "_waits")
-
-    def __init__(
-        self, kind: type[AdaptedModel], spec: RunSpec, cells: Sequence[Cell], context: PublicContext,
-        scorer: Scorer | None = None,
-    ) -> None:  # fmt: skip
-        (self._cell,), self._spec, self._context = cells, spec, context
-        self._kind, self._scorer, self._waits = kind, scorer, kind.waits
-        self._reports = public_text.Reports(spec, self._cell, context)
-        self._model: AdaptedModel | None = None
-        self._learned: dict[str, tuple[int, ...]] = {}  # the labels of each task, by its name
-
-    def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
-        """Counts the tokens of all tasks if the scores need them. Records in the ledger whose texts are read."""
-        if self._scorer is None or not self._scorer.reads_ahead:
-            return
-        tasks = streams[self._cell.seed]
-        all_tasks = tuple(task.index for task in tasks)
-        what = "counts of the tokens of all tasks, later ones too"
-        ledgers[self._cell].spend(dp.NonPrivateDpEvent(), task=0, what=what, people_of=all_tasks)
-        self._scorer.survey(tasks, self._context.classes)
-
-    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[LearnerEvent]:
-        task, score2 = tasks[self._cell.seed], None
-        if self._scorer is not None:
-            self._scorer.open(task, self._context.classes)
-            score2 = self._scorer.score2
-        yield from self._reports.before(task, score2)
-        if self._model is None:
-            yield Progress("backbone", 0, 1, task.index, "loading the language model")
-            self._model = self._open_model()
-            yield from self._reports.at_start(self._model.net)
-        # Of so small a network threads that share a product wait for each other: a fifth longer even on an idle computer.
-        with threadpool_limits(1 if self._spec.data.backbone == BUNDLED else None):
-            yield from self._model.learn(task, ledgers[self._cell])
-            self._waits &= task.index + 1 < self._context.n_tasks
-            self._learned[task.name] = self._model.space(task)
-            self._reports.remember(task)
-            if not self._waits:
-                yield from self._reports.after(task, self._model.net, score2)
-
-    def reopen(self) -> None:
-        """Opens the model."""
-        self._model = self._open_model()
-
-    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
-        """Reads again the texts that are kept of the tasks so far: by the model, and by the reports."""
-        tasks = [of_seeds[self._cell.seed] for of_seeds in learned]
-        if self._model is not None:
-            self._model.recall(tasks)
-        for task in tasks:
-            self._reports.remember(task)
-
-    def _open_model(self) -> AdaptedModel:
-        scorers = () if self._scorer is None else (self._scorer,)
-        return cast("Callable[..., AdaptedModel]", self._kind)(self._spec, self._cell, self._context, *scorers)
-
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """Scores by the one rule of `params.eval`."""
-        return {} if self._model is None or self._waits else {self._model.params.eval: self._model.answers(task)[None]}
-
-    def untrained(self, task: Task) -> NDArray[np.floating]:
-        """Scores [n, classes] of the frozen public model, which new adapters leave as it is."""
-        if self._model is None:
-            self._model = self._open_model()
-        return self._model.answers(task)
-
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """Adapter weights and the noisy copies of the task's texts, by name; empty before there is a model."""
-        if self._model is None:
-            return {}
-        parameters = () if self._waits else self._model.net.trainable().items()
-        return {**{name: weights.detach().cpu().numpy().copy() for name, weights in parameters}, **self._model.copies}
-
-    def rule(self, cell: Cell) -> Rule | None:
-        """The most likely label of an example's task; None before there is a model."""
-        if self._model is None or self._waits:
-            return None
-        params, backbone = self._model.params, self._spec.data.backbone
-        competing = tuple(sorted(set().union(*self._learned.values())))
-        facts: dict[str, Fact] = {
-            "rank": params.lora_rank,
-            "alpha": params.lora_alpha,
-            "layers": params.n_layers(backbone),
-            "every_map": params.adapts == "all",
-            "reading": params.reading_rule(backbone),
-            "length": params.length,
-            "loss": params.loss,
-            "task_names": tuple(self._learned),
-        }
-        names, columns = tuple(self._model.net.trainable()), range(self._context.n_classes)
-        by_task = list(self._learned.values())
-        return Rule("language", names, columns, competing, by_task, facts, uses_all=self._kind.stacks)

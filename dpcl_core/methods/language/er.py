@@ -16,8 +16,9 @@ import numpy as np
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.language import baseline
-from dpcl_core.methods.language.adapted_model import LazyLearner, joined
+from dpcl_core.methods.language.adapted_model import joined
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task

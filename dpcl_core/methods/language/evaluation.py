@@ -18,9 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.plain_language import Tokenizer
 from dpcl_core.data.texts import Canary
-from dpcl_core.methods.language.gradients import AT_ONCE, Batch, answer_columns, batch_of, batches_of, logits_at
+from dpcl_core.methods.language.gradients import AT_ONCE, Batch, Forks, answer_columns, batch_of, batches_of, logits_at
 from dpcl_core.methods.language.public_text import Prompted, Ranked, answer_ids, prompted, ranked
-from dpcl_core.methods.language.training import Forks
 
 if TYPE_CHECKING:
     from transformers.cache_utils import Cache

@@ -22,8 +22,9 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd import noise_std
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import baseline
-from dpcl_core.methods.language.adapted_model import LazyLearner, TrainingInputs
+from dpcl_core.methods.language.adapted_model import TrainingInputs
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import Positive
 from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
 from dpcl_core.privacy.ledger import Ledger
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.backbones.causal import Adapted
-    from dpcl_core.methods.language.gradients import Batch, TextLoss
-    from dpcl_core.methods.language.training import Forks
+    from dpcl_core.methods.language.gradients import Batch, Forks, TextLoss
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ smaller pieces.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -34,13 +34,11 @@ from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.gpu import at_once, room
 from dpcl_core.backbones.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.per_example_gradients import clip_weights, hooked
-from dpcl_core.methods.language.public_text import ANSWER, PAD, Prompted
-from dpcl_core.methods.language.sensitivity import penalty_strength
+from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from dpcl_core.methods.language.training import Forks
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
 ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens
@@ -81,6 +79,112 @@ class Batch:
     def filled(self, size: int) -> Batch:
         """`size` texts: these, then the last one again and again."""
         return self.take(torch.arange(size, device=self.ids.device).clamp(max=len(self) - 1))
+
+
+class Forks:
+    """A label as a choice: its likelihood among the names of a task's labels, with the prior of each name taken off.
+
+    The names of a task's labels form a tree of tokens. Where several tokens can follow, at a fork, the model's probabilities
+    are restricted to these tokens, and divided by what they are on public texts that the frozen model reads with the same
+    question (normalised again): contextual calibration (Zhao et al. 2021), with public texts in place of an empty one. The
+    likelihood of a label is the product over the forks on the way to it; tokens that are the only ones to follow count
+    nothing. The prior is a constant made of public texts and a public network: it reads no text of the task, and no test
+    text. Holds the forks of all tasks so far; fork 0 stands for a token without alternative.
+    """
+
+    KEPT = ("_following", "_prior", "_answers")
+
+    def __init__(self) -> None:
+        self._following: list[list[int]] = [[]]
+        self._prior: list[NDArray[np.float64]] = [np.zeros(0)]
+        self._answers: dict[str, Mapping[int, Answer]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._answers
+
+    def add(self, name: str, names: Mapping[int, Sequence[int]]) -> None:
+        """Adds a task. Args: names: tokens of each label's name, none of which is the beginning of another."""
+        following: dict[tuple[int, ...], set[int]] = {}
+        for tokens in names.values():
+            for place, token in enumerate(tokens):
+                following.setdefault(tuple(tokens[:place]), set()).add(token)
+        numbers: dict[tuple[int, ...], int] = {}
+        for path, tokens_after in following.items():
+            if len(tokens_after) > 1:
+                numbers[path] = len(self._following)
+                self._following.append(sorted(tokens_after))
+                self._prior.append(np.zeros(len(tokens_after)))
+        self._answers[name] = {
+            label: (list(tokens), [numbers.get(tuple(tokens[:place]), 0) for place in range(len(tokens))])
+            for label, tokens in names.items()
+        }
+
+    def set_prior(self, fork: int, log_probs: NDArray[np.float64]) -> None:
+        """What is taken off the log-probabilities [tokens] at this fork."""
+        self._prior[fork] = log_probs
+
+    def answers(self, name: str) -> Mapping[int, Answer]:
+        """Tokens and forks of each label's name in this task, up to the last fork: what follows it is certain."""
+        return {label: _to_last_fork(answer) for label, answer in self._answers[name].items()}
+
+    def covering(self, name: str) -> Mapping[int, Answer]:
+        """A few labels' answers that pass through all forks of the task."""
+        covered: set[int] = set()
+        chosen: dict[int, Answer] = {}
+        for label, answer in sorted(self.answers(name).items(), key=lambda one: -sum(map(bool, one[1][1]))):
+            if passed := set(answer[1]) - covered - {0}:
+                chosen[label], covered = answer, covered | passed
+        return chosen
+
+    def tokens(self, device: torch.device) -> Tensor:
+        """All tokens that can follow at some fork, int64 [v], in order; token 0 where there is no fork."""
+        return torch.tensor(sorted({token for following in self._following for token in following}) or [0], device=device)
+
+    def tables(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Tokens int64 [forks, m] that can follow at each fork, -1 where there are fewer; their prior [forks, m]."""
+        width = max(1, *map(len, self._following))
+        tokens, prior = np.full((len(self._following), width), -1, np.int64), np.zeros((len(self._following), width))
+        for fork, following in enumerate(self._following):
+            tokens[fork, : len(following)], prior[fork, : len(following)] = following, self._prior[fork]
+        return torch.from_numpy(tokens).to(device), torch.from_numpy(prior).to(device)
+
+    def log_probs(self, logits: Tensor, forks: Tensor) -> Tensor:
+        """Log-probabilities [..., m] of the tokens that can follow at these forks [...]; logits [..., v] of `tokens`.
+
+        -inf where there are fewer than m; meaningless at fork 0.
+        """
+        tokens, prior = self.tables(logits.device)
+        following = tokens[forks]
+        places = torch.searchsorted(self.tokens(logits.device), following).clamp(max=logits.shape[-1] - 1)
+        chosen = logits.gather(-1, places) - prior[forks].to(logits.dtype)
+        is_none = following < 0
+        is_none[..., 0] &= forks != 0  # something to normalise at fork 0
+        return chosen.masked_fill(is_none, -torch.inf).log_softmax(dim=-1)
+
+    def of_tokens(self, logits: Tensor, forks: Tensor, ids: Tensor) -> Tensor:
+        """Log-probabilities [...] of the tokens int64 [...] at these forks; 0 at fork 0. Logits [..., v] of `tokens`."""
+        tokens, _ = self.tables(logits.device)
+        places = (tokens[forks] == ids[..., None]).long().argmax(dim=-1)
+        found: Tensor = self.log_probs(logits, forks).gather(-1, places[..., None])[..., 0]
+        return found.where(forks != 0, 0)
+
+    def scores(self, name: str, at_forks: Mapping[int, NDArray[np.floating]]) -> dict[int, NDArray[np.float64]]:
+        """Log-likelihood [n] of each label. Args: at_forks: log-probabilities [n, m] at each fork of the task."""
+        scores: dict[int, NDArray[np.float64]] = {}
+        for label, (tokens, forks) in self.answers(name).items():
+            steps = [
+                at_forks[fork][:, self._following[fork].index(token)]
+                for token, fork in zip(tokens, forks, strict=True)
+                if fork
+            ]
+            scores[label] = np.sum(np.asarray(steps, np.float64), axis=0)
+        return scores
+
+
+def _to_last_fork(answer: Answer) -> Answer:
+    tokens, forks = answer
+    end = max((1 + place for place, fork in enumerate(forks) if fork), default=0)
+    return tokens[:end], forks[:end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,82 +457,3 @@ def recorded(layers: Sequence[nn.Module]) -> Iterator[dict[nn.Module, tuple[Tens
 
     with hooked(layers, note):
         yield passed
-
-
-# PeCL's memory penalty: adapters stay near their values after the last task, by importance (Zhan et al., Eqs. 7 to 11).
-#
-# Choices where the paper leaves one open: the penalty sums over adapters; ||x|| is the mean norm of a layer's input at one
-# token, because a norm over all tokens would grow with the data; Omega-bar is a constant without gradient. As printed,
-# Omega-bar includes the current task, whose Omega grows as the adapters change; otherwise it covers past tasks only, so the
-# first task has no penalty.
-
-
-class Memory:
-    """Omega-bar of every adapter, and the products B A after the last task. Reads parameters only."""
-
-    KEPT = ("_totals", "_n_tasks", "_strength", "_snapshots", "_current_norms")
-
-    def __init__(self, net: Adapted, lowest: float, highest: float) -> None:
-        self._net, self._lowest, self._highest = net, lowest, highest
-        self._totals = torch.zeros(len(net.pairs()), dtype=torch.float64)
-        self._n_tasks, self._strength = 0, 0.0
-        self._snapshots = [product.detach().clone() for product in self._products()]
-        self._current_norms: Tensor | None = None
-
-    @property
-    def omega_bar(self) -> tuple[float, ...]:
-        """Current Omega-bar (Eq. 9) of each adapter; empty before any task counts."""
-        if self._current_norms is None:
-            return tuple((self._totals / self._n_tasks).tolist()) if self._n_tasks else ()
-        omega = self._changes([product.detach() for product in self._products()]) * self._current_norms
-        return tuple(((self._totals + omega) / (self._n_tasks + 1)).tolist())
-
-    def open(self, mean_score: float, input_norms: Sequence[float] | None = None) -> None:
-        """Call before a task's steps: sets lambda_dyn (Eq. 11) from the task's mean score, clipped to [0, 1].
-
-        Args: input_norms: mean L2 norm of each adapter's input on the task if Omega-bar includes it; else None.
-        """
-        self._strength = penalty_strength(min(max(mean_score, 0.0), 1.0), self._lowest, self._highest)
-        self._current_norms = None if input_norms is None else torch.tensor(list(input_norms), dtype=torch.float64)
-
-    def remember(self, input_norms: Sequence[float]) -> None:
-        """Call after a task: adds Omega_k = ||Delta W||_F ||x|| (Eq. 8) to the mean, then takes a snapshot.
-
-        Delta W is the task's change of the product B A (Eq. 7). Args: input_norms: mean L2 norm of each adapter's input.
-        """
-        now = [product.detach().clone() for product in self._products()]
-        self._totals += self._changes(now) * torch.tensor(list(input_norms), dtype=torch.float64)
-        self._n_tasks, self._snapshots = self._n_tasks + 1, now
-
-    def penalty(self) -> Tensor:
-        """L_reg = lambda_dyn Omega-bar ||W - W_before||_F^2 (Eq. 10), W = B A; 0 before any task counts."""
-        omegas = self.omega_bar
-        if not omegas:
-            return torch.zeros(())
-        adapters = zip(self._products(), self._snapshots, omegas, strict=True)
-        return self._strength * torch.stack([omega * (now - then).square().sum() for now, then, omega in adapters]).sum()
-
-    def _changes(self, products: Sequence[Tensor]) -> Tensor:
-        """||Delta W||_F of every adapter [adapters], float64."""
-        norms = [float((now - before).norm()) for now, before in zip(products, self._snapshots, strict=True)]
-        return torch.tensor(norms, dtype=torch.float64)
-
-    def _products(self) -> list[Tensor]:
-        return [second @ first for first, second in self._net.pairs()]
-
-
-@torch.no_grad()
-def input_norms(net: Adapted, texts: Prompted, device: str, reading: Reading = clean) -> list[float]:
-    """Mean L2 norm of each adapted layer's input (||x|| of Eq. 8), over all tokens of these texts."""
-    of_weight = {id(layer.weight): layer for layer in net.modules() if isinstance(layer, nn.Linear)}
-    layers = [of_weight[id(first)] for first, _ in net.pairs()]
-    totals, n_tokens = torch.zeros(len(layers), dtype=torch.float64), 0
-    for rows in np.array_split(np.arange(len(texts)), -(-len(texts) // AT_ONCE)) if len(texts) else ():
-        batch = batch_of(texts, rows, device)
-        with recorded(layers) as passed:
-            last = batch.mask.sum(dim=1, keepdim=True) - 1
-            net.split.above(states_of(net, batch, reading, 0), last, whole=True)
-        n_tokens += int(batch.mask.sum())
-        totals += torch.stack([(passed[layer][0].norm(dim=2) * batch.mask).sum().double().cpu() for layer in layers])
-    means: list[float] = (totals / max(1, n_tokens)).tolist()
-    return means

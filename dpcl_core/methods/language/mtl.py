@@ -13,8 +13,9 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language import params as language
-from dpcl_core.methods.language.adapted_model import LazyLearner, joined
+from dpcl_core.methods.language.adapted_model import joined
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import baseline
-from dpcl_core.methods.language.adapted_model import LazyLearner
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter

@@ -31,7 +31,8 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting
-from dpcl_core.methods.language.adapted_model import LazyLearner, progress_of
+from dpcl_core.methods.language.adapted_model import progress_of
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, Length, Positive, UnlearningForm
 from dpcl_core.methods.language.public_text import TEXT, Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
@@ -276,7 +277,7 @@ class Repaired(Sculpted):
         kind = "steps on the noisy copies" if is_local else "noisy steps"
         yield from progress_of(steps, self._plan.n_steps, task, kind)
         if self.params.stability:  # updates Omega from released weights and from layer inputs on public texts
-            from dpcl_core.methods.language.gradients import input_norms
+            from dpcl_core.methods.language.training import input_norms
 
             inputs = self.public_inputs()
             public = self.prompted(inputs, np.zeros(len(inputs), np.int64), "public")  # a prompt of no task

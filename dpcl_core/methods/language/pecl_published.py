@@ -24,7 +24,8 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting, sensitivity
-from dpcl_core.methods.language.adapted_model import LazyLearner, median_norm, progress_of
+from dpcl_core.methods.language.adapted_model import median_norm, progress_of
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import LanguageParams, Loss, Positive
 from dpcl_core.methods.language.public_text import Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
@@ -116,7 +117,8 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Choices of ours that the paper leaves open."""
-    scored_by = "public" if settings_of(spec, PublishedParams).score_model == "base" else "trained"
+    params = settings_of(spec, PublishedParams)
+    scored_by = "public" if params.score_model == "base" else "trained"
     return (
         *language.differences(spec),
         "Not given either: the clipping norm C of embeddings, which model scores a token, whether noise is drawn again. "
@@ -168,8 +170,7 @@ class Published(Sculpted):
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
         """Learns the task. Records in the ledger that there is no bound, and what the paper claims."""
-        from dpcl_core.methods.language.gradients import input_norms
-        from dpcl_core.methods.language.training import plain_steps
+        from dpcl_core.methods.language.training import input_norms, plain_steps
 
         if not self.space(task):
             return

@@ -1,28 +1,24 @@
-"""Texts as language methods use them: prompts, public substitutes, exposure of planted secrets, and reports on training."""
+"""Texts as language methods use them: prompts, public substitutes, and the exposure of planted secrets."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
-from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data import synthetic
-from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
-from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.data.texts import PADDING, STOP, TOKEN, Texts
+from dpcl_core.events import Leaks
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from dpcl_core.scenarios.stream import Examples
+from dpcl_core.spec import Cell, PrivacySpec
 
 if TYPE_CHECKING:
-    from dpcl_core.backbones.causal import Adapted
     from dpcl_core.backbones.plain_language import Tokenizer
 
 # Exposure of planted secrets, and the lower bound on epsilon that follows, from the likelihoods of all possible values.
@@ -154,7 +150,7 @@ class Prompted:
     """Texts with template and answer, padded at the end; token k of a text is in column `FIRST` + k.
 
     `ids` int64 [n, S], 0 where padded; `role` int8 [n, S]; `stop` bool [n, S]: in a stop word, which template and answer are
-    not; `fork` int64 [n, S]: of an answer's token, the place in `training.Forks` where it is one of several that could
+    not; `fork` int64 [n, S]: of an answer's token, the place in `gradients.Forks` where it is one of several that could
     follow; 0 where it is the only one, and outside answers.
     """
 
@@ -257,179 +253,3 @@ Planes = NDArray[np.int32]
 def planes(examples: Examples) -> Planes:
     """Encoded texts int32 [n, length, planes]."""
     return examples.inputs.astype(np.int32, copy=False)
-
-
-def log_probabilities(
-    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
-) -> NDArray[np.float32]:
-    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
-
-    `single`: in single precision on every device. `is_filled`: as of `training.log_probabilities`.
-    """
-    if backbone == BUNDLED:
-        return plain_language.load().log_probabilities(tokens)
-    from dpcl_core.backbones import causal
-    from dpcl_core.methods.language import training
-
-    return training.log_probabilities(
-        causal.load(backbone, device, single=single),
-        tokens,
-        plain_language.load_tokenizer(backbone).bos,
-        device,
-        is_filled=is_filled,
-    )
-
-
-# Reports on texts while a model is trained on them.
-
-
-SHOWN = 4  # texts of a task that are shown token by token
-REMEMBERED, REMEMBERED_BIG = 48, 8  # texts of a task on which retention is measured; of models that are not bundled
-# Codes ranked for each number of repetitions, after each task and after the last. Fifteen can prove large epsilons, see
-# `exposure.leaks`.
-CODES_PER_TASK, CODES_AT_END = 3, 15
-
-
-class Reports:
-    """Reports on one cell's texts during training: scored tokens, retained knowledge, leaked canaries.
-
-    They cover synthetic and public texts only; of other texts nothing is kept. The first report needs no torch.
-    """
-
-    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
-        self._spec, self._cell, self._context = spec, cell, context
-        self._may_show = context.texts is not None and context.texts.may_show
-        self._kinds = () if context.texts is None else context.texts.kinds
-        self._inputs: list[NDArray[np.int32]] = []  # of each task so far
-        self._base: list[NDArray[np.float32]] = []
-        # By canary: number of its texts not read yet.
-        self._unread = {canary: canary.repetitions for canary in context.canaries if canary.repetitions}
-        self._read: list[Canary] = []  # codes all of whose texts have been read, in that order
-
-    def before(self, task: Task, score2: NDArray[np.float64] | None = None) -> Iterator[TokensScored]:
-        """A few texts of the task as the public model scores them. `score2` [size]; None: zeros."""
-        if not self._may_show or not len(task.train):
-            return
-        examples = task.train.take(_most_marked(task))
-        inputs = planes(examples)
-        yield self._scored(task, "base", inputs, examples.labels, self._public(inputs), score2)
-
-    def at_start(self, net: Adapted) -> Iterator[Leaks]:
-        """How the public model ranks the codes, before any text is read."""
-        if self._may_show and self._unread:
-            yield self._leaks(net, -1, _first_codes(self._context.canaries, CODES_PER_TASK))
-
-    def remember(self, task: Task) -> None:
-        """Keeps a few texts of the task just learned, if they may be shown."""
-        if self._may_show:
-            most = REMEMBERED if self._spec.data.backbone == BUNDLED else REMEMBERED_BIG
-            kept = planes(task.train.take(np.arange(min(most, len(task.train)))))
-            self._inputs.append(kept)
-            self._base.append(self._public(kept))
-            self._count(planes(task.train))
-
-    def _count(self, inputs: NDArray[np.int32]) -> None:
-        """Counts which codes were read: a source may be missing from the stream, and truncation may cut off a code."""
-        ready = plain_language.load_tokenizer(self._spec.data.backbone)
-        strings_of = {token: ready.shown(token) for token in np.unique(inputs[:, :, TOKEN]).tolist() if token != PADDING}
-        strings = ["".join(strings_of[token] for token in row if token != PADDING) for row in inputs[:, :, TOKEN].tolist()]
-        for canary in list(self._unread):
-            line = "".join(map(ready.shown, ready.encode(canary.prefix + canary.code)[0]))
-            self._unread[canary] -= sum(line in string for string in strings)
-            if self._unread[canary] <= 0:
-                del self._unread[canary]
-                self._read.append(canary)
-
-    def after(
-        self, task: Task, net: Adapted, score2: NDArray[np.float64] | None = None
-    ) -> Iterator[TokensScored | Retained | Leaks]:
-        """The same texts as the model scores them now, what it retains of each remembered task, and what leaks.
-
-        Ranks the codes read so far and the controls, more of them after the last task; none if no code was read.
-        """
-        if not self._may_show:
-            return
-        chosen = _most_marked(task)
-        if len(chosen):
-            examples = task.train.take(chosen)
-            yield self._scored(task, "current", planes(examples), examples.labels, self._now(net, planes(examples)), score2)
-        gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
-        yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
-        if self._read:
-            codes = [*self._read, *(canary for canary in self._context.canaries if not canary.repetitions)]
-            is_last = task.index + 1 == self._context.n_tasks
-            yield self._leaks(net, task.index, _first_codes(codes, CODES_AT_END if is_last else CODES_PER_TASK))
-
-    def _scored(
-        self, task: Task, model: Literal["base", "current"], inputs: NDArray[np.int32], labels: NDArray[np.int64],
-        log_probs: NDArray[np.float32], score2: NDArray[np.float64] | None
-    ) -> TokensScored:
-        ready, kinds = plain_language.load_tokenizer(self._spec.data.backbone), self._kinds
-        texts = []
-        for row, label, likely in zip(inputs, labels.tolist(), log_probs, strict=True):
-            tokens = row[row[:, TOKEN] != PADDING]
-            ids = tokens[:, TOKEN].tolist()
-            texts.append(
-                ScoredText(
-                    tokens=tuple(ready.shown(token) for token in ids),
-                    probability=tuple(np.exp(np.minimum(likely[: len(ids)].astype(np.float64), 0.0)).tolist()),
-                    commonness=(0.0,) * len(ids) if score2 is None else tuple(score2[ids].tolist()),
-                    is_stop=tuple((tokens[:, STOP] != 0).tolist()),
-                    kinds=tuple(kinds[kind - 1] if kind else "" for kind in tokens[:, KIND].tolist()),
-                    label=self._context.classes[label],
-                )
-            )
-        return TokensScored(self._cell, task.index, model, tuple(texts))
-
-    def _public(self, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
-        """log P of every token under the public model."""
-        return log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._context.device)
-
-    def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
-        """log P of every token under the current model."""
-        from dpcl_core.methods.language import training
-
-        bos = plain_language.load_tokenizer(self._spec.data.backbone).bos
-        return training.of_adapted(net, inputs[:, :, TOKEN], bos, self._context.device)
-
-    def _leaks(self, net: Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
-        from dpcl_core.methods.language.evaluation import ranks
-
-        rankings = ranks(net.model, plain_language.load_tokenizer(self._spec.data.backbone), canaries)
-        return leaks(rankings, cell=self._cell, task=task, privacy=self._spec.privacy)
-
-
-def retained(
-    cell: Cell, task: int, inputs: Sequence[NDArray[np.int32]], gains: Sequence[NDArray[np.float32]],
-    kinds: Sequence[str] = KINDS
-) -> Retained:
-    """Mean gains for each task's texts, over tokens outside marked spans and over tokens inside private spans.
-
-    Look-alike spans count for neither. Args: inputs, gains: one array [n, length(, planes)] a task.
-    """
-    is_private = np.array([False, *(not name.startswith(LOOKALIKE) for name in kinds)])
-    ordinary, private = [], []
-    for row, gain in zip(inputs, gains, strict=True):
-        is_text, kind = row[:, :, TOKEN] != PADDING, row[:, :, KIND]
-        outside, inside = is_text & (kind == 0), is_text & is_private[kind]
-        ordinary.append(float(gain[outside].mean()) if outside.any() else 0.0)
-        private.append(float(gain[inside].mean()) if inside.any() else None)
-    return Retained(cell, task, tuple(ordinary), tuple(private))
-
-
-def _first_codes(canaries: Sequence[Canary], most: int) -> list[Canary]:
-    """The first `most` codes of each number of repetitions, one of every source before a second of any."""
-    by_repetitions: dict[int, list[tuple[int, Canary]]] = {}
-    so_far: Counter[tuple[int, str]] = Counter()
-    for canary in canaries:
-        kind = (canary.repetitions, canary.source)
-        by_repetitions.setdefault(canary.repetitions, []).append((so_far[kind], canary))
-        so_far[kind] += 1
-    in_turn = (sorted(alike, key=lambda one: one[0]) for alike in by_repetitions.values())
-    return [canary for alike in in_turn for _, canary in alike[:most]]
-
-
-def _most_marked(task: Task) -> NDArray[np.int64]:
-    """Indices of the texts to show: those with the most marked tokens among the first hundred, in stream order."""
-    marked = (task.train.take(np.arange(min(100, len(task.train)))).inputs[:, :, KIND] != 0).sum(axis=1)
-    return np.sort(np.argsort(-marked, kind="stable")[:SHOWN])

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.language import evaluation, public_text
+from dpcl_core.methods.language.gradients import Forks
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.public_text import answer_ids, prompted
-from dpcl_core.methods.language.training import Forks
 
 
 def language(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:

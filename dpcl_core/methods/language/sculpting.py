@@ -176,7 +176,7 @@ class Sculpted(AdaptedModel):
     params: SculptingParams
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer) -> None:
-        from dpcl_core.methods.language.gradients import Memory
+        from dpcl_core.methods.language.training import Memory
 
         super().__init__(spec, cell, context)
         self._scorer, self._memory = scorer, Memory(self.net, self.params.lambda_min, self.params.lambda_max)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from dpcl_core.methods.language import baseline
-from dpcl_core.methods.language.adapted_model import LazyLearner
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 
 CARD = baseline.card(
     "SeqFT", name="lm-seqft", title="SeqFT: fine-tuning in sequence",

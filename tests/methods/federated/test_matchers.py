@@ -398,9 +398,11 @@ def test_lists_and_elements_are_sorted_as_their_numbers_are_read() -> None:
     for shape in ((1, 1, 1), (4, 3, 2), (6, 5, 3)):
         for _ in range(40):
             features = random.integers(-1, 2, shape).astype(np.float64)
-            elements, lists = matchers._order(features)
+            elements = np.stack([matchers._sorted(each) for each in features])
             rows = [[tuple(element) for element in each] for each in features.tolist()]
             expected = [sorted(range(len(each)), key=each.__getitem__) for each in rows]
             assert elements.tolist() == expected
             said = [[each[place] for place in order] for each, order in zip(rows, expected, strict=True)]
+            in_order = np.take_along_axis(features, elements[:, :, None], axis=1)
+            lists = matchers._sorted(in_order.reshape(len(features), -1))
             assert lists.tolist() == sorted(range(len(said)), key=said.__getitem__)

@@ -17,6 +17,7 @@ from dpcl_core.methods.federated import client_training, local_list
 from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, clients_of_this_task
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
+from dpcl_core.methods.federated.params import RoundParams
 from dpcl_core.methods.federated.release_schedule import Horizon, Noises, ReleaseSchedule
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
@@ -98,7 +99,8 @@ def horizon(method: str, recurrence: Recurrence = "every", **privacy: object) ->
     """Of a run with four tasks; of one with rounds, of 50 in each, with 30 % of the clients."""
     rounds = {"rounds": 50, "participation": 0.3} if method == "dp-fedavg" else {}
     asked = clients.spec(method, params=rounds, privacy={"delta": 1e-5, **privacy})
-    return Horizon.of(asked, PublicSizes(1000, 4, 4, recurrence))
+    params = asked.params if isinstance(asked.params, RoundParams) else None
+    return Horizon.of(asked, PublicSizes(1000, 4, 4, recurrence), params)
 
 
 FOUR_TASKS, IN_ROUNDS = horizon("label-means"), horizon("dp-fedavg")

@@ -18,11 +18,11 @@ from dpcl_core.backbones.gpu import half_precision
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.language import gradients
-from dpcl_core.methods.language.gradients import Batch, Gradients, Memory, TextLoss, batch_of, input_norms, log_probs
+from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batch_of, log_probs
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.public_text import ANSWER
 from dpcl_core.methods.language.sensitivity import penalty_strength
-from dpcl_core.methods.language.training import Descent, private_steps, task_loss
+from dpcl_core.methods.language.training import Descent, Memory, input_norms, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 from tests.backbones import language_models

@@ -18,7 +18,7 @@ from dpcl_core.data.texts import PADDING, PLANES, TOKEN
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import public_text
-from dpcl_core.methods.language.adapted_model import LazyLearner
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task

@@ -21,11 +21,12 @@ from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline, gem, public_text
-from dpcl_core.methods.language.adapted_model import LazyLearner, TrainingInputs, joined
+from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams
 from dpcl_core.methods.language.er import Er
 from dpcl_core.methods.language.gem import Gem, GemParams
 from dpcl_core.methods.language.gradients import Gradients, batch_of
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import LanguageParams
 from dpcl_core.methods.language.training import Descent, private_steps, task_loss
 from dpcl_core.privacy.ledger import Ledger

@@ -22,14 +22,14 @@ from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Surveying
-from dpcl_core.methods.language import pecl, public_text, training
+from dpcl_core.methods.language import adapted_model, pecl, training
 from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
-from dpcl_core.methods.language.gradients import Memory, batch_of, clean, log_probs
+from dpcl_core.methods.language.gradients import batch_of, clean, log_probs
 from dpcl_core.methods.language.pecl import PeclParams, Repaired
 from dpcl_core.methods.language.pecl_published import NoisyInputs, Published, PublishedParams
 from dpcl_core.methods.language.public_text import FIRST, TEXT, Prompted, answer_ids, planes, template
 from dpcl_core.methods.language.sculpting import Scorer
-from dpcl_core.methods.language.training import embedding_table
+from dpcl_core.methods.language.training import Memory, embedding_table
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import clipped
 from dpcl_core.scenarios.stream import Examples, Task
@@ -295,7 +295,7 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
     for task in stream():
         rows = planes(task.train)
         is_token = rows[:, :, TOKEN] >= 0
-        likely = np.where(is_token, public_text.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
+        likely = np.where(is_token, adapted_model.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
         scores = np.where(rows[:, :, STOP] != 0, 0.0, 1 - np.exp(0.5 * likely.astype(np.float64)))
         by_text = scores.sum(axis=1) / is_token.sum(axis=1)
         expected.append(scores.sum() / is_token.sum() if method == "pecl-published" else by_text.mean())

@@ -16,9 +16,9 @@ from dpcl_core.data.texts import PADDING
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
 from dpcl_core.methods.language import evaluation, training
-from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
+from dpcl_core.methods.language.gradients import Batch, Forks, Gradients, batch_of, log_probs
 from dpcl_core.methods.language.public_text import Prompted, answer_ids, prompted, template
-from dpcl_core.methods.language.training import Descent, Forks, plain_steps, private_steps, task_loss
+from dpcl_core.methods.language.training import Descent, plain_steps, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
 from tests.backbones import language_models
