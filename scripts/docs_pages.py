@@ -248,7 +248,7 @@ def _results(paper: Paper) -> str:
             rows = [_row(row) for row in every if row.ours is not None and row.metric == experiment.metrics[0]]
             lines += _table(("", "budget", "published", "ours"), rows)
             for judged in report.judged(experiment, size, specs, runs):
-                what = f"{judged.ordering.statement}, {report.budgets_of(judged)}"
+                what = f"{judged.ordering.statement}, {report.budgets_of(judged.ordering)}"
                 lines.append(f"- {what}: **{_STATES[judged.state]}** ({report.range_text(judged)})")
             dates = sorted({run.date for run in runs.values()})
             data = sorted({run.dataset_title for run in runs.values()})

@@ -44,8 +44,10 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of a command line, whose `command` is `module.function` of this package. Raises BadInput."""
     words = tuple(arguments)
     old = next((name for name in OLD_NAMES if words[: len(name)] == name), ())
-    now = [*OLD_NAMES.get(old, ()), *words[len(old) :]]
-    return build().parse_args([OLD_OPTIONS.get(word, word) for word in now])
+    now = [OLD_OPTIONS.get(word, word) for word in (*OLD_NAMES.get(old, ()), *words[len(old) :])]
+    if len(sizes := {word.removeprefix("--size=") for word in now if word.startswith("--size=")}) > 1:
+        raise BadInput("--size", " and ".join(sorted(sizes)), "must be given once")
+    return build().parse_args(now)
 
 
 class _Parser(Parser):

@@ -90,7 +90,7 @@ def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
         lines += [f"  Table: {remark}" for remark in comparison.table_remarks(paper, experiment)]
         lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, measured.values())]
         lines += [
-            f"  {one.state}: {one.ordering.statement}, {_budgets(one.ordering)}: {range_text(one)}"
+            f"  {one.state}: {one.ordering.statement}, {budgets_of(one.ordering)}: {range_text(one)}"
             for one in judged(experiment, size, runs, measured)
         ]
         lines += [""]
@@ -113,7 +113,7 @@ def interval_text(difference: Interval | None) -> str:
     return minus(f"{difference.mean:+.1f}{span} points")
 
 
-def _budgets(ordering: Ordering) -> str:
+def budgets_of(ordering: Ordering) -> str:
     """The budget of an ordering, or both of its budgets."""
     first, second = ordering.first.epsilon, ordering.second.epsilon
     return epsilon_label(first) if first == second else f"{epsilon_label(first)} against {epsilon_label(second)}"
@@ -255,7 +255,7 @@ def claim(
     line = {
         "ours": verdict.state,
         "claim": ordering.statement,
-        "at": _budgets(ordering),
+        "at": budgets_of(ordering),
         "our difference": range_text(verdict) if verdict.difference is not None else "",
         "published": minus(f"{printed:+.1f} points") if printed is not None else "",
     }

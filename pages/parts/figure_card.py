@@ -17,7 +17,6 @@ from streamlit.errors import StreamlitAPIException
 from dpcl_core.backbones import catalog
 from dpcl_core.elements.calculator import Source
 from dpcl_core.elements.element import DRAG, PICTURE, Element, drag_document
-from dpcl_core.figures import html, png, svg
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
 from dpcl_core.lessons import glossary
 from pages.parts import layout, link, text
@@ -99,7 +98,7 @@ def show(
 # by its identity, and returned, so that it stays alive as long as its message: no other one can get the same identity.
 @st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
 def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
-    from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
+    from dpcl_core.figures import theme
 
     figure = theme.enlarged(picture.figure, layout.FACTOR) if is_large else picture.figure
     st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)
@@ -125,6 +124,8 @@ def drawing(picture: Picture, key: str) -> None:
 
 @st.cache_resource(max_entries=100, show_spinner=False, hash_funcs={Picture: id})
 def _drawing(picture: Picture, place: int, *, is_large: bool, dark: bool) -> tuple[Picture, bytes]:
+    from dpcl_core.figures import svg  # needs NumPy, which no page loads before its first figure
+
     factor = layout.FACTOR if is_large else 1.0
     return picture, written(svg.in_page(picture, place=place, factor=factor, dark=dark))
 
@@ -148,6 +149,8 @@ def footer(
 
 def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool) -> None:
     """Draws what can be saved, only when it is asked for: a page with many figures would send six pieces for each."""
+    from dpcl_core.figures import html, png, svg
+
     dark = text.is_dark()  # asked now: a download is built outside of the page's run
     source = provenance.line() if provenance is not None else ""
     with st.container(key=f"files-{key}", horizontal=True, gap="small"):

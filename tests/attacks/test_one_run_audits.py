@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -159,7 +160,7 @@ def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
 
 @pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
-    refused = RunSpec(**{**dict(spec()), "method": method, "params": methods.card(method).params()})
+    refused = replace(spec(), method=method, params=methods.card(method).params())
     with pytest.raises(BadInput, match=f"^method = {method}: cannot be audited in one training: "):
         one_run.audited(refused, 1.0)
 

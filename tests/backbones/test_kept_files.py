@@ -38,7 +38,7 @@ def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsy
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     with pytest.raises(BadInput) as caught:
         catalog.clean("feature")
-    assert caught.value.field == "--clean"
+    assert caught.value.field == "--delete"
     assert all(kept.name in caught.value.allowed for kept in catalog.listed())
 
 

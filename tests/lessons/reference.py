@@ -14,6 +14,7 @@ from dpcl_core import engine
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons import label, noise
 from dpcl_core.lessons.label import EmptyRule, Listing, Neighbours, Releases
+from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
@@ -101,6 +102,7 @@ def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) 
     """The guarantee of one release's ledger, as the app states it everywhere."""
     spec = RunSpec(
         method="cosine",
+        params=CosineParams(),
         scenario=ClassIncremental(tasks=1),
         labels=listing,
         privacy=PrivacySpec(epsilons=(epsilon,), delta=label.DELTA, noise="release"),
@@ -147,6 +149,7 @@ def learned(
     """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and their guarantees."""
     spec = RunSpec(
         method="cosine",
+        params=CosineParams(),
         data=DataSpec(dataset="digits"),
         scenario=ClassIncremental(tasks=n_tasks),
         labels=setting,

@@ -10,12 +10,12 @@ from safetensors.numpy import save
 from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core import checks
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.runs import process, resumption
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import runs
-from dpcl_core.spec import RunSpec, validated
 from pages import runs as runs_page
 from tests.pages.conftest import Open, Patch, labels, press, words
 from tests.support import replay
@@ -55,7 +55,7 @@ def test_accuracy_is_the_mean_over_seeds_at_the_largest_budget(store: Store) -> 
 
 def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open, store: Store) -> None:
     raw = {**asdict(SPEC), "labels": "data", "data": {"dataset": "digits", "train_per_class": 20}}
-    spec = validated(RunSpec, raw)
+    spec = checks.parse(raw)
     replay.fill(store, spec, replay.recorded(spec))
     page = _tick(open_page("runs"), 0)
     row = page.dataframe[0].value.iloc[0]

@@ -18,7 +18,6 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import checks, export
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs.store import Store
-from dpcl_core.spec import RunSpec, validated
 from pages import compare, playground, privacy, runs
 from pages.parts import link, train_form
 from tests.pages.conftest import Open, words
@@ -85,7 +84,7 @@ def test_the_first_versions_settings_are_read_and_its_train_link_names_them() ->
     read = train_form.codec_for(dict(parse_qsl(TRAIN))).read(dict(parse_qsl(TRAIN)))
     assert read.notices == ()
     named = cast(dict[str, object], train_form.raw_of(read.values))
-    by_link = validated(RunSpec, named)
+    by_link = checks.parse(named)
     assert by_link == spec
 
 

@@ -66,7 +66,7 @@ def test_text_names_published_and_ours(capsys: pytest.CaptureFixture[str]) -> No
         (["reproduce", "nobody"], ["TARGET = nobody", "tobaben"]),
         (["reproduce", "tobaben", "--experiment", "paper-x"], ["--experiment = paper-x", "paper-imagenet-r"]),
         ([*LABELS, "--bundled"], ["paper-label-spaces", "has no bundled form", "small, full"]),
-        ([*LABELS, "--small", "--full"], ["not allowed with"]),
+        ([*LABELS, "--small", "--full"], ["--size = full and small: must be given once"]),
         ([*LABELS, *TINY, "--record", "x.json"], ["--record = x.json", "cannot be combined with --set"]),
         ([*LABELS, "--set", "params.epochs=3"], ["params.epochs = 3", "no such setting"]),  # the cosine classifier has none
         ([*LABELS, "--set", "privacy.epsilons=[0]"], ["privacy.epsilons = 0", "above 0"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 
 import dp_accounting as dp
@@ -12,13 +13,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
+from dpcl_core import checks
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld, list_budget, of_group, training_budget
 from dpcl_core.privacy.labels import ONE, LabelLists, chances, in_label_space, label_space, people_to_be_named, released
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
-from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.spec import Adjacency, Cell, PrivacySpec, RunSpec
+from dpcl_core.spec import Adjacency, Cell, PrivacySpec
 from tests.support.tiers import quick
 
 IN_DATA = ((1, 2), (1, 4, 5), (4, 6))
@@ -295,7 +296,7 @@ def test_lists_read_again_with_every_task_leave_half_of_delta_to_the_training(re
     """Of a person in each of twenty tasks the k-th list reads k rows: with the share of one row, three lists took it all."""
     n_tasks, labels = 20, np.zeros(5000, np.int64)
     privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, noise="seeded")
-    spec = RunSpec(method="non-cl", scenario=ClassIncremental(), labels="dp-learned", privacy=privacy, seeds=(0,))
+    spec = checks.parse({"method": "non-cl", "labels": "dp-learned", "privacy": asdict(privacy), "seeds": [0]})
     (cell,) = spec.cells()
     maker, book = LabelLists(spec, (), n_tasks), Ledger(DELTA, "add-remove", recurrence)  # type: ignore[arg-type]
     for task in range(n_tasks):
@@ -308,7 +309,7 @@ def test_lists_read_again_with_every_task_leave_half_of_delta_to_the_training(re
 
 def lists(epsilons: tuple[float, ...], labels: np.ndarray, noise: str = "release") -> tuple[LabelLists, dict[Cell, Ledger]]:
     privacy = PrivacySpec(epsilons=epsilons, delta=DELTA, noise=noise)  # type: ignore[arg-type]
-    spec = RunSpec(method="cosine", scenario=ClassIncremental(), labels="dp-learned", privacy=privacy, seeds=(0,))
+    spec = checks.parse({"labels": "dp-learned", "privacy": asdict(privacy), "seeds": [0]})
     cells = list(spec.cells())
     return LabelLists(spec, (), n_tasks=1), {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
 
