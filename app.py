@@ -73,6 +73,6 @@ else:  # imported by the server: the same file is its address
         logging.getLogger(log).addFilter(document.Masking())
     documents = document.routes(page for pages in [*PAGES.values(), UNLISTED] for page in pages)
     app = App(
-        __file__, lifespan=state.moving, routes=rooms.routes() + documents, on_script_error=document.shown,
+        __file__, lifespan=state.moving, routes=rooms.routes() + documents, on_script_error=document.show_break,
         middleware=[Middleware(document.Gate), Middleware(visitor.GivesToken)],
     )  # fmt: skip

@@ -77,7 +77,7 @@ def look(given: Given) -> Looked:
     from dpcl_core import checks, presets  # imported late: what a form needs of a file takes less time than these
 
     with intake.looked_at(given.path, given.asked, given.apart, given.seen, given.most) as name:
-        found = understood.of(name)
+        found = understood.understand(name)
         raw = presets.settings(name)
         spec = checks.parse({part: raw[part] for part in ("data", "scenario")})
         plan = catalog.plan(spec.data)

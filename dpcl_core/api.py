@@ -59,7 +59,7 @@ def run(
     from dpcl_core.runs.store import Store
 
     spec = _spec(preset_or_spec, epsilons, seeds, settings)
-    checks.check(spec)
+    checks.check_run(spec)
     # A changed preset loses the preset's name: even the data may differ.
     name = (
         preset_or_spec if isinstance(preset_or_spec, str) and epsilons is None and seeds is None and not settings else None
@@ -75,7 +75,7 @@ def run(
 
     if ceiling and measured.known(spec, store=stored) is None:
         wanted = measured.settings(spec)
-        checks.check(wanted)
+        checks.check_run(wanted)
         if stored.status(carried_out(wanted, f"ceiling of {spec.method}")) == "cancelled":
             raise KeyboardInterrupt  # it was meant for all
     return of_run(stored, stored.get_with_results(carried_out(spec, name)))
@@ -112,7 +112,7 @@ def sweep(
     every = [_listed(key, values) for key, values in over.items()]
     grid = [dict(zip(over, values, strict=True)) for values in itertools.product(*every)]
     for chosen in grid:
-        checks.check(_spec(preset_or_spec, epsilons, seeds, chosen))
+        checks.check_run(_spec(preset_or_spec, epsilons, seeds, chosen))
     tables = []
     for chosen in grid:
         result = run(
@@ -157,7 +157,7 @@ def audit(preset_or_spec: PresetOrSpec, *, attack: str | None = None, trials: in
     from dpcl_core.attacks import catalog as attacks
 
     spec = _spec(preset_or_spec)
-    checks.check(spec)
+    checks.check_run(spec)
     return tuple(attacks.auditor(spec.method, attack)(spec, trials or attacks.audit_of(spec.method).trials))
 
 

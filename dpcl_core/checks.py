@@ -77,7 +77,7 @@ class ResolvedRun:
         return cls(spec, *cards, scenarios.card(spec.scenario.kind), facts)
 
 
-def check(spec: RunSpec) -> ResolvedRun:
+def check_run(spec: RunSpec) -> ResolvedRun:
     """Checks that the run can be carried out on this computer, as far as cards and file headers show; looks up its names.
 
     Raises BadInput for an impossible combination, DataMissing for missing packages, data or weights.
@@ -95,7 +95,7 @@ def check(spec: RunSpec) -> ResolvedRun:
     _check_accounted(spec.privacy, dataset.rows_per_unit)
     check_here(spec)
     facts = datasets.facts_of(spec.data)
-    sizes = public_sizes.of_run(spec, facts, scenarios.check(spec.scenario, facts.n_classes, facts.sources))
+    sizes = public_sizes.run_sizes(spec, facts, scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources))
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
     method.refuses(spec, sizes)
@@ -112,7 +112,7 @@ def check(spec: RunSpec) -> ResolvedRun:
 
 def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard) -> None:
     """Raises BadInput where the method does not take these data, tasks or labels."""
-    methods.check(spec)
+    methods.check_kinds(spec)
     if scenario.name not in method.scenarios:
         allowed = f"{method.title} takes {', '.join(method.scenarios)}"
         raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": method.scenarios[0]}})
@@ -204,7 +204,7 @@ def repair(raw: Raw) -> dict[str, object]:
     changes: dict[str, object] = {}
     for _ in range(_MOST_FIXES):
         try:
-            check(parse(changed(raw, changes)))
+            check_run(parse(changed(raw, changes)))
         except BadInput as refused:
             fix = refused.fix or _default(changed(raw, changes), refused.field)
             if not fix or fix.items() <= changes.items():
@@ -256,7 +256,7 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
             continue
         public = public_classes(spec, stream.classes)
         if has_batches or named or spec.labels == "prior":  # with one list for all tasks a client's task may be empty
-            public_sizes.check(spec, zip(stream.tasks, stream.homes, strict=True), public)
+            public_sizes.check_public_labels(spec, zip(stream.tasks, stream.homes, strict=True), public)
         sizes = [nominal_size] * len(stream.tasks)
         if stream.counts is not None:  # None for the user's own data, where counts would be a release
             spaces = _competing(spec, stream.homes, public)

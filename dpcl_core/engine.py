@@ -46,7 +46,7 @@ class Opened:
     """What a run's learners are given: its streams by seed and the public facts about them, before anything is learned.
 
     `run`: with the budget of one row where a person has several; `known`: between which scores it is read; `table`: all
-    examples; `written`: when own data were (`own.written`), asked before they were read.
+    examples; `written`: when own data were (`own.written_at`), asked before they were read.
     """
 
     run: checks.ResolvedRun
@@ -87,7 +87,7 @@ def run(
 
     Raises BadInput for anything the user can correct, where possible before any private example is touched.
     """
-    requested = checks.check(spec)
+    requested = checks.check_run(spec)
     opened = yield from open_run(requested, device=device)
     groups = _groups(opened.run, opened.context)
     if division is not None:
@@ -115,8 +115,8 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     run = replace(requested, spec=replace(spec, privacy=budgets.for_a_row(spec.privacy, rows)))
     _refuse_unbounded(requested, run.spec)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
-    written = own.written(spec.data.dataset)
-    dataset = _occurring(spec, load.load(spec.data, undeclared=spec.labels == "dp-learned"))
+    written = own.written_at(spec.data.dataset)
+    dataset = _occurring(spec, load.load_dataset(spec.data, undeclared=spec.labels == "dp-learned"))
     table = yield from _table(requested, dataset, device)
     streams = {seed: scenarios.open_stream(spec.scenario, table, seed) for seed in spec.seeds}
     first = streams[spec.seeds[0]]
@@ -161,8 +161,8 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     if warning := noise_forecast.note(expected):
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(requested, dataset, device)))
-    context = replace(context, n_axes=methods.numbers(run.spec, context))
-    plan = references.of_run(spec, run.spec, context, _groups(run, context), rows)
+    context = replace(context, n_axes=methods.axes_by_epsilon(run.spec, context))
+    plan = references.run_plan(spec, run.spec, context, _groups(run, context), rows)
     yield plan
     if spec.n_cells > 1:
         yield Note("info", f"The {spec.n_cells} models of this run: {statement.all_planned(plan)}.")

@@ -37,7 +37,7 @@ from dpcl_core.events import (
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
 from dpcl_core.privacy import card, statement
-from dpcl_core.privacy.statement import kind, shown, standing, ways_out
+from dpcl_core.privacy.statement import kind, shown_number, standing, ways_out
 from dpcl_core.results import FIGURES, Result, method_title, of_run, question, references
 from dpcl_core.runs import administration, frames
 from dpcl_core.scenarios import catalog as scenarios
@@ -58,7 +58,7 @@ Row = dict[str, JsonValue]
 LAYERS = {"paper": "as printed or made to work, by its settings", "repair": "repaired", "added": "added, in no paper"}
 
 
-def rows(catalog: Catalog) -> list[Row]:
+def catalog_rows(catalog: Catalog) -> list[Row]:
     """One JSON row per catalog entry, from its card; `missing`: why it cannot be used on this computer, or null.
 
     Of a network, `trained_on` says in words on what, null where it was not trained; `saw` names the datasets among that,
@@ -101,7 +101,7 @@ _NOTEBOOK = {
 }  # fmt: skip
 
 
-def of(spec: RunSpec) -> str:
+def run_notebook(spec: RunSpec) -> str:
     """The run as a notebook (nbformat 4): its settings, the run again, figures, metrics and statement.
 
     Its code needs this project, and the run's data.
@@ -132,7 +132,7 @@ _OF_A_BUNDLE = re.compile(
 )
 
 
-def document(
+def result_document(
     run_id: str, status: str, spec: RunSpec, events: Sequence[Event], ceiling: float | None = None
 ) -> dict[str, JsonValue]:
     """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null if not evaluated.
@@ -205,9 +205,9 @@ def document_of(store: Store, run: Run) -> dict[str, JsonValue]:
     """
     from dpcl_core.runs.audits import Audits
 
-    found = document(run.id, run.status, run.spec, store.events(run.id), measured.known(run.spec, store=store))
+    found = result_document(run.id, run.status, run.spec, store.events(run.id), measured.known(run.spec, store=store))
     found["audits"] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
-    if (seen := administration.of(store, run.spec.data.dataset)) is not None:
+    if (seen := administration.looks_at(store, run.spec.data.dataset)) is not None:
         found["looks"] = cast(JsonValue, seen.document())
     return found
 
@@ -280,8 +280,8 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "privacy.json": json.dumps(guarantees, indent=1, ensure_ascii=False) + "\n",
         "privacy.txt": privacy_text(events) + (f"{seen}\n" if seen else ""),
         "report.html": result.to_html(seen),
-        "notebook.ipynb": of(run.spec),
-        "citations.bib": catalog.of(run.spec),
+        "notebook.ipynb": run_notebook(run.spec),
+        "citations.bib": catalog.citations(run.spec),
         card.FILE: json.dumps(privacy_card, indent=1, ensure_ascii=False) + "\n",
         **_figures(result),
     }
@@ -322,7 +322,7 @@ def _files_in(target: Path) -> list[str]:
     return [name for name in names if name != folder.NAME or (target / name).is_symlink() or not (target / name).is_dir()]
 
 
-def text(result: Result) -> str:
+def result_text(result: Result) -> str:
     """The result of a run for a terminal: accuracies, where it ended, leaks of planted secrets, the privacy statement.
 
     Accuracies are means over the tasks seen so far: one line per budget, one column per task, a dash if nothing was tested.
@@ -363,7 +363,7 @@ def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
             f"{before['exposure'].mean():.1f} before the first" if not before.empty else "",
             f"controls {controls['exposure'].mean():.1f}" if not controls.empty else "",
             f"{100 * after['extracted'].mean():.0f} % printed by greedy continuation",
-            f"epsilon at least {shown(after['epsilon_at_least'].max())} measured",
+            f"epsilon at least {shown_number(after['epsilon_at_least'].max())} measured",
         ]
         claim = " (nominal, no guarantee)" if methods.is_nominal(spec.method) and math.isfinite(float(epsilon)) else ""
         head = f"epsilon {float(epsilon):g}{claim}: secrets planted {most['planted'].max()} times"
@@ -397,4 +397,4 @@ def _figures(result: Result) -> dict[str, str]:
         return {}  # a run that ended before its stream was open has nothing to draw
     pictures, source = {name: result.figure(name) for name in FIGURES}, result.provenance
     pages = {f"{name}.html": html.page(picture, source) for name, picture in pictures.items()}
-    return pages | {f"{name}.svg": svg.drawn(picture, source=source.line()) for name, picture in pictures.items()}
+    return pages | {f"{name}.svg": svg.draw_svg(picture, source=source.line()) for name, picture in pictures.items()}

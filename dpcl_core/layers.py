@@ -125,7 +125,7 @@ class Print:
         departures = [*self.always, *(one for name in self.settings if (one := self._departure(spec, name)) is not None)]
         is_exact = all(one.is_of_scale for one in departures)
         open_here = tuple(
-            Departure(name, "nothing", shown(here), why)
+            Departure(name, "nothing", shown_value(here), why)
             for name, why in self.left_open.items()
             if (here := setting(spec, name)) is not _ABSENT
         )
@@ -139,7 +139,7 @@ class Print:
         printed = self.settings.get(name)
         if printed is None or (callable(printed.values) and not printed.words):
             return ""
-        return f"Printed: {printed.words or ' or '.join(map(shown, cast(Values, printed.values)))}."
+        return f"Printed: {printed.words or ' or '.join(map(shown_value, cast(Values, printed.values)))}."
 
     def document(self) -> dict[str, object]:
         """The printed settings as JSON (null: depends on other settings), those left open, and the constant differences."""
@@ -148,7 +148,7 @@ class Print:
             "source": self.source,
             "settings": {
                 name: {
-                    "printed": None if callable(one.values) else [shown(value) for value in one.values],
+                    "printed": None if callable(one.values) else [shown_value(value) for value in one.values],
                     "why": one.why,
                     "is_of_scale": one.is_of_scale,
                 }
@@ -165,8 +165,8 @@ class Print:
             return None
         if isinstance(here, tuple) and here and all(one in values for one in here):
             return None
-        words = printed.words or " or ".join(map(shown, values))
-        return Departure(name, words, shown(here), printed.why, printed.is_of_scale)
+        words = printed.words or " or ".join(map(shown_value, values))
+        return Departure(name, words, shown_value(here), printed.why, printed.is_of_scale)
 
 
 ADDED = Print("", kind="added")
@@ -180,7 +180,7 @@ def setting(spec: RunSpec, name: str) -> object:
     return value
 
 
-def shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """A setting's value as displayed."""
     if value is None:
         return "empty"
@@ -189,5 +189,5 @@ def shown(value: object) -> str:
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:g}"
     if isinstance(value, tuple):
-        return ", ".join(map(shown, value))
+        return ", ".join(map(shown_value, value))
     return str(value)

@@ -32,7 +32,7 @@ from dpcl_core.methods.common.learner import Learner, LearnerEvent, Observation,
 from dpcl_core.privacy import ledger
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import spend_on_read_list
-from dpcl_core.privacy.ledger import Ledger, written
+from dpcl_core.privacy.ledger import Ledger, ledger_entries
 from dpcl_core.privacy.recount import exceeds
 from dpcl_core.scenarios.stream import Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
@@ -78,7 +78,7 @@ class Group:
 
     `requested`: the run's settings; `run`: with the budget of one row where a person has several; `place`: of the group
     among the run's; `keep`: for its checkpoints, if any; `make`: makes the learner, where that is not as usual; `written`:
-    when own data were (`own.written`), asked before reading them; `planned`: the plan of the whole run, None for a learner
+    when own data were (`own.written_at`), asked before reading them; `planned`: the plan of the whole run, None for a learner
     alone: its models' joint epsilon is then not stated; `observe`, `audit`: as `engine.run` takes them.
     """
 
@@ -161,7 +161,7 @@ class Group:
                 standing.matrices[cell].append((*result.by_task, result.ahead))
                 spent = self._spent(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
-                kept = classifier.kept(learner, cell, step, self.context, reads, self.spec.n_cells)
+                kept = classifier.cell_classifier(learner, cell, step, self.context, reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
 
     def _spent(self, cell: Cell, ledger: Ledger) -> float:
@@ -177,7 +177,9 @@ class Group:
             no_bound = f"at delta = {ledger.delta:g} its noise has no bound"
             allowed = f"is not kept: {no_bound}; take a smaller epsilon or a larger delta"
             raise BadInput("privacy.epsilons", cell.epsilon, allowed)
-        if self.planned is not None and exceeds(written(ledger), dict(self.planned.ledgers)[self._names[cell].epsilon]):
+        if self.planned is not None and exceeds(
+            ledger_entries(ledger), dict(self.planned.ledgers)[self._names[cell].epsilon]
+        ):
             allowed = "entered more into its ledger than its card's `planned` says; mend the plan"
             raise BadInput("method", self.spec.method, allowed)
         return spent
@@ -207,7 +209,7 @@ class Group:
                     layer=card.printed.layer(self.requested),
                 ),
                 seconds,
-                written(ledgers[cell]),
+                ledger_entries(ledgers[cell]),
                 baselines.get(cell, ()),
             )
 

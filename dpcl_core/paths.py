@@ -25,7 +25,7 @@ def home() -> Path:
     return Path(os.environ.get("DPCL_HOME") or Path.home() / ".local" / "share" / "dpcl")
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """The folder, which is made where there is none: in the home, and the home itself, readable by their owner only.
 
     One that is there keeps its mode: whoever made it may share it, as a volume or with other machines. Raises OSError.
@@ -42,7 +42,7 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def opened(path: Path, flags: int, mode: int = 0o600) -> int:
+def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
     """Opens a file with `os.open`'s flags; where there is none it is made with this mode and belongs to the folder's owner.
 
     Raises OSError.
@@ -186,7 +186,7 @@ def read_file(path: Path, field: str, *, at_most: int = _LARGEST) -> bytes:
 N_BYTES = 32
 
 
-def kept(path: Path, what: str) -> bytes:
+def kept_key(path: Path, what: str) -> bytes:
     """The key in this file, which is made where there is none.
 
     Raises StoreTrouble, with `what` the key is of, where it cannot be kept or is damaged.
@@ -204,9 +204,9 @@ def kept(path: Path, what: str) -> bytes:
 
 def _make(path: Path) -> None:
     """Writes the whole key beside its place first: of two processes that begin at once, one key stays."""
-    made(path.parent)
+    make_folder(path.parent)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    handle = opened(beside, os.O_WRONLY | os.O_EXCL)
+    handle = open_file(beside, os.O_WRONLY | os.O_EXCL)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(N_BYTES))

@@ -184,7 +184,7 @@ def streams(name: str, n_tasks: int) -> list[ScenarioSpec]:
             chosen["clients"] = _CLIENTS
         settings = validated(scenario.settings, {"kind": kind, **chosen})
         with suppress(BadInput):
-            scenarios.check(settings, facts.n_classes, facts.sources)
+            scenarios.number_of_tasks(settings, facts.n_classes, facts.sources)
             found.append(settings)
     return found
 
@@ -206,7 +206,7 @@ def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> f
 def assumed(spec: RunSpec) -> list[str]:
     """What a run on own data assumes, one sentence each, and what would make it better. Public facts alone."""
     name = spec.data.dataset
-    found = understood.of(name)
+    found = understood.understand(name)
     features = "the embeddings" if found.kind == "embedding" else f"features of {spec.data.backbone}"
     if found.n_values:
         features = f"{found.n_values} numbers of each row"

@@ -63,21 +63,21 @@ class Published:
 
 
 @cache
-def read(paper: str) -> tuple[Published, ...]:
+def read_numbers(paper: str) -> tuple[Published, ...]:
     """All recorded numbers of a paper, in the order of its tables."""
     with (paths.assets_dir() / "published" / f"{paper}.csv").open(encoding="utf-8", newline="") as file:
         return tuple(_row(line) for line in csv.DictReader(file))
 
 
-def numbers(paper: str, table: str, metric: str) -> tuple[tuple[Published, float], ...]:
+def rows_with(paper: str, table: str, metric: str) -> tuple[tuple[Published, float], ...]:
     """The rows of a table that print a number for this metric, each with the number."""
-    rows = (row for row in read(paper) if (row.table, row.metric) == (table, metric))
+    rows = (row for row in read_numbers(paper) if (row.table, row.metric) == (table, metric))
     return tuple((row, row.value) for row in rows if row.value is not None)
 
 
 def by_budget(paper: str, table: str, metric: str) -> Mapping[float, float]:
     """The printed numbers of a metric by epsilon, for tables with one number per budget."""
-    return {row.epsilon: value for row, value in numbers(paper, table, metric) if row.epsilon is not None}
+    return {row.epsilon: value for row, value in rows_with(paper, table, metric) if row.epsilon is not None}
 
 
 def _row(line: dict[str, str]) -> Published:

@@ -190,7 +190,7 @@ class Result:
             "Settings": checks.to_toml(self.spec),
             "Tables of an export": _TABLES,
             "How to repeat it": checks.command_line(self.spec),
-            "How to cite it": catalog.of(self.spec),
+            "How to cite it": catalog.citations(self.spec),
         }
         title, said = self.name or method_title(self.spec), [self.placed(self.spec.privacy.usual_epsilon), self.lost]
         pictures = [] if self.started is None else [self.figure(name) for name in FIGURES]

@@ -108,10 +108,10 @@ def recorded(error: BaseException) -> str:
         if len(known := re.findall(rf"^error (\w+), .*, at {at}$", there, re.MULTILINE)) >= _OFTEN:
             number = known[-1]
         else:
-            paths.made(path.parent)
+            paths.make_folder(path.parent)
             if path.exists() and path.stat().st_size > _LARGEST:
                 path.replace(_older())
-            with open(paths.opened(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8", errors="replace") as log:
+            with open(paths.open_file(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8", errors="replace") as log:
                 log.write(f"error {number}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, at {at}\n")
                 log.write(f"{indent(trace(error), ' ')}\n")
     except OSError:

@@ -98,7 +98,7 @@ def _run(
     with answer:
         if not state.store().get(result.run_id).is_over:
             watch = partial(_watch, view, result.run_id, model)
-            layout.apart(lambda: values.update(watch()), lambda: settle(values), every=2.0)
+            layout.draw_apart(lambda: values.update(watch()), lambda: settle(values), every=2.0)
             return values
         run_panel.bar(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not rounds:
@@ -107,7 +107,7 @@ def _run(
                 st.info(anchor_source.empty_reason(result))
             return values
         draw = partial(_run_figures, view, result, model, rounds)
-        layout.apart(lambda: values.update(draw()), lambda: settle(values))
+        layout.draw_apart(lambda: values.update(draw()), lambda: settle(values))
         return values
 
 
@@ -125,7 +125,7 @@ def _run_figures(
     chosen = _maps(view, scene)
     _more(
         scene, settings.noise or None if settings is not None else None,
-        lambda: anchor_source.of_run(guarantee, is_over=not is_live),
+        lambda: anchor_source.draw_run_epsilon(guarantee, is_over=not is_live),
         lambda: anchor_source.accuracy(result, now.cell.epsilon, live=is_live),
     )  # fmt: skip
     return {**round_value, **what_if, **chosen}
@@ -137,7 +137,7 @@ def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, ob
     Returns what the link carries of the choice.
     """
     run = state.store().get(run_id)
-    result = state.of(run)
+    result = state.run_result(run)
     rounds = anchor_source.rounds_of(result, model)
     if run.is_over or (model is None and anchor_source.has_any(result)):  # only the page can draw these controls
         st.rerun()

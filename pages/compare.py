@@ -68,7 +68,7 @@ def page() -> None:
         "Runs", _offered(view, runs), format_func=named, key=view.key("runs"), max_selections=comparison.MOST,
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
-    results = {LETTERS[i]: state.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
+    results = {LETTERS[i]: state.run_result(state.store().get(run_id)) for i, run_id in enumerate(picked)}
     nothing = {"focus": None, "first": None, "second": None, "wanted": None}
     values: dict[str, object] = {"runs": tuple(picked), **nothing, **comparison.NOT_CHOSEN}
     if not results:
@@ -243,7 +243,7 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
     words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
     kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
     dashed = "".join(words.get(kind, "") for kind in kinds)
-    picture = figure_card.kept(curves.compared_over_tasks)(
+    picture = figure_card.kept_builder(curves.compared_over_tasks)(
         runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
         n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
         references=comparison.shared_references([result.references for result in results.values()]),
@@ -267,7 +267,7 @@ def _trade_off(results: dict[str, Result]) -> None:
     from dpcl_core.figures import tradeoff
 
     frames = {letter: result.accuracy for letter, result in results.items()}
-    picture = figure_card.kept(tradeoff.trade_off)(
+    picture = figure_card.kept_builder(tradeoff.trade_off)(
         _runs(results, frames), score=_score(results), dark=text.is_dark(),
         references=comparison.shared_references([result.references for result in results.values()]),
     )  # fmt: skip
@@ -319,7 +319,7 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
         return {"first": first, "second": second}
     one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())
     n_tested = min((n for result in pair.values() if (n := result.references.n_tested) is not None), default=None)
-    picture = figure_card.kept(statistics.paired_difference)(
+    picture = figure_card.kept_builder(statistics.paired_difference)(
         one, other, names=(first, second), n_tested=n_tested, dark=text.is_dark()
     )
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))

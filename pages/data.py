@@ -59,7 +59,7 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
 
     `edited`: the kept data whose schema is changed.
     """
-    start = schema.Schema() if edited is None else intake.kept(edited)[1]
+    start = schema.Schema() if edited is None else intake.kept_folder(edited)[1]
     try:
         with side:
             fields = _schema(path, start, is_kept=edited is not None)
@@ -71,7 +71,7 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
             return
         asked = intake.Asked(instead=fields)
         with st.spinner("Reading ..."):
-            looked = own_data.looked(own_data.given(path, asked, administration.marks_kept(state.store())))
+            looked = own_data.look_at_file(own_data.uploaded_file(path, asked, administration.marks_kept(state.store())))
     except BadInput as refused:
         st.error(plain(_in_words(refused)))
         return
@@ -89,14 +89,14 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
             _keep(path, asked, edited, scenario)
         if fields is not None:
             # Written when pressed: a file that a redraw replaces would be gone while the browser still asks for it.
-            content = partial(schema.written, fields, looked.features)
+            content = partial(schema.schema_toml, fields, looked.features)
             st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore")
 
 
 def _keep(path: Path, asked: intake.Asked, edited: str | None, scenario: ScenarioSpec) -> None:
     """Keeps the file, or another copy of the data that are edited, and says under which name."""
     administration.check_kept(state.store())
-    name = own_data.keep(own_data.given(path, asked, administration.marks_kept(state.store()), edited))
+    name = own_data.keep(own_data.uploaded_file(path, asked, administration.marks_kept(state.store()), edited))
     own_data.discard()
     own_data.done(name, edited, scenario)
     st.rerun()
@@ -122,7 +122,7 @@ def _understood(looked: Looked) -> None:
         st.markdown(f"**What was understood: {_KINDS[looked.kind]}**")
         if looked.columns:
             rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
-            layout.table(("column", "used as", "read as"), rows, names=3)
+            layout.draw_table(("column", "used as", "read as"), rows, names=3)
         for sentence in looked.assumed:
             st.markdown(f"- {plain(sentence.replace(schema.DOUBT, _IF_DATA))}")
 

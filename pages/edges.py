@@ -40,7 +40,7 @@ def _card(number: int, edge: text.Edge) -> None:
             if edge.lesson is not None:
                 layout.arrow("lessons", f"Lesson {text.number(edge.lesson)}", {"v": "1", "l": edge.lesson})
         if (shown := cast("Shown | None", st.session_state.get(key))) is not None:
-            layout.table(shown.head, shown.rows)
+            layout.draw_table(shown.head, shown.rows)
             st.markdown(f"**{shown.finding}**")
 
 

@@ -24,7 +24,7 @@ def page() -> None:
     place = layout.heading("Exercises", "Can you work it out yourself?", notices=view.read.notices)
     of_part, of_name = st.columns(2)
     with of_part:
-        part = lesson_stage.chosen(view)
+        part = lesson_stage.draw_choice(view)
     with of_name:
         typed = st.text_input(
             "Your invented name", max_chars=exercises.LONGEST, placeholder="amber fox", key="exercises-name",

@@ -201,7 +201,7 @@ def _step(state: _State, lesson: Lesson) -> None:
             st.rerun()
         state.view.commit(state.values(), CODEC)
 
-    layout.apart(lambda: _done(state, stage), settle)
+    layout.draw_apart(lambda: _done(state, stage), settle)
     if state.step in state.done and state.step + 1 == state.n_steps:
         lesson_stage.questions(lesson)
     _onward(state, lesson)
@@ -292,7 +292,9 @@ def _teacher(state: _State, lesson: Lesson) -> None:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
-        layout.arrow("teacher", "Notes, plan, handout, codes", {"p": str(lesson_stage.number(text.part(state.name)))})
+        layout.arrow(
+            "teacher", "Notes, plan, handout, codes", {"p": str(lesson_stage.number(text.part_of_lesson(state.name)))}
+        )
 
 
 if __name__ == "__main__":

@@ -86,14 +86,14 @@ def page() -> None:
         if source.is_exact:
             given = calculator.digits_guarantee(source.labels, source.n_tasks, epsilon)
         else:
-            given = state.of(state.store().get(source.key)).guarantees[epsilon]
+            given = state.run_result(state.store().get(source.key)).guarantees[epsilon]
         pecl_claim.privacy_bar({epsilon: given}, chosen=epsilon)
         pins = _pins(view, now)
         wanted = _figures(view, now, [_pinned(pin) for pin in pins], partial(_show, moved=not values["plain"]))
         changed.update(epsilon=epsilon, pins=pins, wanted=wanted)
 
     with answer:
-        layout.apart(draw, lambda: view.settle({**values, **changed}, CODEC))
+        layout.draw_apart(draw, lambda: view.settle({**values, **changed}, CODEC))
     view.commit({**values, **changed}, CODEC)
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
@@ -115,12 +115,12 @@ def _trained(run_id: str) -> Source | None:
     run = state.store().get(run_id)
     if not methods.card(run.spec.method).is_in_playground or run.status != "finished":
         raise BadInput("run", run_id, "must be a finished run of the cosine classifier")
-    return _read(state.of(run))
+    return _read(state.run_result(run))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={Result: lambda result: result.run_id})
 def _read(result: Result) -> Source | None:
-    return calculator.trained(result)
+    return calculator.finished_cells(result)
 
 
 def _controls(view: state.View, source: Source | None) -> dict[str, object]:
@@ -239,13 +239,13 @@ def _accuracy(states: dict[str, State], now: State, show: Show) -> None:
 
     known = [one.source.references for one in states.values()]
     references = known[0] if all(one == known[0] for one in known) else None
-    _curves(states, now, "accuracy", figure_card.kept(curves.accuracy_over_tasks), show, references=references)
+    _curves(states, now, "accuracy", figure_card.kept_builder(curves.accuracy_over_tasks), show, references=references)
 
 
 def _forgetting(states: dict[str, State], now: State, show: Show) -> None:
     from dpcl_core.figures import curves
 
-    _curves(states, now, "forgetting", figure_card.kept(curves.forgetting_over_tasks), show)
+    _curves(states, now, "forgetting", figure_card.kept_builder(curves.forgetting_over_tasks), show)
 
 
 def _curves(
@@ -271,7 +271,7 @@ def _curves(
             curves.Series(name, series[name], theme.colour_of_series(index, dark), one.source.labels)
             for index, (name, one) in enumerate(states.items())
         ]
-        compared = figure_card.kept(curves.compared_over_tasks)
+        compared = figure_card.kept_builder(curves.compared_over_tasks)
         picture = compared(runs, n_tasks=max(one.source.n_tasks for one in states.values()), of=key, dark=dark, **more)
     show(picture, states, key, frame)
 
@@ -284,7 +284,7 @@ def _matrix(states: dict[str, State], now: State, show: Show) -> None:
         name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix")
     chosen = states.get(name, now)
     frame = chosen.source.frame(chosen.epsilon)
-    draw = figure_card.kept(grids.accuracy_matrix)
+    draw = figure_card.kept_builder(grids.accuracy_matrix)
     picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=text.is_dark())
     show(picture, {name: chosen}, "matrix", frame)
 

@@ -57,7 +57,9 @@ def page() -> None:
     values, guarantee = _statement(view, result)
     nominal = guarantee if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
-        values |= claim_calculator.part(claim, view, nominal if nominal is not None and claim is _claim(nominal) else None)
+        values |= claim_calculator.draw_claim_expander(
+            claim, view, nominal if nominal is not None and claim is _claim(nominal) else None
+        )
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
@@ -83,7 +85,7 @@ def _linked_result(view: state.View) -> tuple[Result, list[str]]:
     if run_id is None:
         return state.example(), []
     try:
-        result = state.of(state.store().get(str(run_id)))
+        result = state.run_result(state.store().get(str(run_id)))
     except BadInput as refused:
         return state.example(), [f"{refused}. Showing the example instead."]
     if not result.guarantees:
@@ -110,7 +112,7 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
         _full_statement(guarantees[chosen])
     with right:
         if statement.is_nominal(guarantees[chosen]):
-            claim_calculator.of_run(_claim(guarantees[chosen]), guarantees[chosen])
+            claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
         _ledger(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
             claim_calculator.accountants_card(question)
@@ -125,7 +127,7 @@ def _middle(budgets: list[float]) -> float:
 
 
 def _full_statement(given: Guarantee) -> None:
-    words = statement.words(given)
+    words = statement.guarantee_words(given)
     with layout.card("statement"):
         st.markdown("**The statement, word for word**")
         st.markdown(f"{words.headline} {words.odds}")
@@ -146,13 +148,13 @@ def _ledger(result: Result, chosen: float) -> None:
     total = (f"**total for any one {guarantee.who(given.unit)}** ({how})", f"**{claim_calculator.bound(given.epsilon)}**")
     if not spent.empty:
         figure_card.show(
-            figure_card.kept(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
+            figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
             title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
         )  # fmt: skip
     with layout.card("ledger-table"):
         st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
-        layout.table(("entry", "ε at most"), [*rows, total])
-        st.caption(f"{statement.words(given).odds} Requested in the form: {epsilon_label(chosen)}.")
+        layout.draw_table(("entry", "ε at most"), [*rows, total])
+        st.caption(f"{statement.guarantee_words(given).odds} Requested in the form: {epsilon_label(chosen)}.")
 
 
 def _spent(result: Result, chosen: float) -> pd.DataFrame:
@@ -216,7 +218,7 @@ def _by_losses(asked: calculators.Question) -> None:
     st.markdown(statement.odds(answer.epsilon, answer.delta) + exact)
     st.caption("Upper bound by Google's dp_accounting, with which runs are accounted; batches drawn by Poisson sampling.")
     if st.toggle("Compare with two more accountants", key="more-accountants"):
-        claim_calculator.shown(claim_calculator.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
+        claim_calculator.draw_results(claim_calculator.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
 
 
 def _composition(view: state.View) -> dict[str, object]:
@@ -226,7 +228,7 @@ def _composition(view: state.View) -> dict[str, object]:
     tasks, epsilon = asked.tasks, asked.task_epsilon
     noise = accounting.noise_over_tasks(gaussian.sigma(epsilon, calculators.DELTA), tasks)
     figure_card.show(
-        figure_card.kept(tokens.noise_growth)(noise, dark=is_dark()),
+        figure_card.kept_builder(tokens.noise_growth)(noise, dark=is_dark()),
         Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA), key="noise",
         title="How noise grows over tasks",
         note=f"variance after {tasks} task{'s' if tasks != 1 else ''}: {tasks} × σ² with one public list, 1 × σ² otherwise",

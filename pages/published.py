@@ -49,7 +49,7 @@ def page() -> None:
     layout.markdown(experiment.question)
     published_cards.findings(key, found)
     _picture(key, found, metric, comparison.quantity(metric, specs.values()))
-    published_cards.numbers(key, metric, found)
+    published_cards.draw_numbers(key, metric, found)
     if experiment.has_match_rates:
         published_cards.match_rates(found.runs)
     published_cards.earlier(paper, experiment, found.rows, found.runs, found.provenance())
@@ -87,11 +87,13 @@ def _picture(key: published_cards.Key, found: published_cards.Content, metric: s
     from dpcl_core.figures import reproduction
 
     experiment = found.experiment
-    frame, references = published_cards.drawn(key, metric, found)
+    frame, references = published_cards.figure_numbers(key, metric, found)
     n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
     note = f"{found.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
     figure_card.show(
-        figure_card.kept(reproduction.published_and_ours)(frame, what=quantity, references=references, dark=text.is_dark()),
+        figure_card.kept_builder(reproduction.published_and_ours)(
+            frame, what=quantity, references=references, dark=text.is_dark()
+        ),
         found.provenance(),
         key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
         note=note + (f"; not drawn: {n_doubtful} doubtful number" if n_doubtful else ""),

@@ -118,7 +118,7 @@ def _start_card(name: str, newest: Set | None, *, can_start: bool) -> None:
 def _moved(whole: Set) -> tuple[str, Result] | None:
     """Label and result of the run whose figures stay when a set is over: the preset's own, else the first that finished."""
     runs = sorted(whole.kept.items(), key=lambda each: each[0] != presets.about(whole.preset).label)
-    finished = ((label, state.of(run)) for label, run in runs if run.status == "finished")
+    finished = ((label, state.run_result(run)) for label, run in runs if run.status == "finished")
     return next((one for one in finished if not one[1].accuracy.empty), None)
 
 
@@ -156,7 +156,7 @@ def _watch(set_id: str) -> None:
         return
     label, run = current
     titles = questions.titles(whole.preset)
-    result = state.of(run)
+    result = state.run_result(run)
     line = run_panel.looked_at(run, result)
     with layout.card("status"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
@@ -181,7 +181,7 @@ def _watch_alone(run_id: str) -> None:
     run = state.store().get(run_id)
     if run.is_over:
         st.rerun()
-    result = state.of(run)
+    result = state.run_result(run)
     run_panel.status_card(run, result)
     if not result.accuracy.empty:
         run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
@@ -209,7 +209,7 @@ def _details(name: str, found: Mapping[str, measured.Measured], newest: Set | No
     if found:
         asked = presets.about(name).asks_about_forgetting
         rows = [row for label, run in found.items() for row in questions.rows(titles[label], run, with_forgetting=asked)]
-        layout.table(questions.heads(with_forgetting=asked), [list(map(plain, row)) for row in rows], names=2)
+        layout.draw_table(questions.heads(with_forgetting=asked), [list(map(plain, row)) for row in rows], names=2)
         st.caption(" ".join(f"**{word}**: {meaning}" for word, meaning in questions.MEANINGS))
         with st.expander("Where the results come from"):
             st.markdown("\n".join(f"- {plain(report.source(titles[label], run))}" for label, run in found.items()))

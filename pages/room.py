@@ -9,7 +9,7 @@ import streamlit as st
 from dpcl_core.elements import element
 from dpcl_core.errors import BadInput
 from pages.parts import figure_card, layout, link, state, visitor
-from pages.parts.rooms import FIELDS, found, open_rooms, panel
+from pages.parts.rooms import FIELDS, open_rooms, panel, room_of_code
 from pages.parts.text import labelled, plain
 
 HELP = """A teacher **opens** a room and shows its code. Everybody else **joins** with the code: no account, a name drawn by
@@ -41,7 +41,7 @@ def _door(view: state.View) -> None:
         st.header("Join a room", anchor=False)
         typed = st.text_input("Code", max_chars=12, placeholder="six letters", key="room-code")
         if st.form_submit_button("Join", type="primary", key="room-join-button"):
-            _go(view, lambda: found(typed).code)
+            _go(view, lambda: room_of_code(typed).code)
     with start, layout.card("room-open"), st.form("room-open-form", border=False):
         st.header("Open a room", anchor=False)
         title = st.text_input("Title", max_chars=80, placeholder="Privacy, Monday at ten", key="room-title")
@@ -69,7 +69,7 @@ def _go(view: state.View, find: Callable[[], str]) -> None:
 def _room(view: state.View, code: str) -> None:
     rooms, token = open_rooms(), visitor.token()
     try:
-        room = found(code)
+        room = room_of_code(code)
     except BadInput as refused:
         st.error(plain(labelled(refused, FIELDS)))
         layout.arrow("room", "Join or open another room", view.linked({"v": "1"}))

@@ -272,7 +272,7 @@ def _actions(picked: list[Run]) -> None:
     (run,) = picked
     # The run's state in words, from what it has said; a finished one's needs no events, and they may be many.
     is_short = run.status == "finished" or run.readable_spec is None
-    line = status_line.of(run, (), time.time()) if is_short else run_panel.looked_at(run, state.of(run))
+    line = status_line.status_of_run(run, (), time.time()) if is_short else run_panel.looked_at(run, state.run_result(run))
     with st.container(key="card-chosen"):
         st.markdown(f"**{plain(run.name)}** · {line.label.lower()} · {plain(line.detail or line.headline)}")
         st.caption(plain(f"{_method(run)} · {_data(run)} · ε = {_epsilons(run)}"))

@@ -24,7 +24,7 @@ def page() -> None:
     """The page."""
     view = state.View("teacher", lambda _: lesson_stage.CODEC)
     place = layout.heading("For teachers", "What does a class need, and what has it handed in?", notices=view.read.notices)
-    part = lesson_stage.chosen(view, width=420)
+    part = lesson_stage.draw_choice(view, width=420)
     layout.views({"Plan": lambda: _plan(part, lesson_stage.number(part)), "Codes": _codes}, "teacher-views")
     view.commit({"part": lesson_stage.number(part)}, lesson_stage.CODEC)
     layout.actions(place, is_shared=True, help_text=HELP)
@@ -49,7 +49,7 @@ def _plan(part: str, number: int) -> None:
         rows = [(f"{start} to {end}", titles[name]) for start, end, name in in_browser.plan(part)]
         if (start := in_browser.run_from(part)) is not None:
             rows.append((f"{start} to {in_browser.MINUTES}", "A run of everybody's own, in the classroom"))
-        layout.table(("minutes", "what"), rows, names=2)
+        layout.draw_table(("minutes", "what"), rows, names=2)
         with st.container(horizontal=True):
             st.download_button(
                 "Handout", lambda: in_browser.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html",
@@ -69,12 +69,12 @@ def _codes() -> None:
     with st.form("teacher-codes", border=False):
         pasted = st.text_area("Codes, with blanks or new lines between them", height=140, key="teacher-pasted")
         st.form_submit_button("Check the codes", type="primary", key="teacher-check")
-    rows = [_row(code) for code in exercises.listed(pasted)]
+    rows = [_row(code) for code in exercises.codes_in(pasted)]
     if not rows:
         return
     n_valid = sum(row[4] == VALID for row in rows)
     st.html(f'<p role="status" class="lesson-verdict"><b>{n_valid} of {len(rows)} valid.</b></p>')
-    layout.table(HEADS[:5], [tuple(map(plain, row[:5])) for row in rows], names=5)
+    layout.draw_table(HEADS[:5], [tuple(map(plain, row[:5])) for row in rows], names=5)
     with layout.card("teacher-refused"):
         st.caption("A valid code proves that this server has checked the answers, not who typed them.")
         for name, *_, valid, why in rows:
@@ -86,7 +86,7 @@ def _codes() -> None:
 def _row(code: str) -> tuple[str, ...]:
     """What a code says, or why it is none, in the columns of `HEADS`."""
     try:
-        handed = exercises.opened(code)
+        handed = exercises.read_code(code)
     except BadInput as refused:
         return code[:60], "", "", "", "no", refused.allowed
     part = list(text.PARTS)[handed.part - 1]

@@ -77,7 +77,7 @@ def _apply_pending() -> None:
         return  # a view that this page has written: it always names its dataset, and leaves out what is a default
     start = _settings_of(linked)
     if start is not None:
-        link.put(train_form.instead(start, linked))
+        link.put(train_form.merged_link(start, linked))
 
 
 def _settings_of(linked: Mapping[str, str]) -> dict[str, str] | None:
@@ -129,7 +129,7 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     """The spec, or the sentence that says what to change."""
     try:
         spec = checks.parse(train_form.raw_of(values))
-        checks.check(spec)
+        checks.check_run(spec)
     except BadInput as refused:
         return None, train_form.in_words(refused, values)
     return spec, None
@@ -145,7 +145,7 @@ def _answer(view: state.View, run: Run | None, form_spec: RunSpec | None) -> Map
             st.markdown("**Example**: a recorded run of the first preset. Press **Start** for a run of your own.")
         return _shown(view, result)
     try:
-        result = state.of(run)
+        result = state.run_result(run)
     except BadInput as refused:
         st.error(f"{plain(str(refused))}. Its files can still be exported from Runs.")
         return _USUAL
@@ -182,7 +182,7 @@ def _watch(run_id: str) -> None:
     run = state.store().get(run_id)
     if run.is_over or "show-run" in st.session_state:
         st.rerun()
-    result = state.of(run)
+    result = state.run_result(run)
     run_panel.status_card(run, result)
     bar = st.container()  # where it stays when the run is over
     result = run_panel.under_rule(result, f"watch-rule-{run_id}", None)

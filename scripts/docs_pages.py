@@ -24,7 +24,7 @@ from dpcl_core.papers import catalog, comparison, measured, questions, report
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, JUDGED, Experiment, Paper, Size, State
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.spec import RunSpec, fields_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -244,7 +244,7 @@ def _results(paper: Paper) -> str:
             if not runs:
                 continue
             lines += [f"## {experiment.title}, {_FORMS[size]}", "", experiment.question, ""]
-            every = comparison.rows(paper, experiment, runs)
+            every = comparison.comparison_rows(paper, experiment, runs)
             rows = [_row(row) for row in every if row.ours is not None and row.metric == experiment.metrics[0]]
             lines += _table(("", "budget", "published", "ours"), rows)
             for judged in report.judged(experiment, size, specs, runs):
@@ -285,7 +285,7 @@ def _recorded(paper: Paper, experiment: Experiment, size: Size) -> tuple[Mapping
 def _row(row: Row) -> tuple[str, str, str, str]:
     budget, spent = epsilon_label(row.epsilon, "claimed" if row.is_nominal else "bound"), row.accounted_epsilon
     if spent is not None and not math.isclose(spent, row.epsilon, rel_tol=_SAME_EPSILON):
-        budget += f", accounted {shown(spent)}"
+        budget += f", accounted {shown_number(spent)}"
     return row.name, budget, report.printed_text(row), report.ours_text(row)
 
 

@@ -24,7 +24,7 @@ N_AXES = 640  # more told nothing more at any budget that was tried
 
 
 def main(backbone: str, dataset: str) -> None:
-    pictures = load.load(DataSpec(dataset=dataset)).train.images
+    pictures = load.load_dataset(DataSpec(dataset=dataset)).train.images
     features = extractor.features(backbone, pictures).astype(np.float64)
     centre = features.mean(axis=0)
     variances, directions = np.linalg.eigh(np.cov((features - centre).T))
@@ -35,7 +35,7 @@ def main(backbone: str, dataset: str) -> None:
     path = paths.assets_dir() / "axes" / f"{backbone}-{dataset}.safetensors"
     path.parent.mkdir(exist_ok=True)
     metadata = {"network": backbone, "pictures": f"{len(features)} of {dataset}", "made_by": "scripts/make_axes.py"}
-    save_file(bundled.written(centre, scaled), path, metadata)
+    save_file(bundled.axes_file(centre, scaled), path, metadata)
     path.chmod(0o644)  # safetensors keeps its files from other users
     kept = variances[first].sum() / variances.sum()
     print(f"{path}: {len(features)} pictures, {N_AXES} axes, {kept:.1%} of the variance")

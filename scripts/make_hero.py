@@ -32,7 +32,7 @@ SHOWN = (2, 0, 3, 4, 8, 6)  # the classes of the people to choose from: the firs
 
 def digits() -> dict[str, Any]:
     """The document of `one_person.encode`, with the people in `SHOWN`."""
-    dataset = load.load(DATA)
+    dataset = load.load_dataset(DATA)
     train, test = ((extractor.features("pixels", part.images), part.labels) for part in (dataset.train, dataset.test))
     people = np.array([np.flatnonzero(train[1] == label)[0] for label in SHOWN])
     noise = SeededNoise(Cell(math.inf, 0), "take one person out")

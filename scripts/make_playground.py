@@ -41,7 +41,7 @@ _STEPS = 32767  # of a 16-bit number
 
 def document(setting: LabelSetting, n_tasks: int) -> dict[str, Any]:
     """One file: where the numbers come from, and the numbers."""
-    dataset = load.load(DATA)
+    dataset = load.load_dataset(DATA)
     train, test = (
         Examples(extractor.features(DATA.backbone, split.images), split.labels) for split in (dataset.train, dataset.test)
     )

@@ -28,7 +28,7 @@ PER_CLASS, N_TIMED, N_PASSES = 60, 256, 3
 
 def main(backbone: str) -> None:
     torch.set_num_threads(1)
-    data = load.load(DataSpec(dataset="cifar10", train_per_class=PER_CLASS))
+    data = load.load_dataset(DataSpec(dataset="cifar10", train_per_class=PER_CLASS))
     along = bundled.load(backbone, "cifar100").along
     rows = {}
     for side in catalog.card(backbone).resolutions:

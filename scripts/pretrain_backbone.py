@@ -66,7 +66,7 @@ class Split:
 
 def read(dataset: str) -> tuple[Split, Split]:
     """Training and test part, decoded. Raises BadInput or DataMissing as the loader does."""
-    loaded, data_files = load.load(DataSpec(dataset=dataset)), files.find(catalog.card(dataset))
+    loaded, data_files = load.load_dataset(DataSpec(dataset=dataset)), files.find(catalog.card(dataset))
     train, test = (
         Split(
             torch.from_numpy(np.concatenate(list(split.images.batches(SIZE, 3, 1000)))),

@@ -34,7 +34,7 @@ def known(spec: RunSpec) -> References:
     """
     if datasets.card(spec.data.dataset).kind != "text" or backbones.card(spec.data.backbone).is_language_model:
         return of_labels(spec)
-    encoded = extractor.features(spec.data.backbone, load.load(spec.data).test.images)
+    encoded = extractor.features(spec.data.backbone, load.load_dataset(spec.data).test.images)
     streams = [catalog.tested(spec.data, spec.scenario, seed, encoded) for seed in spec.seeds]
     opened = [stream for stream in streams if stream is not None]  # all of them: the data have just been loaded
     return before_training(spec, opened, checks.public_classes(spec, opened[0].classes), "cpu")
@@ -48,7 +48,7 @@ def references(names: Collection[str] = ()) -> dict[str, dict[str, float | None]
             runs = presets.variants(form.name)
             if questions.recorded(runs) and (not names or form.name in names):
                 first = next(iter(runs.values()))
-                checks.check(first)
+                checks.check_run(first)
                 levels = known(first)
                 untrained = None if levels.untrained is None else round(levels.untrained, 5)
                 found[form.name] = {"chance": round(levels.chance, 5), "untrained": untrained}

@@ -143,7 +143,7 @@ def accuracies(spec: RunSpec, seeds: Sequence[int]) -> list[float]:
 
 @cache
 def _table(data: DataSpec) -> Table:
-    dataset = load.load(data)
+    dataset = load.load_dataset(data)
     train, test = (
         Examples(
             features.features(data.backbone, part.images),
@@ -202,7 +202,7 @@ def _try(trial: dict[str, Any], base: RunSpec, seeds: Sequence[int]) -> None:
     """Adds the scores of these seeds to a trial, or the reason why there are none."""
     try:
         spec = checks.parse(checks.changed(asdict(base), {f"params.{k}": v for k, v in trial["settings"].items()}))
-        checks.check(spec)
+        checks.check_run(spec)
         trial["scores"] += [round(score, 4) for score in accuracies(spec, seeds)]
     except (BadInput, Diverged) as error:
         trial["trouble"] = str(error)

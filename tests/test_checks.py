@@ -20,7 +20,7 @@ from dpcl_core.methods import catalog as methods
 
 def refused(raw: dict[str, object]) -> BadInput:
     with pytest.raises(BadInput) as caught:
-        checks.check(checks.parse(raw))
+        checks.check_run(checks.parse(raw))
     assert "\n" not in str(caught.value)
     assert not re.search(r"pydantic|Traceback|type=|https?:", str(caught.value))
     return caught.value
@@ -98,7 +98,7 @@ def test_axes_that_there_are_not_are_refused(dataset, backbone, axes, fix):
 
 def test_delta_is_compared_with_the_people_of_the_subset() -> None:
     raw: dict[str, object] = {"data": {"train_per_class": 5}, "privacy": {"delta": 0.01}}
-    checks.check(checks.parse(raw))
+    checks.check_run(checks.parse(raw))
     assert "1/50" in str(refused({**raw, "privacy": {"delta": 0.02}}))
 
 
@@ -107,7 +107,7 @@ def test_a_dataset_that_is_not_here_says_what_to_put_where(monkeypatch: pytest.M
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(DataMissing, match=r"data\.dataset = own:mine"):
-        checks.check(checks.parse({"data": {"dataset": "own:mine"}}))
+        checks.check_run(checks.parse({"data": {"dataset": "own:mine"}}))
 
 
 @pytest.mark.parametrize("name", presets.names())
@@ -168,7 +168,7 @@ def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_s
     raw = in_batches(300)
     said = refused(raw)
     assert str(said) == "params.batch_size = 300: must be at most 263, the number of training examples of task 4"
-    checks.check(checks.parse({**raw, "params": {"batch_size": 263}}))
+    checks.check_run(checks.parse({**raw, "params": {"batch_size": 263}}))
     drawn = {**raw, "scenario": {"kind": "class-incremental", "tasks": 10}, "params": {"batch_size": 133}}
     assert str(refused(drawn)).startswith("params.batch_size = 133: must be at most ")
     with pytest.raises(BadInput, match="must be at most 20, the number of training examples of task 2"):
@@ -177,7 +177,7 @@ def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_s
 
 def test_what_fills_a_batch_are_examples_with_public_labels() -> None:
     raw = {**in_batches(120), "public_labels": [str(2 * pair) for pair in range(5)]}
-    checks.check(checks.parse(raw))
+    checks.check_run(checks.parse(raw))
     larger = {**raw, "params": {"batch_size": 180}}
     assert str(refused(larger)).startswith("params.batch_size = 180: must be at most 1")
     assert str(refused(larger)).endswith("with public labels")
@@ -219,13 +219,13 @@ def test_a_refused_pair_is_mended_and_a_possible_one_left_alone(method: str, dat
     raw = {"method": method, "data": {"dataset": dataset}, "scenario": {"kind": scenario}}
     changes = checks.repair(raw)
     try:
-        checks.check(checks.parse(raw))
+        checks.check_run(checks.parse(raw))
     except BadInput:
         assert changes
     else:
         assert not changes
     mended = checks.parse(checks.changed(raw, changes))
-    checks.check(mended)
+    checks.check_run(mended)
     assert mended.method == method
 
 
@@ -244,5 +244,5 @@ def test_a_list_for_each_task_leaves_out_examples_of_other_tasks_before_batches_
         "scenario": {"kind": "i-blurry", "disjoint_percent": 0, "blurry_percent": 85},
     }  # fmt: skip
     with pytest.raises(BadInput, match=r"params\.batch_size = 100: must be at most 76, the number of training examples"):
-        checks.check(checks.parse(raw))
-    checks.check(checks.parse({**raw, "labels": "prior-const"}))
+        checks.check_run(checks.parse(raw))
+    checks.check_run(checks.parse({**raw, "labels": "prior-const"}))

@@ -135,12 +135,12 @@ def test_the_target_cannot_be_the_person_too(tmp_path: Path, capsys: pytest.Capt
 def test_a_machine_that_nobody_knows_is_named_at_once(capsys, monkeypatch):
     monkeypatch.setenv("DPCL_MACHINE", "lab1")
     monkeypatch.setattr(training, "carried_out", lambda store, run_id, **_: store.get(run_id))
-    training.trained(Store(), replay.a_spec(), None, "nosuchbox/cpu")
+    training.carry_out(Store(), replay.a_spec(), None, "nosuchbox/cpu")
     said = capsys.readouterr().err
     assert "device nosuchbox/cpu: no machine known to this store has it (known: lab1/cpu); the run waits until" in said
-    training.trained(Store(), replay.a_spec(), None, "lab1/cpu")
+    training.carry_out(Store(), replay.a_spec(), None, "lab1/cpu")
     assert "known" not in capsys.readouterr().err
-    training.trained(Store(), replay.a_spec(), None, None, Split(2, "local", "cuda:99"))  # its parts may be done elsewhere
+    training.carry_out(Store(), replay.a_spec(), None, None, Split(2, "local", "cuda:99"))  # its parts may be done elsewhere
     assert "device cuda:99: no machine known to this store has it (known: lab1/cpu); the run" in capsys.readouterr().err
 
 
@@ -155,7 +155,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(caps
         return create(self, *arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "create", tried)
-    run = training.trained(Store(), replay.a_spec(), None, "cpu")
+    run = training.carry_out(Store(), replay.a_spec(), None, "cpu")
     said = capsys.readouterr().err.splitlines()
     assert said == ["waiting for the store: store x: another program has kept it locked", f"run {run.id}"]
     assert len(Store().list_runs()) == 1
@@ -165,7 +165,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(caps
 
     monkeypatch.setattr(Store, "create", cut_off)
     with pytest.raises(StoreTrouble, match="cannot be reached"):  # what was written meanwhile is not known
-        training.trained(Store(), replay.a_spec(), None, "cpu")
+        training.carry_out(Store(), replay.a_spec(), None, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_every_command_that_carries_out_runs_waits_for_a_locked_store(of, name, 
         raise next(answers)
 
     monkeypatch.setattr(process.time, "sleep", lambda _: None)
-    monkeypatch.setattr("dpcl_core.checks.check", lambda spec: None)  # a paper's data may not be here; none are read
+    monkeypatch.setattr("dpcl_core.checks.check_run", lambda spec: None)  # a paper's data may not be here; none are read
     monkeypatch.setattr(of, name, asked)
     status, _, said = called(*(run_id if one == "RUN" else one for one in arguments), capsys=capsys)
     assert status == 2

@@ -78,7 +78,7 @@ def spec_of(command: str) -> RunSpec:
 
 def check(spec: RunSpec) -> None:
     try:
-        checks.check(spec)
+        checks.check_run(spec)
     except DataMissing as error:
         pytest.skip(str(error))
 

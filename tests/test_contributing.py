@@ -66,11 +66,11 @@ from tests.test_house import test_every_method_is_one_file, test_families_do_not
 assert dpcl.__file__.startswith(str(Path.cwd())), dpcl.__file__
 test_every_method_is_one_file()
 test_families_do_not_know_each_other("methods.features")
-assert "centred-cosine" in [row["name"] for row in export.rows("methods")]
+assert "centred-cosine" in [row["name"] for row in export.catalog_rows("methods")]
 assert dpcl.run("new-method").guarantee(1.0).epsilon <= 1.0
-(row,) = [row for row in export.rows("datasets") if row["name"] == "two-words"]
+(row,) = [row for row in export.catalog_rows("datasets") if row["name"] == "two-words"]
 assert row["missing"] is None, row["missing"]
-checks.check(checks.parse({"data": {"dataset": "two-words", "backbone": "hashed-text"}, "scenario": {"tasks": 1},
+checks.check_run(checks.parse({"data": {"dataset": "two-words", "backbone": "hashed-text"}, "scenario": {"tasks": 1},
                            "privacy": {"delta": 1e-3}}))
 import app
 assert ("hello", "Hello") in app.PAGES["Learn"]

@@ -18,7 +18,7 @@ from dpcl_core import presets
 from dpcl_core.papers import catalog, measured, report
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Paper
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from scripts import docs_pages
 from tests.support import replay
 from tests.support.waiting import PATIENCE_SECONDS
@@ -74,7 +74,9 @@ def test_a_budget_that_the_ledger_exceeds_stands_beside_the_one_asked_for() -> N
             spent = run.accounted(epsilon)
             assert spent is not None
             if math.isfinite(spent) and spent > 1.01 * epsilon:
-                assert any(f"accounted {shown(spent)}" in budget for row, budget in budgets if row.startswith(name)), variant
+                assert any(
+                    f"accounted {shown_number(spent)}" in budget for row, budget in budgets if row.startswith(name)
+                ), variant
 
 
 def test_the_readme_counts_what_the_paper_draws_and_our_records_decide() -> None:

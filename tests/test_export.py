@@ -139,7 +139,7 @@ def test_text_and_figures_never_give_the_claim_alone(files: dict[str, bytes]) ->
 
 def test_bounds_are_exported_as_before() -> None:
     events = replay.recorded(SPEC)
-    document = export.document("0" * 12, "finished", SPEC, events)
+    document = export.result_document("0" * 12, "finished", SPEC, events)
     guarantee = document["cells"][0]["guarantee"]  # type: ignore[index, call-overload]
     assert guarantee["guarantee"] == "proved"
     assert guarantee["eps_claimed"] is guarantee["eps_audit_lower"] is guarantee["claim"] is None
@@ -167,7 +167,7 @@ def test_a_real_run_of_the_method_carries_its_rules_terms_and_audit_into_every_f
 
 def test_what_was_said_of_texts_is_in_the_document_and_in_files(tmp_path: Path) -> None:
     store, events = Store(), with_texts(replay.recorded(SPEC, n_tasks=2))
-    document = json.loads(json.dumps(export.document("0" * 12, "finished", SPEC, events), allow_nan=False))
+    document = json.loads(json.dumps(export.result_document("0" * 12, "finished", SPEC, events), allow_nan=False))
     assert len(document["tokens"]) == 2 * len(document["retained"]) == 4 * len(list(SPEC.cells()))
     assert tuple(document["tokens"][0]["texts"][0]["tokens"]) == SCORED.tokens
     assert document["leaks"][0]["task"] == -1
@@ -178,7 +178,9 @@ def test_what_was_said_of_texts_is_in_the_document_and_in_files(tmp_path: Path) 
         assert len(pd.read_csv(io.BytesIO(files[f"{name}.csv"]))) > 0
     plain = export.bundle(store, replay.fill(store, SPEC, replay.recorded(SPEC)))
     assert not {"tokens.csv", "retained.csv", "leaks.csv"} & set(plain)
-    assert not {"tokens", "retained", "leaks"} & set(export.document("0" * 12, "finished", SPEC, replay.recorded(SPEC)))
+    assert not {"tokens", "retained", "leaks"} & set(
+        export.result_document("0" * 12, "finished", SPEC, replay.recorded(SPEC))
+    )
 
 
 def test_planted_secrets_are_told_in_one_line_a_budget() -> None:

@@ -148,7 +148,7 @@ def test_nothing_is_computed_for_sources_that_are_no_task() -> None:
 def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
     said = run(protocol="domain-incremental")
     assert [event.ahead is None for event in said if isinstance(event, TaskLearned)] == [False, True]
-    (cell,) = export.document("r1", "done", spec({"protocol": "domain-incremental"}), said)["cells"]  # type: ignore[misc,union-attr]
+    (cell,) = export.result_document("r1", "done", spec({"protocol": "domain-incremental"}), said)["cells"]  # type: ignore[misc,union-attr]
     assert (cell["ahead"], cell["accuracy"]) == ([0.25, None], [[0.25, None], [0.25, 0.25]])  # type: ignore[index,call-overload]
     finished = next(event for event in said if isinstance(event, CellFinished))
     assert finished.metrics["FWT"] == 0.0
@@ -164,7 +164,7 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
     known = clients.known(of, public)
     run = checks.ResolvedRun.of(asked, known)
     said = list(Group(asked, run, [cell], {0: replace(of, looks_ahead=True)}, known).events())
-    (told,) = json.loads(json.dumps(export.document("r1", "done", asked, said)["cells"]))
+    (told,) = json.loads(json.dumps(export.result_document("r1", "done", asked, said)["cells"]))
     gains = [late - early for late, early in zip(told["ahead"][:-1], told["untrained"][1:], strict=True)]
     assert len(told["untrained"]) == len(of.tasks)
     assert told["metrics"]["FWT"] == pytest.approx(sum(gains) / len(gains))
@@ -193,7 +193,7 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
 )
 def test_what_cannot_be_is_refused_before_features_are_computed(scenario, more, said):
     with pytest.raises(BadInput) as caught:
-        checks.check(spec(scenario, **more))
+        checks.check_run(spec(scenario, **more))
     assert said in str(caught.value)
 
 
@@ -212,10 +212,10 @@ def test_what_cannot_be_is_refused_before_features_are_computed(scenario, more, 
 def test_a_task_without_a_public_label_is_refused_before_features_are_computed(labels, scenario, public, lacking):
     asked = spec(scenario, labels=labels, public_labels=public)
     if lacking is None:
-        checks.check(asked)
+        checks.check_run(asked)
         return
     with pytest.raises(BadInput) as caught:
-        checks.check(asked)
+        checks.check_run(asked)
     assert caught.value.field == "public_labels"
     assert caught.value.allowed == f"must name a label of every task: {lacking} would have none"
 
@@ -226,7 +226,7 @@ def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> No
         write(tmp_path / "data" / "named", split, tokens=words, tags=tags, domain=["a", "b"] * 60)
     data = {"dataset": "own:named", "backbone": "hashed-text"}
     with pytest.raises(BadInput, match=r"^scenario\.protocol = class-incremental: must be domain-incremental"):
-        checks.check(spec({}, data=data))
+        checks.check_run(spec({}, data=data))
     found = list(engine.run(spec({"protocol": "domain-incremental"}, data=data)))
     learned = [event for event in found if isinstance(event, TaskLearned)]
     assert [event.accuracy for event in learned] == [(0.0,), (0.0, 0.0)], "no entity told: F1 is 0, accuracy one half"

@@ -30,7 +30,7 @@ RUN_SECONDS, RUN_MEGABYTES = 2.0, 16_000
 # How many of each a night tries; files: of each door.
 NIGHT = {"settings": 100_000, "runs": 250, "links": 2_000, "files": 400} | dict.fromkeys(messages.SENDERS, 2_000)
 _TITLES = {
-    "settings": "settings through `checks.parse` and `checks.check`",
+    "settings": "settings through `checks.parse` and `checks.check_run`",
     "runs": f"first {RUN_SECONDS:g} s of runs of settings that were accepted",
     "links": "links to pages",
     "files": "files with changed bytes or values",

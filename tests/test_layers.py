@@ -94,7 +94,7 @@ def test_any_setting_away_from_print_changes_the_layer_and_is_named(card: method
             continue
         run = replace(base, params=replace(base.params, **{field: other}))
         layer = card.printed.layer(run)
-        assert [one.here for one in layer.departures if one.parameter == name] == [layers.shown(other)]
+        assert [one.here for one in layer.departures if one.parameter == name] == [layers.shown_value(other)]
         assert layer.name != "as printed" or printed.is_of_scale
 
 
@@ -165,13 +165,13 @@ def test_lists_of_each_label_are_as_printed_where_a_task_has_one_label_alone() -
 def test_a_guarantee_says_its_layer_and_survives_json() -> None:
     layer = TOY.layer(spec(learning_rate=0.1, epochs=3))
     given = Guarantee(1.0, 1e-5, "x", "y", "z", "s", 1.0, "release", (), (), (), {}, layer=layer)
-    assert statement.words(given).layer == layer.words
+    assert statement.guarantee_words(given).layer == layer.words
     done = events.CellFinished(events.Cell(1.0, 0), {}, given, 0.0)
     assert events.from_json(json.loads(json.dumps(events.to_json(done)))) == done
 
 
 def test_the_list_of_methods_tells_what_is_printed() -> None:
-    rows = {row["name"]: row for row in export.rows("methods")}
+    rows = {row["name"]: row for row in export.catalog_rows("methods")}
     told = rows["naive"]["printed"]
     assert isinstance(told, dict)
     card = methods.card("naive").printed

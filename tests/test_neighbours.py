@@ -222,7 +222,7 @@ def test_through_every_method_the_terminal_and_all_files_are_the_same(method, da
     assert (references["untrained"] is not None) == (door[0] == "text"), "the other doors here have no pretrained network"
 
 
-# Of 35 to 44 tokens, more than `checks.check` keeps free after a text.
+# Of 35 to 44 tokens, more than `checks.check_run` keeps free after a text.
 _LONG_NAMES = (
     "topic number 0: zoology, botany, mycology, bacteriology and veterinary pharmacology",
     "topic number 1: jurisprudence, notarial deeds, arbitration and extradition law",
@@ -267,7 +267,7 @@ def test_what_a_method_refuses_is_said_in_public_numbers(method, data_dir, tmp_p
 def refusal(asked: RunSpec) -> str:
     """The sentence."""
     with pytest.raises(BadInput) as caught:
-        checks.check(asked)
+        checks.check_run(asked)
     return str(caught.value)
 
 
@@ -279,7 +279,7 @@ def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(data_dir, 
         *_, last = engine.run(spec("agem", changes, "image"))
         assert type(last).__name__ == "CellFinished"
         with pytest.raises(BadInput, match=r"^params\.batch_size = 81: must be at most 80, the number of training examples"):
-            checks.check(spec("agem", {**changes, "params": {"epochs": 1, "batch_size": 81}}, "image"))
+            checks.check_run(spec("agem", {**changes, "params": {"epochs": 1, "batch_size": 81}}, "image"))
 
 
 @pytest.mark.parametrize("setting", ["prior-const", "dp-learned"])

@@ -65,7 +65,7 @@ def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pyt
     assert document["status"] == "finished"
     # 63 % of the rows are benign; without noise the squashed numbers give 92 %.
     assert document["cells"][-1]["accuracy"][1][0] > 0.7
-    assert own.names() == ["own:cells"]
+    assert own.names_of_own_data() == ["own:cells"]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])

@@ -25,7 +25,7 @@ def columns() -> dict[tuple[str, str, str], set[float]]:
     """What each table prints of each metric, by size, without whole numbers and those of one digit: they are too common."""
     found: dict[tuple[str, str, str], set[float]] = defaultdict(set)
     for paper in PAPERS:
-        for row in published.read(paper):
+        for row in published.read_numbers(paper):
             if row.value is not None and row.value % 1 and len(row.printed.strip("-0.").replace(".", "")) > 1:
                 found[paper, row.table, row.metric].add(abs(row.value))
     return found
@@ -76,4 +76,4 @@ def test_a_copy_is_found(source: str) -> None:
 def test_what_is_read_of_a_table_is_what_it_prints() -> None:
     assert published.by_budget("cslr", "5", "noise_multiplier") == {1.0: 3.2, 4.0: 1.45, 8.0: 0.95}
     assert published.by_budget("lifelong", "text", "noise_scale_z") == {4.0: 2.2, 7.0: 1.7, 10.0: 1.4}
-    assert [value for _, value in published.numbers("cslr", "8", "p_hat_gamma")] == [0.18, 0.31, 0.43, 0.46, 0.47]
+    assert [value for _, value in published.rows_with("cslr", "8", "p_hat_gamma")] == [0.18, 0.31, 0.43, 0.46, 0.47]

@@ -55,7 +55,7 @@ def test_the_question_is_the_presets_or_says_what_any_run_asks(monkeypatch: pyte
 def test_citations_are_those_of_the_method() -> None:
     def cited(method: str, **more: object) -> set[str]:
         raw = {"method": method, "scenario": {"kind": "class-incremental", "tasks": 2}, "seeds": [0], **more}
-        return set(re.findall(r"@\w+\{(\w+),", catalog.of(checks.parse(raw))))
+        return set(re.findall(r"@\w+\{(\w+),", catalog.citations(checks.parse(raw))))
 
     assert cited("cosine") == {"dpcl2026", "tobaben2025"}
     assert cited("l2dp-ml") == {"dpcl2026", "lai2022"}
@@ -66,7 +66,7 @@ def test_the_notebook_runs_and_says_what_the_run_did(tmp_path: Path) -> None:
     """As Jupyter runs it: code cells in order, in one namespace, without a network."""
     changes = {"seeds": [0], "data.train_per_class": 20, "data.test_per_class": 5, "privacy.epsilons": [4.0]}
     spec = checks.parse(checks.changed(presets.raw("digits-cosine"), changes))
-    written = json.loads(export.of(spec))
+    written = json.loads(export.run_notebook(spec))
     assert written["nbformat"] == 4
     assert all(cell["outputs"] == [] for cell in written["cells"] if cell["cell_type"] == "code")
     assert len({cell["id"] for cell in written["cells"]}) == len(written["cells"])

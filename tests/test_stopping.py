@@ -23,7 +23,7 @@ from dpcl_core.events import Event, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import executor, process, resumption, tables, worker
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.queue import Visitor, read
+from dpcl_core.runs.queue import Visitor, read_limits
 from dpcl_core.runs.run import Run, columns_of
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
@@ -211,7 +211,7 @@ def test_stop_says_what_had_ended_and_refuses_what_it_does_not_know(store, capsy
 
 
 def test_stop_all_leaves_the_runs_of_visitors_to_them(store, capsys):
-    theirs = store.as_visitor(Visitor("somebody", read("usual"))).create(replay.a_spec())
+    theirs = store.as_visitor(Visitor("somebody", read_limits("usual"))).create(replay.a_spec())
     mine = store.create(replay.a_spec())
     assert main(["stop", "--all"]) == 0
     assert [store.status(one) for one in (theirs, mine)] == ["queued", "cancelled"]
@@ -263,7 +263,7 @@ def test_ctrl_c_in_one_run_of_a_paper_ends_the_rest(store, monkeypatch):
     broken_off, begun = store.create(replay.a_spec()), []
     store.request_stop(broken_off)
     monkeypatch.setattr(training.checks, "check", lambda spec: None)  # its data are not on every computer
-    monkeypatch.setattr(training, "trained", lambda *_, **__: begun.append("run") or store.get(broken_off))
+    monkeypatch.setattr(training, "carry_out", lambda *_, **__: begun.append("run") or store.get(broken_off))
     assert main(["reproduce", "tobaben", "--experiment", "paper-blurry"]) == 1
     assert begun == ["run"]
 

@@ -85,7 +85,7 @@ def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(monkeypatch, 
     def fails(_what: str) -> None:
         raise KeyError(SECRET)
 
-    monkeypatch.setattr("dpcl_core.export.rows", fails)
+    monkeypatch.setattr("dpcl_core.export.catalog_rows", fails)
     assert cli.main(["list", "presets"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -101,10 +101,10 @@ def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(monkeypatch, 
 def test_a_page_shows_one_sentence_and_the_framework_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(document.st, "error", shown.append)
-    assert document.shown(KeyError(SECRET))
+    assert document.show_break(KeyError(SECRET))
     (sentence,) = shown
     assert SENTENCE.fullmatch(sentence.replace("\\", "")) is not None
-    assert served.app._on_script_error is document.shown, "the server asks it of every page, fragment and press"
+    assert served.app._on_script_error is document.show_break, "the server asks it of every page, fragment and press"
 
 
 def test_what_the_framework_logs_is_masked() -> None:
@@ -229,7 +229,7 @@ def test_toml_of_any_depth_and_length_is_one_sentence(text: str) -> None:
 def test_a_record_that_is_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "record.json")
     with pytest.raises(BadInput, match="must be a file that `reproduce --record` wrote"):
-        measured.read(tmp_path / "record.json")
+        measured.read_measured(tmp_path / "record.json")
 
 
 def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(tmp_path, monkeypatch):

@@ -255,7 +255,7 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     params = spec.params
     assert isinstance(params, CslrPublishedParams)
     dataset = datasets.facts_of(spec.data)
-    n_tasks = scenarios.check(spec.scenario, dataset.n_classes, dataset.sources)
+    n_tasks = scenarios.number_of_tasks(spec.scenario, dataset.n_classes, dataset.sources)
     n_of_client = n_tasks if spec.scenario.recurrence == "every" else 1
     # Transport decides like an assignment here, but is a hundred times slower; a random order is no clustering.
     rule: Rule = "nearest" if params.rule == "nearest" and params.matcher != "random" else "hungarian"

@@ -375,5 +375,5 @@ def refusal(spec: RunSpec) -> str | None:
 @lru_cache(maxsize=1)
 def digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The bundled handwritten digits, public, so that no run's own data are read: pixels [n, 64] in [0, 1], labels [n]."""
-    split = load.load(DataSpec(dataset="digits")).train
+    split = load.load_dataset(DataSpec(dataset="digits")).train
     return extractor.features("pixels", split.images), split.labels

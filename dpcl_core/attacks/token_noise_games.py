@@ -74,7 +74,7 @@ def audited(setting: Setting, attack: str, trials: int) -> audit_bounds.Audited:
     chosen, is_noisy = ATTACKS[attack], math.isfinite(setting.upper)
     n = chosen.n_releases(trials) if is_noisy else trials
     guesses = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
-    remark = f"; nominal ε of the token: {statement.shown(guesses.claimed)}"
+    remark = f"; nominal ε of the token: {statement.shown_number(guesses.claimed)}"
     return chosen.result(replace(guesses, remark=remark), guesses.claimed, setting.delta, is_one_way=True)
 
 

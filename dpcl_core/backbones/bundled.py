@@ -177,7 +177,7 @@ def load(backbone: str, public: str) -> Axes:
     return Axes(public, centre, directions)
 
 
-def written(centre: NDArray[np.floating], directions: NDArray[np.floating]) -> Mapping[str, NDArray[np.floating]]:
+def axes_file(centre: NDArray[np.floating], directions: NDArray[np.floating]) -> Mapping[str, NDArray[np.floating]]:
     """The arrays of a file that `load` reads: half precision is exact enough for constants."""
     # The format writes memory as it lies: arrays must be in C order.
     return {"centre": centre.astype(np.float32, order="C"), "directions": directions.astype(np.float16, order="C")}

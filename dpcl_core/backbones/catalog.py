@@ -53,7 +53,9 @@ def minilm() -> tuple[bytes, bytes]:
     if missing := minilm_missing():
         raise DataMissing(FIELD, MINILM, missing)
     place, original = minilm_here() or FOLDERS.fetched(_HUB_NAME, MINILM), "of all-MiniLM-L6-v2"
-    state, tokenizer = (weights.read(place / name, digest, MINILM, original) for name, digest in MINILM_SHA256.items())
+    state, tokenizer = (
+        weights.read_weights(place / name, digest, MINILM, original) for name, digest in MINILM_SHA256.items()
+    )
     return state, tokenizer
 
 
@@ -266,7 +268,7 @@ class Kept:
     clean: Callable[[], object]
 
 
-def listed() -> list[Kept]:
+def backbones_by_kind() -> list[Kept]:
     """All kinds, empty ones too. Networks that were stored inside the environment belong to the installation, and are not
     listed."""
     networks = [
@@ -286,7 +288,7 @@ def listed() -> list[Kept]:
 
 def clean(name: str) -> Kept:
     """Deletes the kept files of this name; gives what there was. Raises BadInput for an unknown name."""
-    known = {kept.name: kept for kept in listed()}
+    known = {kept.name: kept for kept in backbones_by_kind()}
     if name not in known:
         raise unknown("--delete", name, known)
     known[name].clean()

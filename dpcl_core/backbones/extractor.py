@@ -56,7 +56,7 @@ def cached(
     keys = [sha256(content).digest() for content in contents]
     path = paths.features_dir() / f"{kind}-{sha256(identity.encode()).hexdigest()}.sqlite"
     try:
-        paths.made(path.parent)
+        paths.make_folder(path.parent)
         try:
             stored = _stored(path, keys, feature_dim, compute)
         except sqlite3.DatabaseError as error:
@@ -221,7 +221,7 @@ def computed(
         yield done
     fresh = np.concatenate(parts)
     try:
-        paths.made(path.parent)
+        paths.make_folder(path.parent)
         with replacing(path) as file:
             np.savez(file, features=fresh)
     except OSError as error:

@@ -105,7 +105,7 @@ class KeptStates:
         if self._n_bytes is not None and self._n_bytes + n_bytes <= MOST_BYTES:
             self._n_bytes += n_bytes
             return
-        paths.made(self._folder)
+        paths.make_folder(self._folder)
         files = sorted(_aged(self._folder))
         self._n_bytes = n_bytes + sum(size for _, size, _ in files)
         if self._n_bytes > MOST_BYTES:

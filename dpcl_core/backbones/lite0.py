@@ -157,7 +157,7 @@ def frozen(card: BackboneCard) -> nn.Module:
     from safetensors.torch import load_file
 
     assert card.package is not None
-    path = packaged.found(card.name, card.package) / _FILE
+    path = packaged.genuine_folder(card.name, card.package) / _FILE
     network = _architecture()
     try:
         network.load_state_dict(load_file(path))

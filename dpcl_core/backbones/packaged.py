@@ -72,7 +72,7 @@ def genuine(name: str, package: Package) -> Path | None:
     return next((place for place in places if _is_whole(place, package) and _is_genuine(place)), None)
 
 
-def found(name: str, package: Package) -> Path:
+def genuine_folder(name: str, package: Package) -> Path:
     """The folder of `genuine`. Raises DataMissing with the command that fetches it, or fetches it again."""
     if place := genuine(name, package):
         return place
@@ -343,11 +343,11 @@ class Bundle:
 
     def read_weights(self) -> bytes:
         """Content of the safetensors file. Raises BadInput where it does not match the card."""
-        return weights.read(self.weights, self.weights_sha256, BUNDLED, "on its card")
+        return weights.read_weights(self.weights, self.weights_sha256, BUNDLED, "on its card")
 
     def read_tokenizer(self) -> bytes:
         """Content of the tokenizer's file. Raises BadInput where it does not match the card."""
-        return weights.read(self.tokenizer, self.tokenizer_sha256, BUNDLED, "on its card")
+        return weights.read_weights(self.tokenizer, self.tokenizer_sha256, BUNDLED, "on its card")
 
 
 def bundled() -> Bundle:

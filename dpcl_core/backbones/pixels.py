@@ -42,7 +42,7 @@ class Pixels:
             yield batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255)
 
 
-def rows(content: Content) -> NDArray[np.float32]:
+def pixel_rows(content: Content) -> NDArray[np.float32]:
     """All values at once, float32 [n, K] as `Pixels` gives them; nothing is kept in a file."""
     return np.concatenate([*Pixels().batches(content)])
 

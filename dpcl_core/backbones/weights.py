@@ -110,7 +110,7 @@ def digest(path: Path) -> str:
     return content.hexdigest()
 
 
-def read(path: Path, expected: str, name: str, original: str) -> bytes:
+def read_weights(path: Path, expected: str, name: str, original: str) -> bytes:
     """Content of a file of the backbone `name`. Raises BadInput where it cannot be read or has another SHA-256.
 
     `original`: what the file must be, in words.

@@ -132,7 +132,9 @@ def files(
         along = public_axes.load(str(facts["network"]), str(facts["axes"])).first(most)
         arrays[AXES] = safetensors.save({"centre": along.centre, "directions": along.directions})
     parts = [part for given in finished.values() for part in given.parts.items()]
-    of_all = [f"{name}: epsilon {statement.shown(value)}" for name, value in parts if name.startswith(statement.OF_ALL)]
+    of_all = [
+        f"{name}: epsilon {statement.shown_number(value)}" for name, value in parts if name.startswith(statement.OF_ALL)
+    ]
     how = _READ[spec.params.inputs] + (f" {_PERMUTED}" if spec.scenario.kind == "permuted" else "")
     document = Document(
         run_id=run_id, dataset=started.dataset_title, spec=spec.jsonable(), network=spec.data.backbone,
@@ -157,7 +159,7 @@ def protected(given: Guarantee) -> bool:
     return given.is_private and statement.standing(given) == "bound" and given.noise != "seeded"
 
 
-def read(folder: Path, epsilon: float | None = None, seed: int | None = None, after: int | None = None) -> Loaded:
+def read_classifier(folder: Path, epsilon: float | None = None, seed: int | None = None, after: int | None = None) -> Loaded:
     """A classifier of a folder. `after`: counted from 1; None: after the last task.
 
     Without `epsilon` and `seed` the first model of the largest budget that has a bound. Raises BadInput for a folder without
@@ -196,7 +198,7 @@ def _model(cell: Cell, given: Guarantee, kept: Sequence[Classifier], names: Sequ
             competing=one.competing, by_task=one.by_task, facts=one.facts,
         )  # fmt: skip
         steps.append(step)
-    said = statement.words(given)
+    said = statement.guarantee_words(given)
     return _Model(
         epsilon=cell.epsilon, seed=cell.seed, accounted=given.epsilon, delta=given.delta, protected=protected(given),
         statement=said.banner or said.headline, steps=tuple(steps),
@@ -241,4 +243,4 @@ def _arrays(folder: Path, name: str) -> Mapping[str, NDArray[np.generic]]:
 
 
 def _shown(cell: Cell) -> str:
-    return f"epsilon {statement.shown(cell.epsilon)}, seed {cell.seed}"
+    return f"epsilon {statement.shown_number(cell.epsilon)}, seed {cell.seed}"

@@ -56,7 +56,7 @@ class Asked:
     lost: tuple[str, ...] = ()
 
 
-def read(
+def read_examples(
     path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False, encoding: RowEncoding | None = None,
     texts: str = TEXT,
 ) -> Asked:  # fmt: skip
@@ -74,7 +74,7 @@ def read(
                 raise BadInput(FIELD, path.name, f"holds {len(found)} pictures; 1 to {_MOST:,} are read")
             names = tuple(str(one.relative_to(path)) for one in found)
             others = [one.name for one in within if one.suffix.lower() not in PICTURES]
-            lost = [f"{len(others)} of {len(within)} files are left out: {sheets.listed(others)}."] if others else []
+            lost = [f"{len(others)} of {len(within)} files are left out: {sheets.first_names(others)}."] if others else []
             return Asked(names, Images([_content(one) for one in found], shape, names), lost=(*lost, AS_READ))
         content = _content(path)
     except OSError as error:
@@ -120,17 +120,19 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
     lacking = [] if encoding is None else encoding.lacking(names)
     if encoding is not None and (len(lacking) < len(encoding.names) or len(names) != sum(encoding.widths)):
         if lacking:
-            learned = f"the columns that the classifier learned from, {sheets.listed(encoding.names)}"
-            it = f"lacks {sheets.listed(lacking)} and has {sheets.listed(names)}"
+            learned = f"the columns that the classifier learned from, {sheets.first_names(encoding.names)}"
+            it = f"lacks {sheets.first_names(lacking)} and has {sheets.first_names(names)}"
             raise BadInput(FIELD, path.name, f"must have {learned}; it {it}")
         features = () if encoding.is_embedding else encoding.features
         lost = table_features.unread_cells(table, features, "cells")
         return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)), lost=tuple(lost))
     if texts in names:
         return _texts([word or "" for word in table[texts].words(texts)], path, tagged=tagged)
-    numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)
+    numbers = np.stack([table_features.column_numbers(table[name], name) for name in names], axis=1)
     if np.isnan(numbers).any():
-        raise BadInput(FIELD, path.name, f"must have the column {texts}, or numbers alone; it has {sheets.listed(names)}")
+        raise BadInput(
+            FIELD, path.name, f"must have the column {texts}, or numbers alone; it has {sheets.first_names(names)}"
+        )
     return _features(path, numbers)
 
 
@@ -223,10 +225,10 @@ def predicted(
 ) -> Predicted:  # fmt: skip
     """The predictions for a file or folder of examples.
 
-    `epsilon`, `seed`, `after`: which classifier, as `folder.read` takes them; `task`: the examples' own task, counted from
+    `epsilon`, `seed`, `after`: which classifier, as `folder.read_classifier` takes them; `task`: the examples' own task, counted from
     1, where it is known. Raises BadInput in one sentence for folders, inputs and choices that do not fit.
     """
-    found = folders.read(folder, epsilon, seed, after)
+    found = folders.read_classifier(folder, epsilon, seed, after)
     facts = found.steps[-1].facts
     competing = _competing(found, task)
     shape = cast("tuple[int, ...]", facts.get("shape", ()))
@@ -235,7 +237,7 @@ def predicted(
         pictures = None
     encoding = _encoding(found)
     texts = str(facts.get("text_column", TEXT))
-    given = read(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
+    given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, device)
     place = None if task is None else task - 1
@@ -289,7 +291,7 @@ def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generi
 def _encoding(found: Loaded) -> RowEncoding | None:
     """How rows of a table became inputs; None for other data."""
     facts = found.steps[-1].facts
-    return table_features.read(str(facts["rows"])) if "rows" in facts else None
+    return table_features.read_encoding(str(facts["rows"])) if "rows" in facts else None
 
 
 def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:

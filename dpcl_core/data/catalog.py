@@ -88,7 +88,7 @@ def _folder_card(name: str) -> DatasetCard:
     folder_name = name.removeprefix("own:")
     paths.inside(paths.home() / "data", folder_name, files.FIELD)
     own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
-    fields = schema.read(own)
+    fields = schema.read_schema(own)
     if fields is not None:
         own = schema.with_columns(own, fields)
     own = with_public_columns(own, (fields.held_out if fields else None) or HELD_OUT)

@@ -54,7 +54,7 @@ class Windows(_Values):
 class Vectors(_Values):
     """Features of a table's rows, or precomputed embeddings: values float32 [n, K] in [-1, 1]; K is public.
 
-    `encoding`: how they were made of columns, where they were: a document that `table_features.read` takes.
+    `encoding`: how they were made of columns, where they were: a document that `table_features.read_encoding` takes.
     """
 
     encoding: str | None = None

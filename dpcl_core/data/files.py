@@ -226,7 +226,7 @@ def fetch(card: DatasetCard) -> None:
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     patterns = {split: pattern for split, pattern in (("train", card.hub.train), ("test", card.hub.test)) if pattern}
     try:
-        paths.made(partial.parent)
+        paths.make_folder(partial.parent)
         snapshot_download(
             card.hub.repository, repo_type="dataset", allow_patterns=list(patterns.values()), local_dir=partial / "download"
         )
@@ -319,7 +319,7 @@ def _make(folder: Path, n_per_source: int, identity: str) -> None:
     from dpcl_core.data.texts import Texts
 
     names = [(source, label) for source, labels in classes() for label in labels]
-    paths.made(folder)
+    paths.make_folder(folder)
     record = {"identity": identity}
     for split, part in zip(_SPLITS, corpus(n_per_source), strict=True):
         assert isinstance(part.images, Texts)
@@ -345,13 +345,13 @@ def _make(folder: Path, n_per_source: int, identity: str) -> None:
 
 
 @contextmanager
-def held(path: Path, *, wait: bool = True) -> Iterator[bool]:
+def hold_file(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Within this context this process holds the file, which is made where there is none. Raises OSError.
 
     False: it does not, because another one does and `wait` is not set, or because this file system holds no files.
     """
     writers = path.parent.stat().st_mode & 0o022  # whoever may write the folder takes turns with the file, which is empty
-    handle = paths.opened(path, os.O_RDWR, 0o600 | writers | writers << 1)
+    handle = paths.open_file(path, os.O_RDWR, 0o600 | writers | writers << 1)
     is_held = True
     try:
         try:

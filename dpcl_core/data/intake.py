@@ -23,7 +23,7 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, load, outline, own, schema, sheets, tagged
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
-from dpcl_core.data.files import DataFiles, ending, held
+from dpcl_core.data.files import DataFiles, ending, hold_file
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
 from dpcl_core.errors import BadInput, DataMissing, first_of
@@ -73,7 +73,7 @@ def schema_beside(path: Path) -> Path:
 
 
 @contextmanager
-def named(given: str, asked: Asked, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+def own_name(given: str, asked: Asked, seen: frozenset[str] = frozenset()) -> Iterator[str]:
     """Within this context the data are own:NAME: those of this name, or a file or folder that is `taken_in`."""
     if not given.startswith("own:"):
         with taken_in(Path(given), asked, seen=seen) as name:
@@ -100,7 +100,7 @@ def taken_in(
     """
     root = paths.home() / "data"
     with _trouble(path):
-        paths.made(root)
+        paths.make_folder(root)
     apart = owner if is_apart else ""
     with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging, apart, seen, most) as (staged, written):
         origin = _origin(path, staged, written, asked.private)
@@ -177,7 +177,7 @@ def _tables(path: Path) -> Iterator[list[Path]]:
         yield [one for one in inside if ending(one) in _READ]
 
 
-def kept(name: str) -> tuple[Path, schema.Schema]:
+def kept_folder(name: str) -> tuple[Path, schema.Schema]:
     """The folder of own:NAME, which was taken in, and its schema. Raises BadInput for data that were not."""
     folder = _home_of(name)
     if not was_taken_in(name):
@@ -248,7 +248,7 @@ def _staged(
 
 
 def _write_schema(folder: Path, fields: schema.Schema, coins: int) -> None:
-    (folder / schema.NAME).write_text(schema.written(updated(fields, coins=coins)), encoding="utf-8")
+    (folder / schema.NAME).write_text(schema.schema_toml(updated(fields, coins=coins)), encoding="utf-8")
 
 
 @contextmanager
@@ -258,7 +258,7 @@ def _on_its_way(path: Path, root: Path, owner: str) -> Iterator[Path]:
         with _trouble(path), _alone():
             _sweep(root)
             staging = Path(tempfile.mkdtemp(prefix=_STAGED, dir=root))
-            lives.enter_context(held(staging / _LOCK))
+            lives.enter_context(hold_file(staging / _LOCK))
         try:
             with _trouble(path):
                 (staging / own.OWNER).write_text(owner, encoding="ascii")
@@ -285,7 +285,7 @@ def _sweep(root: Path) -> None:
     """`sweep`, while nobody else begins a copy: one of a living process holds its lock."""
     for staging in root.glob(f"{_STAGED}*"):
         with suppress(OSError):
-            with held(staging / _LOCK, wait=False) as is_dead:
+            with hold_file(staging / _LOCK, wait=False) as is_dead:
                 pass
             if is_dead:
                 shutil.rmtree(staging)
@@ -294,7 +294,7 @@ def _sweep(root: Path) -> None:
 @contextmanager
 def _alone() -> Iterator[None]:
     """Within this context no other process chooses a name for own data, or begins or sweeps a copy."""
-    with held(paths.home() / "data.lock"):
+    with hold_file(paths.home() / "data.lock"):
         yield
 
 
@@ -306,9 +306,9 @@ def _check(path: Path, name: str) -> None:
         if table.suffix in _READ and card.kind in ("text", "table", "embedding"):
             columns = sheets.header(table, card)
             if LABEL_COLUMN not in columns:
-                allowed = f"must name the column of labels, one of {sheets.listed(columns)}"
+                allowed = f"must name the column of labels, one of {sheets.first_names(columns)}"
                 raise BadInput("--target", "nothing", allowed)
-        load.load(DataSpec(dataset=name), undeclared=True)
+        load.load_dataset(DataSpec(dataset=name), undeclared=True)
     except DataMissing as missing:
         raise BadInput(FIELD, path.name, FORMS) from missing
 
@@ -348,7 +348,7 @@ def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> s
     Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which older ones lack.
     """
     fields = schema.parsed(staged / schema.NAME, schema.NAME)
-    said = schema.written(replace(fields, coins=None))
+    said = schema.schema_toml(replace(fields, coins=None))
     place = "\n".join((str(path.resolve()), *private))
     return sha256(f"{place}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -218,7 +218,7 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tu
     return Table({name: Column("text", values) for name, values in columns.items()}, len(rows)), others
 
 
-def joined(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes]:
+def quoted_rows(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes]:
     """The rows of a public CSV or TSV file from one on, whose quoted values may have line breaks.
 
     Raises BadInput naming the line of a row with an open quote or another number of values.

@@ -57,7 +57,7 @@ class Labels:
     n_train: int
 
 
-def read(data: DataSpec, *, keyed: bool) -> Labels | None:
+def read_labels(data: DataSpec, *, keyed: bool) -> Labels | None:
     """The labels of a dataset or its subset, cached until a file changes; None where it would have to be downloaded.
 
     `keyed`: with the training examples' keys, which requires reading the files in full. Raises BadInput for an unknown name
@@ -70,7 +70,7 @@ def read(data: DataSpec, *, keyed: bool) -> Labels | None:
     return _read_labels(card, tuple(outlines), Caps.of(data), keyed)
 
 
-def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> Labels:
+def join_members(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> Labels:
     """The members' examples one after another, with labels shifted so that members share none.
 
     `keyed`: with the training examples' keys.
@@ -97,7 +97,7 @@ def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> La
 
 @lru_cache(maxsize=8)
 def _read_labels(card: DatasetCard, outlines: tuple[Outline, ...], caps: Caps, keyed: bool) -> Labels:
-    return joined(card, [outline.thinned(caps) for outline in outlines], keyed=keyed)
+    return join_members(card, [outline.thinned(caps) for outline in outlines], keyed=keyed)
 
 
 def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:
@@ -106,7 +106,7 @@ def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:
     return Labelled(np.concatenate(labels), np.concatenate(sources))
 
 
-def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
+def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     """The dataset that the settings name, with pictures still encoded; the same rows for every seed and budget.
 
     `undeclared`: with the training examples of undeclared labels, as candidates for a learned list.
@@ -121,7 +121,7 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     chosen = [one.opened() for one in full] if undeclared else full
     thinned = [one.thinned(Caps.of(data)) for one in chosen]
     pairs = [_read(*member) for member in zip(members, data_files, thinned, strict=True)]
-    named = joined(card, thinned, keyed=True)
+    named = join_members(card, thinned, keyed=True)
     parts = []
     for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True):
         texts, images = [one for one in read if isinstance(one, Texts)], [one for one in read if isinstance(one, Images)]

@@ -108,7 +108,7 @@ def uploaders() -> list[str]:
     return [folder.name for folder in _folders(paths.home() / "uploads")]
 
 
-def written(name: str) -> dict[str, int]:
+def written_at(name: str) -> dict[str, int]:
     """When each file of own:NAME was last written, in nanoseconds since 1970, by its place in the folder; else nothing.
 
     That is what somebody has done, and is public. Whether the rows are others is not: it would differ between neighbours.
@@ -137,7 +137,7 @@ def stored_bytes(owners: Collection[str] | None) -> int:
     return total
 
 
-def names() -> list[str]:
+def names_of_own_data() -> list[str]:
     """own:NAME of every data folder that is not one of the catalog's datasets; reads headers only."""
     known_folders = {card.folder for card in CARDS.values()}
     folders = [folder.name for root in files.roots(catalog.card("own:any")) for folder in _folders(root)]
@@ -225,4 +225,4 @@ def _marks_in(folder: Path) -> Marks:
 
 def _secret() -> bytes:
     """The key of this computer, made when it is first needed. Raises StoreTrouble."""
-    return paths.kept(paths.home() / _SECRET, "the marks of own data")
+    return paths.kept_key(paths.home() / _SECRET, "the marks of own data")

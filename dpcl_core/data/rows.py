@@ -24,7 +24,7 @@ from dpcl_core.data.card import DatasetCard, Shape
 from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.images import Images
 from dpcl_core.data.schema import CONTROL
-from dpcl_core.data.sheets import PERSON, TIME, listed
+from dpcl_core.data.sheets import PERSON, TIME, first_names
 from dpcl_core.errors import BadInput
 
 
@@ -232,7 +232,7 @@ def _refuse_unknown_label(
     allowed_labels = known.numbers if known else declared
     for place, word in enumerate(() if known and known.is_open else words):
         if allowed_labels and word not in allowed_labels:
-            allowed = f"must be a label of the {'test part' if known else 'schema'}: {listed(list(allowed_labels))}"
+            allowed = f"must be a label of the {'test part' if known else 'schema'}: {first_names(list(allowed_labels))}"
             raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
 
 

@@ -106,7 +106,7 @@ class Schema(Settings):
 
 def declared(card: DatasetCard) -> DatasetCard:
     """The card of the user's own data completed by its schema, if there is one. Raises as `read` does."""
-    schema_fields = read(card)
+    schema_fields = read_schema(card)
     if schema_fields is None:
         return card
     return replace(
@@ -132,7 +132,7 @@ def with_columns(card: DatasetCard, schema_fields: Schema) -> DatasetCard:
     )  # fmt: skip
 
 
-def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
+def schema_toml(fields: Schema, undeclared: Sequence[str] = ()) -> str:
     """A schema as TOML, with a comment on each field, to be edited by hand; `read` gives it back.
 
     `undeclared`: features of which nothing is declared; each becomes a comment to be filled in.
@@ -199,7 +199,7 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def read(card: DatasetCard) -> Schema | None:
+def read_schema(card: DatasetCard) -> Schema | None:
     """The schema beside the user's own data; None where there is none.
 
     Raises BadInput naming the file, the field and what is allowed.

@@ -140,7 +140,7 @@ def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple
     if has_header:
         start, form = _header(content, path, card, is_public=not is_private)
     if not is_private and ending(path) in DELIMITED:
-        rows = lines.joined(content, form, shown, start)
+        rows = lines.quoted_rows(content, form, shown, start)
         start = 0
     elif not is_private:
         for number, line in enumerate(rows, start=1):
@@ -190,7 +190,7 @@ def columns_of(
         table = Table({name: column for name, column in renamed if wanted is None or name in wanted}, len(whole))
     for name in needed:
         if name not in names:
-            raise BadInput(shown, "no such column", f"must have a column {name}: {listed(names)}")
+            raise BadInput(shown, "no such column", f"must have a column {name}: {first_names(names)}")
     if not len(table) and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return table
@@ -278,7 +278,7 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
     roles = dict(card.roles)
     for role, column in roles.items():
         if column not in names:
-            raise BadInput(role, column, f"must be a column of {shown}: {listed(names)}")
+            raise BadInput(role, column, f"must be a column of {shown}: {first_names(names)}")
     by_column = {column: CANONICAL[role] for role, column in roles.items()}
     taken = set(by_column.values())
     if EMBEDDING_COLUMN in names:
@@ -286,7 +286,7 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
     return [by_column.get(name) or (f"{name} (unused)" if name in taken else name) for name in names]
 
 
-def listed(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The names of columns, the first twelve."""
     return ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
 

@@ -62,7 +62,7 @@ def planned(names: Sequence[str], public: Mapping[str, Column], declared: Sequen
     """
     for feature in declared:
         if feature.name not in names:
-            allowed = f"must be one of the columns {sheets.listed(names)}"
+            allowed = f"must be one of the columns {sheets.first_names(names)}"
             raise BadInput(f"features.{feature.name}", "no such column", allowed)
     features = tuple(
         one if one.categories or one.is_text else replace(one, written=_writing(public[one.name], one.name) or "")
@@ -102,13 +102,13 @@ def encoded(
         if column is None:
             column = Column("text", [None] * n_rows)
         if feature.low is not None and feature.high is not None:
-            parts.append(_scaled(numbers(column, feature.name, feature.written), feature.low, feature.high))
+            parts.append(_scaled(column_numbers(column, feature.name, feature.written), feature.low, feature.high))
         elif feature.categories:
             parts.append(_one_hot(column.words(feature.name), feature.categories))
         elif feature.is_text:
             parts.append(_hashed(feature.name, column.words(feature.name), n_values))
         else:
-            parts.append(squashed(numbers(column, feature.name, feature.written)))
+            parts.append(squashed(column_numbers(column, feature.name, feature.written)))
     return np.concatenate(parts, axis=1)
 
 
@@ -170,7 +170,7 @@ def _writing(public: Column, name: str) -> Writing | None:
     A comma is a decimal one where a cell has other than three digits behind it, or 0 before. Day and month stand as most
     cells allow; if every cell allows both, points mean day first, and other dates are words.
     """
-    if len(public.values) and np.isfinite(numbers(public, name)).all():
+    if len(public.values) and np.isfinite(column_numbers(public, name)).all():
         return ""
     words = Counter(_present(public, name))
     n_cells = words.total()
@@ -212,7 +212,7 @@ def unread_cells(table: Table, features: Sequence[Feature], cells: str = "public
     return said
 
 
-def numbers(column: Column, name: str, written: Writing = "") -> NDArray[np.float64]:
+def column_numbers(column: Column, name: str, written: Writing = "") -> NDArray[np.float64]:
     """The values of a column as numbers float64 [n], dates in years since 2000; anything else is not-a-number."""
     if not written and column.holds == "numbers":
         return np.asarray(column.values, np.float64)
@@ -290,7 +290,9 @@ class RowEncoding:
         if self.names == (EMBEDDING_COLUMN,):
             return units(_of_lists(columns.get(EMBEDDING_COLUMN), self.widths[0], len(table), shown))
         missing = np.full(len(table), np.nan)
-        parts = [numbers(columns[name], f"{shown} column {name}") if name in columns else missing for name in self.names]
+        parts = [
+            column_numbers(columns[name], f"{shown} column {name}") if name in columns else missing for name in self.names
+        ]
         return units(np.stack(parts, axis=1))
 
     def document(self) -> str:
@@ -298,7 +300,7 @@ class RowEncoding:
         return json.dumps(asdict(self))
 
 
-def read(document: str) -> RowEncoding:
+def read_encoding(document: str) -> RowEncoding:
     """The encoding that a document describes."""
     found = json.loads(document)
     features = tuple(Feature(**{**one, "categories": tuple(one["categories"])}) for one in found["features"])

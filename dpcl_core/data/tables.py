@@ -208,14 +208,14 @@ def read_vectors(
 
     `is_divided`: both are parts of one file. Raises BadInput for columns that cannot be used, naming file and column.
     """
-    tables = [taken(*train, card, is_private=True), taken(*test, card, is_private=is_divided)]
+    tables = [take_rows(*train, card, is_private=True), take_rows(*test, card, is_private=is_divided)]
     shown = sheets.shown_name(card, test[0][0])
     encoding = table_features.planned_columns(card, tables[1], shown)
     trained, tested = (Vectors(encoding.values(table, shown), encoding.document()) for table in tables)
     return trained, tested
 
 
-def taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Table:
+def take_rows(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Table:
     """All columns of these rows of a part. Raises BadInput for pieces of several forms."""
     pieces = [sheets.columns_of(path, card, (), None, is_private=is_private) for path in paths]
     found = [piece.take(part) for piece, part in zip(pieces, by_piece(map(len, pieces), rows), strict=True)]

@@ -76,7 +76,7 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
     if card.kind in ("text", "table", "embedding") and not data_files.is_folder:
         encoding = None
         if card.kind == "table":
-            rows = tables.taken(data_files.test or data_files.train, outlined.test.rows, card, is_private=is_divided)
+            rows = tables.take_rows(data_files.test or data_files.train, outlined.test.rows, card, is_private=is_divided)
             encoding = table_features.planned_columns(card, rows, card.name)
             assumed += table_features.unread_cells(rows, encoding.features)
         columns, undeclared, n_values = _columns(card, data_files, encoding)
@@ -84,7 +84,7 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
     return Understood(card.kind, columns, undeclared, n_values, tuple(assumed))
 
 
-def of(name: str) -> Understood:
+def understand(name: str) -> Understood:
     """What was understood of own:NAME. Raises BadInput and DataMissing as a run does."""
     card = catalog.card(name)
     data_files = files.find(card)
@@ -267,9 +267,11 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
         card = catalog.card(name)
         data_files = files.find(card)
         outlined = outline.outline(card, data_files)
-        facts, fields, found = catalog.facts(name), schema.read(card), understood(card, data_files, outlined)
+        facts, fields, found = catalog.facts(name), schema.read_schema(card), understood(card, data_files, outlined)
         n_rows, refused = outline.refused(card, data_files)
-        n_black = _n_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
+        n_black = (
+            _n_black(load.load_dataset(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
+        )
         reasons = Counter(one.allowed for one in refused.values())
         first = {one.allowed: one.field for one in reversed(refused.values())}
     declared = tuple(name for name in fields_of(schema.Schema) if fields is not None and getattr(fields, name))
@@ -295,7 +297,7 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
         facts = catalog.facts(name)
         outlined = outline.outline(card, data_files)
         found = understood(card, data_files, outlined)
-        fields = asked.on(schema.read(card) or schema.Schema())
+        fields = asked.on(schema.read_schema(card) or schema.Schema())
     fields = replace(fields, title=card.title, classes=facts.classes or (), sources=facts.sources, n_train=facts.n_train)
     if fields.columns != schema.Columns():
         fields = updated(fields, kind=card.kind)
@@ -304,13 +306,13 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
     if path.exists():
         raise BadInput("--write-schema", str(path), "is there already: edit it, or move it away first")
     try:
-        path.write_text(schema.written(fields, found.undeclared), encoding="utf-8")
+        path.write_text(schema.schema_toml(fields, found.undeclared), encoding="utf-8")
     except OSError as error:
         raise BadInput("--write-schema", str(path), "must lie in a folder that you can write to") from error
     return path
 
 
-def printed(named: str, asked: Asked = _NOTHING, *, with_schema: bool, as_json: bool) -> str:
+def printed_report(named: str, asked: Asked = _NOTHING, *, with_schema: bool, as_json: bool) -> str:
     """The output of the command; with `with_schema` it writes the schema first."""
     path = write_schema(named, asked) if with_schema else None
     result = report(named, asked)

@@ -270,7 +270,7 @@ def _promises() -> dict[str, dict[float, Guarantee]]:
     }
 
 
-def trained(result: Result) -> Source | None:
+def finished_cells(result: Result) -> Source | None:
     """The finished cells of a stored run, accuracies to four digits.
 
     None if there are no finished cells, too many numbers, or a last model that could not be tested.

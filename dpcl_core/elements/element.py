@@ -162,10 +162,10 @@ def document(
     text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], reader: str | None
 ) -> dict[str, object]:
     """The data of the element: its `model`, and what is `shown`."""
-    return {"model": model(), **shown(text, dials, layer, label, budgets, reader)}
+    return {"model": model(), **view_document(text, dials, layer, label, budgets, reader)}
 
 
-def shown(
+def view_document(
     text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], reader: str | None
 ) -> dict[str, object]:
     """The data of the element but its model: text (None: typed), settings, layers with their edges and words, and the game.
@@ -251,7 +251,7 @@ def doors_document(door: Door) -> dict[str, object]:
         return {"kind": door, "model": model, **shades, "words": words}
     from dpcl_core.explorers import matching
 
-    every = matching.read(_LENGTH)  # twenty clients' lists, and how one matcher groups their entries at every noise
+    every = matching.read_vectors(_LENGTH)  # twenty clients' lists, and how one matcher groups their entries at every noise
     place = every["counts"].index(_N_ANCHORS)
     lists = {"modes": every["modes"], "places": [every["places"][place]], "groups": every["groups"][_MATCHER][place]}
     words = {"dial": "noise on every list", "said": "{n} of {of} match"}
@@ -309,7 +309,7 @@ def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[st
     from dpcl_core.explorers import matching
 
     start = {"m": m, "noise": noise, "matcher": MATCHERS[matcher]}
-    return {"lists": matching.read(length), "start": start, "words": ANCHORS_WORDS}
+    return {"lists": matching.read_vectors(length), "start": start, "words": ANCHORS_WORDS}
 
 
 # A classroom in the browser: what the elements in `assets/room/` and `assets/ballot/` need to ask for the room.

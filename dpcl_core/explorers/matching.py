@@ -41,7 +41,7 @@ from dpcl_core.methods.federated.matchers import (
 
 
 def _table_8() -> Mapping[int, tuple[float, float]]:
-    hits, margins = (published.numbers("cslr", "8", metric) for metric in ("p_hat_gamma", "min_pairwise_margin"))
+    hits, margins = (published.rows_with("cslr", "8", metric) for metric in ("p_hat_gamma", "min_pairwise_margin"))
     return {
         int(row.variant.removeprefix("m = ")): (hit, margin) for (row, hit), (_, margin) in zip(hits, margins, strict=True)
     }
@@ -389,7 +389,7 @@ DRAW = 1  # seeds clients, anchors and noise
 
 
 @lru_cache(maxsize=2)
-def read(length: int) -> dict[str, Any]:
+def read_vectors(length: int) -> dict[str, Any]:
     """The document of vectors of this length, as `lessons.anchor_grid.document` gives it. Raises DataMissing."""
     try:
         found: dict[str, Any] = json.loads(path(length).read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ def report(
     heading. Empty ones are left out.
     """
     found = "".join(f"<p><b>{escape(one)}</b></p>" for one in said if one)
-    figures = ((svg.drawn(picture), _finding(picture)) for picture in pictures)
+    figures = ((svg.draw_svg(picture), _finding(picture)) for picture in pictures)
     drawn = "".join(f"<figure>{figure}<figcaption>{finding}</figcaption></figure>" for figure, finding in figures)
     below = "".join(f"<h2>{escape(name)}</h2>{_text(text)}" for name, text in parts.items() if text)
     head = f"{_HEAD.format(title=escape(title))}{_STYLE}{_BODY}<h1>{escape(title)}</h1><p>{escape(question)}</p>"

@@ -13,11 +13,11 @@ SCALE = 2  # pixels for each of the SVG's: sharp in print and on dense screens
 _STYLES = ("Regular", "Semibold", "Bold", "It")
 
 
-def drawn(picture: Picture, *, width: int = 720, dark: bool = False, source: str = "") -> bytes:
-    """The figure of `svg.drawn`, with `SCALE` pixels for each of its own. Raises TypeError as it does."""
+def draw_png(picture: Picture, *, width: int = 720, dark: bool = False, source: str = "") -> bytes:
+    """The figure of `svg.draw_svg`, with `SCALE` pixels for each of its own. Raises TypeError as it does."""
     import resvg_py  # a library of a megabyte, for the few who ask
 
-    drawing = svg.drawn(picture, width=width, dark=dark, source=source)
+    drawing = svg.draw_svg(picture, width=width, dark=dark, source=source)
     return bytes(resvg_py.svg_to_bytes(svg_string=drawing, zoom=SCALE, font_files=fonts()))
 
 

@@ -30,7 +30,7 @@ _SHARES = {"left": 0.0, "center": 0.5, "right": 1.0, "top": 0.0, "middle": 0.5, 
 _ID = "\0"  # of definitions, before the drawing's own prefix is known
 
 
-def drawn(picture: Picture, *, width: int = 720, dark: bool = False, source: str = "") -> str:
+def draw_svg(picture: Picture, *, width: int = 720, dark: bool = False, source: str = "") -> str:
     """The figure as one self-contained `<svg>` element, `width` pixels wide and as high as its layout says.
 
     Its title and description are the finding. `dark`: the theme that the figure was built for; its ground is painted.

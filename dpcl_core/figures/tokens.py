@@ -12,7 +12,7 @@ import pandas as pd
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import BREAK, Picture, capital, counted, minus
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.spec import LABELS, LabelSetting
 
 _CHANCE = 0.5
@@ -303,7 +303,7 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
         hover, name = "plain sum after task %{x}: %{y:.3g}", f"{kind}: plain sum"
         chart.add("scatter", hover, x=tasks[drawn], y=total, mode="lines", line=line, name=name, **plot)
         last = float(epsilon[-1])
-        spent_text = "no bound" if math.isinf(last) else f"ε = {shown(last)} after {counted(int(tasks[-1]), 'task')}"
+        spent_text = "no bound" if math.isinf(last) else f"ε = {shown_number(last)} after {counted(int(tasks[-1]), 'task')}"
         sentences.append(f"{kind}: {spent_text}")
     return chart.picture(capital("; ".join(sentences)) + ".")
 

@@ -24,7 +24,7 @@ from dpcl_core.figures.picture import (
     epsilon_text,
 )  # fmt: skip
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
-from dpcl_core.privacy.statement import Standing, shown
+from dpcl_core.privacy.statement import Standing, shown_number
 
 # Which ε a wanted accuracy needs: the smallest measured budget that reached it, and where a monotone curve crosses it.
 
@@ -113,7 +113,11 @@ def sentence(
     """
     wanted, tried = f"{100 * answer.wanted:g} % {score}", "computed" if is_exact else "measured"
     labels = [epsilon_label(epsilon, standing) for epsilon in answer.budgets]
-    spent = {epsilon: shown(total) for epsilon, total in (accounted or {}).items() if shown(total) != shown(epsilon)}
+    spent = {
+        epsilon: shown_number(total)
+        for epsilon, total in (accounted or {}).items()
+        if shown_number(total) != shown_number(epsilon)
+    }
     notes = [f"accounted ε = {spent[epsilon]}; " if epsilon in spent else "" for epsilon in answer.budgets]
     if answer.crossing == 0:
         first = f"{labels[0]} ({notes[0]}{_at(answer, 0, tried)})"

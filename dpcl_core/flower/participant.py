@@ -167,7 +167,7 @@ def write(part: Participant, folder: Path) -> None:
             file.write(content)
 
 
-def read(folder: Path) -> Participant:
+def read_part(folder: Path) -> Participant:
     """The part in a folder that `write` made. Raises BadInput for any other, and for a client in two tasks of a stream in
     which each client belongs to one alone: its guarantee would not hold.
     """
@@ -240,7 +240,7 @@ class Unusable(ValueError):
     """Why a client's record counts as none, in a few words."""
 
 
-def asked(question: Question) -> Record:
+def question_record(question: Question) -> Record:
     """A question as a record: numbers as little-endian doubles, which hold single precision exactly."""
     return {
         "kind": "question",

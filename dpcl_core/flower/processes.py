@@ -49,7 +49,7 @@ def reply(folder: Path, record: Mapping[str, object]) -> Record:
     make it spend more than the budget that its own settings give.
     """
     try:
-        part = participant.read(folder)
+        part = participant.read_part(folder)
         if part.number is None:
             raise BadInput("folder", str(folder), "must be a client's, not the server's")
         if record.get("kind") == "hello":
@@ -389,7 +389,7 @@ class Collector:
             raise NobodyThere(f"clients = 0: none is connected in task {question.task + 1}; nothing more is released")
         wanted = {connected[client]: client for client in clients.tolist() if client in connected}
         vectors: dict[int, NDArray[np.float64]] = {}
-        for node, record in roll.transport.ask(list(wanted), participant.asked(question)) if wanted else ():
+        for node, record in roll.transport.ask(list(wanted), participant.question_record(question)) if wanted else ():
             client = wanted.get(node)
             try:
                 if client is None:

@@ -64,7 +64,7 @@ def main(grid: Grid, context: Context) -> None:
     transport = FlowerTransport(grid, float(config["patience"]))
     status, sentence = "finished", ""
     try:
-        part = participant.read(folder)
+        part = participant.read_part(folder)
         with (folder / EVENTS).open("w", encoding="utf-8") as file:
             for event in processes.events(part, transport, float(config["wait"]), _say):
                 file.write(json.dumps(to_json(event), ensure_ascii=False, allow_nan=False) + "\n")

@@ -289,7 +289,7 @@ def gradient(weights: Matrix, rows: Matrix, labels: NDArray[np.int64], listed: N
 
 
 @lru_cache(maxsize=16)
-def learned(way: ForgettingWay, n_kept: int = 0) -> Matrix:
+def accuracies(way: ForgettingWay, n_kept: int = 0) -> Matrix:
     """Accuracies while five tasks of two digits are learned.
 
     "plain": gradient steps on the task's pictures, all ten digits compete. "own labels": only the task's two digits compete

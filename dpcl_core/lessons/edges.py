@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.lessons import adding, noise
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.statement import gaussian_odds_bound, shown
+from dpcl_core.privacy.statement import gaussian_odds_bound, shown_number
 
 DELTA = 1e-5
 Vector = NDArray[np.float64]
@@ -30,8 +30,8 @@ class Shown:
 def fresh_accountant() -> Shown:
     """Ten tasks of epsilon 1 each, and one person in all of them."""
     total = accounting.in_every_task([1.0] * 10, DELTA)[-1]
-    rows = (("a new accountant each task", "1"), ("one ledger for life", shown(total)))
-    finding = f"A person in all ten tasks has spent ε = {shown(total)}, not 1."
+    rows = (("a new accountant each task", "1"), ("one ledger for life", shown_number(total)))
+    finding = f"A person in all ten tasks has spent ε = {shown_number(total)}, not 1."
     return Shown(("who counts", "ε after ten tasks"), rows, finding)
 
 
@@ -49,9 +49,9 @@ def memory_reuse() -> Shown:
     """A kept example that nine later tasks replay, each time under the noise that its own task had."""
     epsilon_of_task = 1.0
     total = accounting.in_every_task([epsilon_of_task] * 10, DELTA)
-    rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown(total[n])) for n in (1, 4, 9))
-    finding = f"Nine replays bring her from ε = 1 to {shown(total[9])}, whatever the ledger of the later tasks says."
-    return Shown(("her ledger", "ε"), (("replays uncharged", shown(epsilon_of_task)), *rows), finding)
+    rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown_number(total[n])) for n in (1, 4, 9))
+    finding = f"Nine replays bring her from ε = 1 to {shown_number(total[9])}, whatever the ledger of the later tasks says."
+    return Shown(("her ledger", "ε"), (("replays uncharged", shown_number(epsilon_of_task)), *rows), finding)
 
 
 def realised_batch() -> Shown:
@@ -168,8 +168,8 @@ def by_rank() -> Shown:
 def private_tuning() -> Shown:
     """Twenty trainings of epsilon 1 on the same people; the best one is used."""
     total = accounting.in_every_task([1.0] * 20, DELTA)[-1]
-    rows = (("the best one alone", "1"), ("all that were looked at", shown(total)))
-    return Shown(("counted is", "ε"), rows, f"Twenty trainings looked at these people: together ε = {shown(total)}.")
+    rows = (("the best one alone", "1"), ("all that were looked at", shown_number(total)))
+    return Shown(("counted is", "ε"), rows, f"Twenty trainings looked at these people: together ε = {shown_number(total)}.")
 
 
 def huge_number() -> Shown:

@@ -206,7 +206,7 @@ def _overall(numbers: _Numbers) -> Drawn:
 
 def _printed(numbers: _Numbers) -> Drawn:
     delta, people = numbers.one_of(range(1, 11)) / 1000, numbers.one_of(range(2000, 50_001, 500))
-    return {"delta": delta, "people": f"{people:,}"}, label.printed(delta, people)
+    return {"delta": delta, "people": f"{people:,}"}, label.expected_prints(delta, people)
 
 
 def _luck(numbers: _Numbers) -> Drawn:
@@ -295,7 +295,7 @@ def sealed(handed: Handed) -> str:
     return f"{said}-{_mark(key)}-{_seal(key, said)}"
 
 
-def opened(code: str) -> Handed:
+def read_code(code: str) -> Handed:
     """What a code says, in capitals or not. Raises BadInput for one of another server, a changed one, and other text."""
     read = _CODE.fullmatch(normalize("NFKC", code).casefold())
     if read is None:
@@ -309,7 +309,7 @@ def opened(code: str) -> Handed:
     return Handed(read["name"].replace("-", " "), int(read["part"]), read["right"])
 
 
-def listed(pasted: str) -> list[str]:
+def codes_in(pasted: str) -> list[str]:
     """The codes in a text, which blanks, commas, semicolons or new lines separate. Raises BadInput for more than `MOST`."""
     found = [each for each in re.split(r"[\s,;]+", pasted) if each]
     if len(found) > MOST:
@@ -327,4 +327,4 @@ def _mark(key: bytes) -> str:
 
 def _key() -> bytes:
     """This server's key."""
-    return paths.kept(paths.codes_key(), "exercise codes")
+    return paths.kept_key(paths.codes_key(), "exercise codes")

@@ -86,8 +86,8 @@ class Door:
 
 def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     """The bundled digits with only the first `n_others` people of one class, and the next one of them as the person."""
-    dataset = load.load(DataSpec(dataset="digits"))
-    features = pixels.rows(dataset.train.images)
+    dataset = load.load_dataset(DataSpec(dataset="digits"))
+    features = pixels.pixel_rows(dataset.train.images)
     of_class = np.flatnonzero(dataset.train.labels == label)
     rows = np.concatenate([np.flatnonzero(dataset.train.labels != label), of_class[:n_others]])
     person = features[of_class[n_others : n_others + 1]]
@@ -157,7 +157,7 @@ def under(sigma: float, adjacency: Adjacency) -> float:
     return gaussian.epsilon(sigma, DELTA, gaussian.SENSITIVITY[adjacency])
 
 
-def printed(delta: float, n_people: int = N_PEOPLE) -> float:
+def expected_prints(delta: float, n_people: int = N_PEOPLE) -> float:
     """Expected number of people whose records are printed where each is with probability delta.
 
     A program that prints each record with probability delta, independently, and nothing else is (0, delta)-DP: somebody's
@@ -263,7 +263,7 @@ def incomes() -> NDArray[np.float64]:
     return cut
 
 
-def found(income: float, epsilon: float) -> float:
+def attack_rates(income: float, epsilon: float) -> float:
     """How often the best attacker tells a noisy sum with this person from one without; the noise is made for `LARGEST`."""
     return statement.gaussian_odds_bound(gaussian.sigma(epsilon, DELTA, LARGEST), income)
 

@@ -23,7 +23,7 @@ from dpcl_core.events import ScoredText
 from dpcl_core.explorers import matching, tokens
 from dpcl_core.explorers.projection_maps import Matched
 from dpcl_core.methods.federated import matchers
-from dpcl_core.methods.federated.client_release import EvenSlots, by_matching, released
+from dpcl_core.methods.federated.client_release import EvenSlots, by_matching, release_vectors
 from dpcl_core.methods.federated.lists import Element, ListLearner, Lists, Signature
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy import gaussian
@@ -140,7 +140,7 @@ def client_side(of: World, matcher: str, n_anchors: int, epsilon: float, n_round
     ids, wanted = _assigned(of, chosen, compared, prototypes, draw)
     for number in range(n_rounds):
         noise = SeededNoise(cell, f"anchors round {number}")
-        (replay,) = released(
+        (replay,) = release_vectors(
             layout.vectors(by_matching(of.lists, ids, N_MODES)), layout, np.eye(N_MODES, n_classes), [multiplier], [noise],
             [ledger], task=0, n_clients=of.n_clients,
         )  # fmt: skip
@@ -306,7 +306,7 @@ def ranked(of: Sequence[ScoredText], dials: tokens.Dials) -> NDArray[np.float64]
     return np.concatenate([tokens.token_scores(text, dials) for text in of])
 
 
-def learned(of: Sequence[ScoredText], share: float, order: int = 2) -> list[ScoredText]:
+def memorised_share(of: Sequence[ScoredText], share: float, order: int = 2) -> list[ScoredText]:
     """The texts scored by a model that has memorised this share of them: a stand-in for training.
 
     Its chance of a token is (1 - share) P + share M, M being how often the token followed the `order` tokens before it in

@@ -41,8 +41,8 @@ _ADJACENCY: Adjacency = "add-remove"
 
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     """The bundled digits, split into tasks."""
-    dataset = load.load(DataSpec(dataset="digits"))
-    train, test = (Examples(pixels.rows(split.images), split.labels) for split in (dataset.train, dataset.test))
+    dataset = load.load_dataset(DataSpec(dataset="digits"))
+    train, test = (Examples(pixels.pixel_rows(split.images), split.labels) for split in (dataset.train, dataset.test))
     return incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
 
 

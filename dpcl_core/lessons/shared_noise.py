@@ -92,9 +92,9 @@ def pictures(dataset: str = "digits", train_per_class: int | None = None, test_p
 
     Raises DataMissing where its files are not on this computer.
     """
-    loaded = load.load(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
+    loaded = load.load_dataset(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
     train, test = loaded.train, loaded.test
-    inputs, tested = (2 * pixels.rows(part.images).astype(np.float64) - 1 for part in (train, test))
+    inputs, tested = (2 * pixels.pixel_rows(part.images).astype(np.float64) - 1 for part in (train, test))
     return Pictures(loaded.title, loaded.classes, inputs, train.labels, tested, test.labels, np.unique(tested))
 
 

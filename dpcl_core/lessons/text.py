@@ -145,7 +145,7 @@ def link_number(name: str) -> int:
     return _WRITTEN.index(name) + 1
 
 
-def part(name: str) -> str:
+def part_of_lesson(name: str) -> str:
     """The part of the course that a lesson belongs to."""
     return next(title for title, names in PARTS.items() if name in names)
 

@@ -131,7 +131,7 @@ _NAMES: Mapping[Kind, str] = {
 _VALUES: tuple[Kind, ...] = ("image", "sensor", "table", "embedding")
 
 
-def check(spec: RunSpec) -> None:
+def check_kinds(spec: RunSpec) -> None:
     """Raises BadInput for a dataset of a kind that the method or the scenario does not accept."""
     dataset = datasets.card(spec.data.dataset)
     for kinds, reason in _requirements(spec):
@@ -183,7 +183,7 @@ FEWEST, MOST = 16, 640
 _PER_RATIO = 5.0
 
 
-def numbers(spec: RunSpec, facts: PublicSizes) -> Mapping[float, int]:
+def axes_by_epsilon(spec: RunSpec, facts: PublicSizes) -> Mapping[float, int]:
     """Number of axes for each budget; empty where features are taken as the network gives them."""
     network = backbones.card(spec.data.backbone)
     if spec.params.inputs == "text" or spec.data.axes == 0 or bundled.public_part(network, spec.data.dataset) is None:

@@ -22,7 +22,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.classifier import zero_shot
 from dpcl_core.methods.common.learner import Answering, Learner
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.privacy.ledger import Ledger, joint_release, written
+from dpcl_core.privacy.ledger import Ledger, joint_release, ledger_entries
 from dpcl_core.privacy.noise_forecast import COSTLY, NoiseForecast
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios import catalog as scenarios
@@ -97,7 +97,7 @@ def answered(known: References, streams: Sequence[TaskStream], fresh: Learner) -
 Plan = Callable[[RunSpec, PublicSizes, float, Ledger], None]
 
 
-def of_run(asked: RunSpec, spec: RunSpec, facts: PublicSizes, learners: Sequence[Sequence[Cell]], rows: int) -> Planned:
+def run_plan(asked: RunSpec, spec: RunSpec, facts: PublicSizes, learners: Sequence[Sequence[Cell]], rows: int) -> Planned:
     """The plan of a run's models, by learner. `asked`: as it was asked for, `spec`: with the budget of one of `rows`."""
     names = dict(zip(spec.cells(), asked.cells(), strict=True))
     budgets = dict(zip(spec.privacy.epsilons, asked.privacy.epsilons, strict=True))
@@ -105,7 +105,7 @@ def of_run(asked: RunSpec, spec: RunSpec, facts: PublicSizes, learners: Sequence
     cells = tuple(tuple(names[cell] for cell in learner) for learner in learners)
     total, delta = joint_release([{cell: books[cell.epsilon] for cell in learner} for learner in cells])
     n_people = facts.n_people // rows if facts.n_users is None else facts.n_users
-    ledgers = tuple((epsilon, written(book)) for epsilon, book in books.items())
+    ledgers = tuple((epsilon, ledger_entries(book)) for epsilon, book in books.items())
     return Planned(total, delta, n_people, facts.n_tasks, cells, ledgers)
 
 
@@ -132,7 +132,7 @@ def forecast(spec: RunSpec, *, n_features: int, classes_per_task: float, facts: 
     """
     if (of_budget := methods.card(spec.method).forecast) is None:
         return ()
-    counts = methods.numbers(spec, facts)
+    counts = methods.axes_by_epsilon(spec, facts)
     forecasts = [
         of_budget(spec, epsilon, n_features=counts.get(epsilon, n_features), classes_per_task=classes_per_task, facts=facts)
         for epsilon in sorted(filter(math.isfinite, spec.privacy.epsilons))

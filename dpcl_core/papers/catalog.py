@@ -37,7 +37,7 @@ def printed_as(spec: RunSpec) -> tuple[str, str]:
     return methods.card(spec.method).table_names(spec)
 
 
-def named(row: Published) -> tuple[str, str]:
+def printed_names(row: Published) -> tuple[str, str]:
     """The same two names for a printed number."""
     return row.method, row.variant
 
@@ -61,7 +61,7 @@ def printed_scores(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
         return {}
     names = BENCHMARKS.get(spec.data.dataset), methods.card(spec.method).reference
     by_metric: dict[str, list[float]] = {}
-    for row in published.read("cslr"):
+    for row in published.read_numbers("cslr"):
         is_same = (row.dataset, row.method, row.epsilon) == (*names, epsilon) and not row.variant
         if is_same and row.table in ("2", "3", "4") and row.percent is not None and row.shared_metric in ("AA", "BWT"):
             values = by_metric.setdefault(row.shared_metric, [])
@@ -170,7 +170,7 @@ _ENTRY = re.compile(r"@\w+\{.*?^\}", re.DOTALL | re.MULTILINE)
 _AUTHOR = re.compile(r"author = \{(\w+),")
 
 
-def of(spec: RunSpec) -> str:
+def citations(spec: RunSpec) -> str:
     """The entries of `assets/citations.bib` for a run: the project's own, and those whose first author its method names."""
     card = methods.CARDS.get(spec.method)
     layer = methods.layer(spec)
@@ -181,7 +181,7 @@ def of(spec: RunSpec) -> str:
 
 
 PAPERS: Mapping[str, Paper] = {
-    "tobaben": load("tobaben", printed_as, named, _tobaben_differences),
+    "tobaben": load("tobaben", printed_as, printed_names, _tobaben_differences),
     "lifelong": load("lifelong", _lifelong_printed_as, _lifelong_named, differences),
     "pecl": load("pecl", _pecl_printed_as, _pecl_named, _pecl_differences),
     "cslr": load("cslr", printed_as, _cslr_named, _cslr_differences),

@@ -96,7 +96,7 @@ class Row:
         return self.ours.mean - self.usable
 
 
-def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> tuple[Row, ...]:
+def comparison_rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> tuple[Row, ...]:
     """One row per number that the paper's table or our runs (by label) have, grouped by method, in the table's order.
 
     Where the paper has only plots: our numbers alone, each under its run's label.
@@ -137,7 +137,7 @@ def earlier(paper: Paper, experiment: Experiment, later: Sequence[Row]) -> tuple
     An earlier version may not name what a method trains: its number is then paired with the first row of the method.
     """
     pairs = []
-    for row in published.read(paper.name):
+    for row in published.read_numbers(paper.name):
         metric = row.shared_metric
         if experiment.earlier is None or row.table != experiment.earlier or metric is None or row.epsilon is None:
             continue
@@ -202,7 +202,7 @@ def _printed_sides(
 def _printed_rows(paper: Paper, experiment: Experiment) -> Mapping[_Key, Row]:
     """The paper's numbers of the experiment in metrics that we measure too, in its order; the first of repeats."""
     rows: dict[_Key, Row] = {}
-    for row in published.read(paper.name):
+    for row in published.read_numbers(paper.name):
         metric = row.shared_metric or ""
         if metric not in experiment.metrics or row.epsilon is None or not experiment.prints(row):
             continue
@@ -274,7 +274,7 @@ def of_the_paper(judged: Sequence[Judged]) -> list[Judged]:
     return [verdict for verdict in judged if not verdict.ordering.is_ours]
 
 
-def lead(judged: Sequence[Judged]) -> str:
+def verdicts_headline(judged: Sequence[Judged]) -> str:
     """How many claims come out, how many do not and how many are open, in one or two sentences; "" without any claim.
 
     Beside the paper's claims, comparisons of our own are left out; where all are our own, it says so.
@@ -330,9 +330,9 @@ def by_layer(specs: Mapping[str, RunSpec], here: Mapping[str, object], judged: S
 _METRIC = "p_value_upper_bound"
 
 
-def printed(paper: Paper, experiment: Experiment, ordering: Ordering) -> Published | None:
+def printed_p_value(paper: Paper, experiment: Experiment, ordering: Ordering) -> Published | None:
     """The printed bound on the p value of this comparison; None where the paper prints none."""
-    rows = (row for row in published.read(paper.name) if row.metric == _METRIC and experiment.prints(row))
+    rows = (row for row in published.read_numbers(paper.name) if row.metric == _METRIC and experiment.prints(row))
     return next((row for row in rows if (row.method, row.variant) == ordering.test), None)
 
 

@@ -120,7 +120,7 @@ class Measured:
         return tuple(self.models[0].by_rule) if self.models else ()
 
 
-def of_run(run: Run, events: Iterable[Event]) -> Measured:
+def measured_run(run: Run, events: Iterable[Event]) -> Measured:
     """The results of a stored run that has ended, from its events; unfinished models are left out."""
     spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
     finished = run.finished or run.created
@@ -156,7 +156,7 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
 def recorded(paper: str) -> tuple[Measured, ...]:
     """The last recorded results of a paper's experiments; empty where none were recorded yet."""
     path = paths.assets_dir() / "reproduction" / f"{paper}.json"
-    return read(path) if path.exists() else ()
+    return read_measured(path) if path.exists() else ()
 
 
 def all_recorded() -> tuple[Measured, ...]:
@@ -165,7 +165,7 @@ def all_recorded() -> tuple[Measured, ...]:
     return tuple(run for paper in papers for run in recorded(paper.stem))
 
 
-def read(path: Path) -> tuple[Measured, ...]:
+def read_measured(path: Path) -> tuple[Measured, ...]:
     """The results in a file of `write`. Raises BadInput for a file of other content."""
     try:
         document = json.loads(paths.read_file(path, "recorded figures"))
@@ -181,7 +181,7 @@ def stamped(run: Measured) -> Measured:
 
 def write(path: Path, paper: str, fresh: Sequence[Measured]) -> None:
     """Writes the results into the file, replacing older ones of the same settings. Raises BadInput where that fails."""
-    unchanged = [run for run in (read(path) if path.exists() else ()) if all(run.spec != new.spec for new in fresh)]
+    unchanged = [run for run in (read_measured(path) if path.exists() else ()) if all(run.spec != new.spec for new in fresh)]
     # One line a run: a new record then changes the lines of the runs that were repeated, and no other.
     lines = ",\n".join(json.dumps(_to_json(run), ensure_ascii=False, allow_nan=False) for run in [*unchanged, *fresh])
     try:

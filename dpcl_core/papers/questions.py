@@ -24,7 +24,7 @@ from dpcl_core.papers import catalog, measured
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Size
 from dpcl_core.presets import Preset, Shows
-from dpcl_core.privacy.statement import at_least, shown
+from dpcl_core.privacy.statement import at_least, shown_number
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Work, work_of
 from dpcl_core.runs.shards import Sets
@@ -172,10 +172,10 @@ def digests(name: str) -> tuple[str, ...]:
 @cache
 def titles(name: str) -> Mapping[str, str]:
     """The readers' name of every run of a preset, by label: its method's title where no other run has that method."""
-    return named(specs(name))
+    return question_names(specs(name))
 
 
-def named(runs: Mapping[str, RunSpec]) -> dict[str, str]:
+def question_names(runs: Mapping[str, RunSpec]) -> dict[str, str]:
     """The same for these runs."""
     counts = Counter(spec.method for spec in runs.values())
     return {
@@ -217,7 +217,7 @@ def results(name: str, store: Store) -> dict[str, Measured]:
     for label, spec in runs.items():
         run_id, recorded = ids.get(spec.digest()), _recorded().get(spec.digest())
         if run_id is not None:
-            found[label] = _with_audits(measured.of_run(store.get(run_id), store.events(run_id)), run_id, store)
+            found[label] = _with_audits(measured.measured_run(store.get(run_id), store.events(run_id)), run_id, store)
         elif recorded is not None:
             found[label] = recorded
     return found
@@ -366,7 +366,7 @@ def rows(title: str, run: Measured, *, with_forgetting: bool) -> list[tuple[str,
         meaning = "no noise" if math.isinf(epsilon) else _MEANING[kind]
         bound = run.audited(epsilon)
         audited = "–" if bound is None else f"≥ {at_least(bound)}"
-        found.append((title, meaning, epsilon_text(epsilon), shown(spent), audited, *means))
+        found.append((title, meaning, epsilon_text(epsilon), shown_number(spent), audited, *means))
     return found
 
 

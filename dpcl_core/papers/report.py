@@ -16,7 +16,7 @@ from dpcl_core.papers import comparison, questions
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Experiment, Judged, Ordering, Paper, Size, judge, unpaired
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
                 "name": experiment.name,
                 "preset": experiment.preset(size),
                 "runs": [_run(label, done[experiment.name].get(label)) for label in runs],
-                "rows": [_row(row) for row in comparison.rows(paper, experiment, done[experiment.name])],
+                "rows": [_row(row) for row in comparison.comparison_rows(paper, experiment, done[experiment.name])],
                 "table_remarks": list(comparison.table_remarks(paper, experiment)),
                 "reasons": list(comparison.reasons(paper, experiment, size, done[experiment.name].values())),
                 "orderings": [
@@ -86,7 +86,7 @@ def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
         lines += [f"{experiment.title} ({experiment.preset(size)}), {paper.title}"]
         if experiment.table is None:
             lines += ["  The paper shows this experiment in plots alone; no published numbers to print."]
-        lines += [f"  {line}" for line in _table(comparison.rows(paper, experiment, measured), runs)]
+        lines += [f"  {line}" for line in _table(comparison.comparison_rows(paper, experiment, measured), runs)]
         lines += [f"  Table: {remark}" for remark in comparison.table_remarks(paper, experiment)]
         lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, measured.values())]
         lines += [
@@ -129,7 +129,7 @@ def _table(rows: Sequence[Row], specs: Mapping[str, RunSpec]) -> list[str]:
     for row, budget in zip(rows, budgets, strict=True):
         what = f"{row.name:<{width}}  {budget:<{wide}}  {comparison.quantity(row.metric, specs.values()):<10}"
         gap = minus(f"{row.difference:+.1f}") if row.difference is not None else ""
-        budgets_spent = ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in row.channel_epsilons.items())
+        budgets_spent = ", ".join(f"{name} ε = {shown_number(epsilon)}" for name, epsilon in row.channel_epsilons.items())
         lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap:>10}  {budgets_spent}".rstrip())
         lines += [f"{'':<{width}}  note: {remark}" for remark in row.remarks]
     return lines
@@ -214,7 +214,7 @@ def _ordering(
         published, ours = comparison.printed_interval(paper, experiment, ordering, specs), unpaired(ordering, runs)
         document["published_interval"] = None if published is None else [published.low, published.high]
         document["unpaired_interval"] = None if ours is None else [ours.low, ours.high]
-    if (bound := comparison.printed(paper, experiment, ordering)) is not None:
+    if (bound := comparison.printed_p_value(paper, experiment, ordering)) is not None:
         document |= {"published_p_value_bound": bound.value, "p_value": comparison.ours(ordering, runs)}
     return document
 
@@ -259,7 +259,7 @@ def claim(
         "our difference": range_text(verdict) if verdict.difference is not None else "",
         "published": minus(f"{printed:+.1f} points") if printed is not None else "",
     }
-    bound = comparison.printed(paper, experiment, ordering)
+    bound = comparison.printed_p_value(paper, experiment, ordering)
     if bound is not None:
         own = comparison.ours(ordering, runs)
         line["p, ours"] = "" if own is None else f"{own:.2g}"
@@ -279,7 +279,7 @@ def claims_note(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:
     return " ".join([_INTERVALS, *(text for text, is_said in more if is_said)])
 
 
-def numbers(rows: Sequence[Row]) -> tuple[list[dict[str, str]], list[str]]:
+def number_rows(rows: Sequence[Row]) -> tuple[list[dict[str, str]], list[str]]:
     """One line per number, by column, and the notes that its last column counts from 1."""
     notes = list(dict.fromkeys(remark for row in rows for remark in row.remarks))
     has_channels = any(row.channel_epsilons for row in rows)
@@ -291,7 +291,7 @@ def numbers(rows: Sequence[Row]) -> tuple[list[dict[str, str]], list[str]]:
             "ours": ours_text(row),
             "difference": minus(f"{row.difference:+.1f}") if row.difference is not None else "",
             "layer of ours": row.layer,
-            **({_CHANNEL_EPSILONS: " · ".join(map(shown, row.channel_epsilons.values()))} if has_channels else {}),
+            **({_CHANNEL_EPSILONS: " · ".join(map(shown_number, row.channel_epsilons.values()))} if has_channels else {}),
             "note": ", ".join(str(notes.index(remark) + 1) for remark in row.remarks),
         }
         for row in rows

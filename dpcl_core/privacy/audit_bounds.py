@@ -92,9 +92,9 @@ class Audited:
     def sentence(self) -> str:
         """The result in one line: claimed, accounted, audited; it begins with ERROR where audited exceeds accounted."""
         least = math.floor(100 * self.lower_bound) / 100  # a lower bound is rounded down
-        accounted = statement.shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
+        accounted = statement.shown_number(self.accounted) if math.isfinite(self.accounted) else "no bound"
         line = (
-            f"claimed epsilon {statement.shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
+            f"claimed epsilon {statement.shown_number(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
             f"({100 * self.confidence:g} % confidence, {self.trials} {self.unit}): {self.attack}"
         )
         if self.exceeds:

@@ -249,7 +249,7 @@ def _cell(event: CellFinished) -> dict[str, JsonValue]:
 
 def _statement(given: Guarantee) -> dict[str, JsonValue]:
     """The statement of a model as every surface shows it."""
-    said = statement.words(given)
+    said = statement.guarantee_words(given)
     return {
         "headline": said.banner or said.headline,
         "composition": given.composition,

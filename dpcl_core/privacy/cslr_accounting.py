@@ -47,7 +47,7 @@ class Benchmark:
 
 def _benchmarks() -> Mapping[str, Benchmark]:
     def column(metric: str) -> dict[str, float]:
-        return {row.dataset: value for row, value in published.numbers("cslr", "benchmarks", metric)}
+        return {row.dataset: value for row, value in published.rows_with("cslr", "benchmarks", metric)}
 
     tasks, alphas = column("n_tasks"), column("dirichlet_alpha")
     return {

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from dpcl_core.events import AuditNote, Guarantee, Planned
 from dpcl_core.layers import Layer
-from dpcl_core.privacy.statement import CHANNELS, LIST_FROM_DATA, LISTS, TOTAL, WEAK_EPSILON, all_models, all_planned, shown
+from dpcl_core.privacy.statement import (
+    CHANNELS,
+    LIST_FROM_DATA,
+    LISTS,
+    TOTAL,
+    WEAK_EPSILON,
+    all_models,
+    all_planned,
+    shown_number,
+)
 from dpcl_core.spec import Adjacency, Cell, Inputs, RunSpec
 
 if TYPE_CHECKING:
@@ -254,7 +263,7 @@ def _caveats(
         "Settings were tuned on the private data, which is not accounted: the bound is not the whole story.": (
             spec.tuned == "private"
         ),
-        f"At epsilon {shown(epsilon)} the worst-case odds protect little.": WEAK_EPSILON <= epsilon < math.inf,
+        f"At epsilon {shown_number(epsilon)} the worst-case odds protect little.": WEAK_EPSILON <= epsilon < math.inf,
         f"Only {n_people} {protected.several}: results are poor and the assumptions are fragile.": n_people < FEW_PEOPLE,
         "The list of labels is learned from the data within this bound: a label that few people have is left out on "
         "purpose, and their examples are not used.": spec.labels == "dp-learned" and math.isfinite(epsilon),

@@ -22,7 +22,7 @@ _EXACT = 60  # binary places of e^epsilon in the recursion
 _SHRUNK = 1 - 2.0**-50  # covers the last bits of the library's exponential
 
 
-def released(
+def release_labels(
     labels: NDArray[np.int64], epsilon: float, delta: float, noise: Noise, ledger: Ledger, *, task: int,
     people_of: Sequence[int],
 ) -> tuple[int, ...]:  # fmt: skip
@@ -166,7 +166,7 @@ class LabelLists:
         rows = len(tasks) if ledger.recurrence == "every" else 1  # a person is in one task otherwise
         epsilon, delta = list_budget(self._spec.privacy, cell.epsilon, self._n_tasks, rows)
         noise = noise_of(self._spec.privacy.noise, cell, f"labels of task {tasks[-1]}")
-        return released(labels, epsilon, delta, noise, ledger, task=tasks[-1], people_of=tasks)
+        return release_labels(labels, epsilon, delta, noise, ledger, task=tasks[-1], people_of=tasks)
 
 
 def people_to_be_named(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_most: int) -> int | None:

@@ -140,7 +140,7 @@ class Ledger:
 # A ledger as plain numbers, for the store and for privacy cards.
 
 
-def written(ledger: Ledger) -> Written:
+def ledger_entries(ledger: Ledger) -> Written:
     """The ledger's entries in order, equal consecutive ones counted. Raises Unaccountable for an unknown mechanism."""
     spendings = (
         Spending(

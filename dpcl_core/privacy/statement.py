@@ -80,7 +80,7 @@ def all_models(n_models: int, delta: float, own_delta: float) -> str:
 
 def all_planned(plan: Planned) -> str:
     """What all models of a run together may reveal, in words that are true before the first of them is released."""
-    bound = "no bound" if math.isinf(plan.epsilon) else f"epsilon {shown(plan.epsilon)}, delta {plan.delta:g}"
+    bound = "no bound" if math.isinf(plan.epsilon) else f"epsilon {shown_number(plan.epsilon)}, delta {plan.delta:g}"
     return f"together they have {bound}, as planned before the first release, even if the run ends early"
 
 
@@ -96,7 +96,7 @@ def ways_out(given: Guarantee) -> dict[str, float]:
 
 def three_numbers(parts: Mapping[str, float]) -> str:
     """The epsilons of `by_channel` in one sentence, for every place that shows such a result; else empty."""
-    epsilons = [shown(epsilon) for epsilon in by_channel(parts).values()]
+    epsilons = [shown_number(epsilon) for epsilon in by_channel(parts).values()]
     return "Replay ε = {}, head ε = {}, total ε = {}.".format(*epsilons) if epsilons else ""
 
 
@@ -104,8 +104,8 @@ def spent(guarantees: Mapping[float, Guarantee]) -> str:
     """The three numbers of every budget of a run, for the line under its figures; empty for methods with one channel."""
     budgets = [(requested, ways_out(one)) for requested, one in guarantees.items() if ways_out(one)]
     lines = [
-        (f"asked for {shown(requested)}: " if len(budgets) > 1 else "")
-        + ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in epsilons.items())
+        (f"asked for {shown_number(requested)}: " if len(budgets) > 1 else "")
+        + ", ".join(f"{name} ε = {shown_number(epsilon)}" for name, epsilon in epsilons.items())
         for requested, epsilons in budgets
     ]
     return "; ".join(lines)
@@ -123,7 +123,7 @@ def standing(given: Guarantee) -> Standing:
     return "none" if asked is not None and math.isfinite(asked) else "bound"
 
 
-def words(given: Guarantee) -> Words:
+def guarantee_words(given: Guarantee) -> Words:
     """The guarantee in words, for every surface. With several channels each headline gives their epsilons."""
     bounded = Words(
         headline=headline(given.unit, given.epsilon, given.delta, given.parts),
@@ -154,19 +154,19 @@ def words(given: Guarantee) -> Words:
 
 def headline(unit: str, epsilon: float, delta: float, parts: Mapping[str, float]) -> str:
     """A finite bound in one sentence, and the epsilons of `by_channel`."""
-    factor = shown(math.exp(epsilon)) if epsilon < 20 else f"e^{shown(epsilon)}"
+    factor = shown_number(math.exp(epsilon)) if epsilon < 20 else f"e^{shown_number(epsilon)}"
     return (
-        f"For any {unit}, taking part makes any outcome at most {factor} times as likely (epsilon {shown(epsilon)}), plus "
-        f"{delta:g} (delta). {three_numbers(parts)}"
+        f"For any {unit}, taking part makes any outcome at most {factor} times as likely "
+        f"(epsilon {shown_number(epsilon)}), plus {delta:g} (delta). {three_numbers(parts)}"
     ).rstrip()
 
 
 def _with_claim(unbounded: Words, given: Guarantee, channels: str) -> Words:
     """The words for an epsilon that a publication claims and the method's mechanism does not deliver."""
     assert given.claim is not None
-    claimed = f"Claimed ε = {shown(given.claim.epsilon)} ({given.claim.source}, not verified)."
+    claimed = f"Claimed ε = {shown_number(given.claim.epsilon)} ({given.claim.source}, not verified)."
     if given.claim.accounted is not None:
-        claimed += f" The same noise accounted, if its other premises held: ε = {shown(given.claim.accounted)}."
+        claimed += f" The same noise accounted, if its other premises held: ε = {shown_number(given.claim.accounted)}."
     audited, proof = None, "no ledger bears it out."
     if given.audit is not None:
         least = f"{math.floor(10 * given.audit.lower_bound) / 10:g}"  # a lower bound is rounded down
@@ -211,7 +211,7 @@ def at_least(epsilon: float) -> str:
     return f"{math.floor(100 * epsilon) / 100:.2f}"
 
 
-def shown(value: float) -> str:
+def shown_number(value: float) -> str:
     """A number about privacy as it is printed: three digits, or all before the point; rounded up, infinity as ∞."""
     if math.isinf(value):
         return "∞"
@@ -232,23 +232,23 @@ def text(guarantees: Mapping[float, Guarantee]) -> str:
     common = [line for line in next(iter(lists.values()), []) if all(line in other for other in lists.values())]
     lines: list[str] = []
     for requested, given in guarantees.items():
-        said, specific = words(given), [line for line in lists[requested] if line not in common]
+        said, specific = guarantee_words(given), [line for line in lists[requested] if line not in common]
         first = [line for line in (said.banner, said.headline, said.audited, said.odds) if line]
         lines += [_budget_sentence(requested, given), *(f"  {line}" for line in (*first, *specific))]
     return "\n".join([*lines, *common]) + "\n"
 
 
 def _budget_sentence(requested: float, given: Guarantee) -> str:
-    budget = f"Asked for epsilon {shown(requested)}"
+    budget = f"Asked for epsilon {shown_number(requested)}"
     if is_nominal(given):
         return f"{budget}, which is claimed and not verified; accounted: no bound."
     if standing(given) == "replay":
         return f"{budget} for the replay alone; the head is not private, and the whole has no bound."
-    return f"{budget}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
+    return f"{budget}: accounted epsilon {shown_number(given.epsilon)}, delta {given.delta:g}."
 
 
 def _lists(given: Guarantee) -> list[str]:
-    said = words(given)
+    said = guarantee_words(given)
     named = {"Covered": said.covered, "Not covered": said.not_covered, "Assumed": said.assumptions, "Note": said.caveats}
     return [
         *(f"{name}: {line}" for name, lines in named.items() for line in lines),
@@ -262,8 +262,8 @@ def _lists(given: Guarantee) -> list[str]:
 def _parts(parts: Mapping[str, float]) -> str:
     """Parts with their epsilons, consecutive tasks of equal epsilon merged: "task 1 to task 5: epsilon 1"."""
     spans = []
-    for _, group in groupby(parts, key=lambda name: shown(parts[name]) if name.startswith("task ") else name):
+    for _, group in groupby(parts, key=lambda name: shown_number(parts[name]) if name.startswith("task ") else name):
         first, *others = group
         span = f"{first} to {others[-1]}" if others else first
-        spans.append(f"{span}: epsilon {shown(parts[first])}")
+        spans.append(f"{span}: epsilon {shown_number(parts[first])}")
     return "; ".join(spans)

@@ -25,7 +25,7 @@ from dpcl_core import paths, unforeseen
 from dpcl_core.data import copying, intake, own
 from dpcl_core.errors import BadInput, StoreUnusable
 from dpcl_core.events import Planned
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs import charges, database, queue, tables
 from dpcl_core.runs.charges import OWN
 from dpcl_core.runs.process import log_file
@@ -74,7 +74,7 @@ class Looks:
         counted = [f"{n:,} {what}{'' if n == 1 else 's'}{rest}" for n, what, rest in parts if n]
         if not counted:
             return f"Nobody has looked at {self.dataset} yet: the first run is the first look."
-        total = f"at most epsilon {shown(self.epsilon)}, delta {self.delta:.2g}"
+        total = f"at most epsilon {shown_number(self.epsilon)}, delta {self.delta:.2g}"
         together = total if math.isfinite(self.epsilon) else "no bound is known, as one of them has none"
         known = f" {_KNOWN}" if self.is_known else ""
         return f"Looks at {self.dataset} so far: {', '.join(counted)}.{known} All of them together: {together}. {_RULE}"
@@ -85,7 +85,7 @@ class Looks:
         return {"dataset": self.dataset, **{name: getattr(self, name) for name in _COUNTED}, "epsilon": epsilon}
 
 
-def of(store: Store, dataset: str) -> Looks | None:
+def looks_at(store: Store, dataset: str) -> Looks | None:
     """The looks so far at a dataset, and at data that share rows with it; None for public ones, which nobody counts."""
     if not dataset.startswith(OWN):
         return None
@@ -108,7 +108,7 @@ def of_names(connection: Connection, names: Sequence[str]) -> Looks:
     stated = {row.run_id: row.guarantee for row in connection.execute(of_cells)}  # of one of its models
     launches = [(spec_of(row.spec), stated.get(row.id)) for row in found]
     specs = [spec for spec, _ in launches if spec is not None]
-    totals = [(math.inf, 0.0) if spec is None else charges.released(spec, said) for spec, said in launches]
+    totals = [(math.inf, 0.0) if spec is None else charges.released_bound(spec, said) for spec, said in launches]
     epsilon, delta = (math.fsum(column) for column in zip(*totals, (0.0, 0.0), strict=True))
     tried = select(studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials).group_by(studies.c.id)
     tuned = sum(n for settings, n in connection.execute(tried) if _is_on(settings, names))
@@ -137,7 +137,7 @@ def marks_kept(store: Store) -> own.Marks:
 
 def sentence(store: Store, dataset: str) -> str:
     """The looks at a dataset in words; empty for public data."""
-    found = of(store, dataset)
+    found = looks_at(store, dataset)
     return "" if found is None else found.sentence
 
 
@@ -297,7 +297,7 @@ class Usage:
 
 def key() -> str:
     """The administrator's key, as it is typed. Raises StoreTrouble where it cannot be kept."""
-    return b32encode(paths.kept(paths.administrator_key(), "the administrator")[:20]).decode().lower()
+    return b32encode(paths.kept_key(paths.administrator_key(), "the administrator")[:20]).decode().lower()
 
 
 def is_key(typed: str) -> bool:
@@ -341,7 +341,7 @@ def check_cost(store: Store, spec: RunSpec, seconds: float | None) -> None:
     """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of the store's visitor."""
     if store.visitor is not None:
         with store.reading() as connection:
-            queue.check(connection, store.visitor, spec.n_cells, seconds)
+            queue.check_limits(connection, store.visitor, spec.n_cells, seconds)
 
 
 def check_kept(store: Store, more: int = 0) -> None:
@@ -396,11 +396,11 @@ def delete_data(store: Store, owner: str) -> int:
 # because whether one has changed would differ between neighbours, and everybody who sees the run would hear of it.
 
 
-def check(store: Store, earlier: Run) -> None:
+def check_own_files(store: Store, earlier: Run) -> None:
     """Raises BadInput where the files of a run's own data were written after it had first started."""
     name = earlier.spec.data.dataset
     began = _began(store, earlier)
-    if began is not None and max(own.written(name).values(), default=0) > began * 1e9:
+    if began is not None and max(own.written_at(name).values(), default=0) > began * 1e9:
         allowed = f"must be as run {earlier.id} read it, but was written again since: start that run anew"
         raise BadInput("data.dataset", name, allowed)
 
@@ -412,7 +412,7 @@ def check_set(store: Store, run_id: str) -> None:
         name = of_set.pop(run_id).spec.data.dataset
         same = [run for run in of_set.values() if run.spec.data.dataset == name]
         if began := [(at, run) for run in same if (at := _began(store, run)) is not None]:
-            check(store, min(began, key=itemgetter(0))[1])
+            check_own_files(store, min(began, key=itemgetter(0))[1])
 
 
 def _began(store: Store, run: Run) -> float | None:

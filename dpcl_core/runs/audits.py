@@ -186,7 +186,7 @@ class Audits:
         if (refused := refusal(run.spec)) is not None:
             why, command = refused
             raise BadInput("method", run.spec.method, why if command is None else f"{why}; this audits it: {command}")
-        administration.check(self.store, run)
+        administration.check_own_files(self.store, run)
         name, workload = f"audit of {run.name}"[:LONGEST_NAME], _digest(f"audit {workload_of(run.spec)}")
         with self.store.writing() as connection:
             audit_id = enqueue(  # on the processor
@@ -282,7 +282,7 @@ def _played(store: Store, run_id: str, spec: RunSpec, play: Play | None) -> Iter
     """Audits the settings at each budget."""
     of_store, patience, budgets = Audits(store), Patience(), spec.privacy.epsilons
     # The data may have been written while it waited.
-    patience.outlast(lambda: administration.check(store, store.get(of_store.get(run_id).run_id)))
+    patience.outlast(lambda: administration.check_own_files(store, store.get(of_store.get(run_id).run_id)))
     yield Started(1, ("audit",), "planted examples", 0, 0)
     yield Progress("training", 0, len(budgets), None, "planting examples")
     from dpcl_core.attacks import one_run  # loads the learners, torch included

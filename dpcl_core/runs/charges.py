@@ -36,7 +36,7 @@ from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budgets import check_accounted, check_budget
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs import tables
 from dpcl_core.runs.run import spec_of
 from dpcl_core.spec import SMALLEST_DELTA, RunSpec
@@ -106,7 +106,7 @@ def declared(connection: Connection, dataset: str) -> list[Budget]:
     return [one for one in budgets if one.dataset == dataset or known.intersection(one.marks)]
 
 
-def check(
+def check_spend(
     connection: Connection, spec: RunSpec, gives: Gives = "models", *, but: str | None = None, is_start: bool = False
 ) -> None:
     """Raises BadInput, with what is left and what would fit, for a run that would exceed a budget; it reads no row.
@@ -128,7 +128,7 @@ def check_again(connection: Connection, run_id: str, *, is_start: bool) -> None:
     """The same of a stored run, by what the others cost: a budget may have been declared since it was queued."""
     row = connection.execute(select(_runs.spec, _gives).where(_runs.id == run_id)).one()
     if (spec := spec_of(row.spec)) is not None:
-        check(connection, spec, row.gives, but=run_id, is_start=is_start)
+        check_spend(connection, spec, row.gives, but=run_id, is_start=is_start)
 
 
 def charges(connection: Connection, budget: Budget, *, but: str | None = None, is_start: bool = False) -> list[Charge]:
@@ -142,7 +142,7 @@ def charges(connection: Connection, budget: Budget, *, but: str | None = None, i
     rows = [row for row in connection.execute(query) if row.gives != "nothing"]
     told = select(tables.events.c.run_id, tables.events.c.payload).where(tables.events.c.kind == Planned.__name__)
     in_turn = connection.execute(told.where(tables.events.c.run_id.in_([row.id for row in rows])))
-    plans = {one.run_id: plan for one in in_turn if isinstance(plan := tables.read(one.payload), Planned)}
+    plans = {one.run_id: plan for one in in_turn if isinstance(plan := tables.read_event(one.payload), Planned)}
     found = [(row, _charge(spec_of(row.spec), row.gives, budget.unit, plans.get(row.id))) for row in rows]
     # One that waits and has no bound cannot start: `check_again`.
     now = [charge for row, charge in found if row.started is not None or math.isfinite(charge.bound[0])]
@@ -184,7 +184,7 @@ def _charge(spec: RunSpec | None, gives: Gives, unit: str, plan: Planned | None 
         return Charge(_NO_BOUND)
     protects = unit_of(spec)
     if plan is None or not _is_bounded(spec):
-        return Charge(_for(unit, protects, released(spec, None)))
+        return Charge(_for(unit, protects, released_bound(spec, None)))
     bound = _for(unit, protects, (plan.epsilon, plan.delta))
     return Charge(bound, plan if protects == unit and math.isfinite(bound[0]) else None, spec.privacy.delta)
 
@@ -212,7 +212,7 @@ def people(dataset: str) -> str | None:
         return None
 
 
-def released(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
+def released_bound(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
     """(epsilon, delta) of all models of a run: as its ledgers add up (`joint_release`), before by its budgets.
 
     `stated`: what the run has stated of one of its models.
@@ -244,7 +244,7 @@ def _refusal(spec: RunSpec, gives: Gives, budget: Budget, asked: Bound) -> BadIn
         key, value, why = "data.dataset", spec.data.dataset, "admits nothing that is read without noise, or counted nowhere"
     else:
         key = "privacy.delta" if asked[0] <= budget.left[0] else "privacy.epsilons"
-        value = f"{spec.privacy.delta:g}" if key == "privacy.delta" else ", ".join(map(shown, spec.privacy.epsilons))
+        value = f"{spec.privacy.delta:g}" if key == "privacy.delta" else ", ".join(map(shown_number, spec.privacy.epsilons))
         fix, n = _fix(spec, budget), spec.n_cells
         of_all = f"for all {n} models" if n > 1 else "for the model"
         why = f"{of_all} that is up to {_words(asked)}" if math.isfinite(asked[0]) else f"no bound is known {of_all}"
@@ -268,7 +268,7 @@ def _fix(spec: RunSpec, budget: Budget) -> dict[str, object]:
 
 
 def _words(bound: Bound) -> str:
-    return f"epsilon {shown(bound[0])}, delta {bound[1]:.3g}"
+    return f"epsilon {shown_number(bound[0])}, delta {bound[1]:.3g}"
 
 
 def _down(value: float) -> float:
@@ -342,7 +342,7 @@ def declare(store: Connected, dataset: str, epsilon: float | None, delta: float 
 def check_at_start(store: Connected, spec: RunSpec, gives: Gives = "models") -> None:
     """Raises BadInput for what would exceed a budget if it were started now."""
     with store.reading() as connection:
-        check(connection, spec, gives)
+        check_spend(connection, spec, gives)
 
 
 def _check_owner(store: Connected, dataset: str) -> None:

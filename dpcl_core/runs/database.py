@@ -115,13 +115,13 @@ def connected(url: str) -> sa.Engine:
             raise StoreUnknown(f"store {masked(url)}: must be a regular file, or the name of a new one")
         folder = path.parent
         try:
-            paths.made(folder)
+            paths.make_folder(folder)
         except OSError as error:
             raise StoreUnusable(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
         with suppress(OSError):  # SQLite would let everybody read a new file; of one that it cannot make, it says why itself
             if path.exists() and path.stat().st_size == 0:
                 path.chmod(0o600)
-            os.close(paths.opened(path, os.O_WRONLY | os.O_EXCL))
+            os.close(paths.open_file(path, os.O_WRONLY | os.O_EXCL))
     try:
         engine = sa.create_engine(where, pool_pre_ping=not sqlite, connect_args={} if sqlite else _settings(where))
     except ImportError as error:

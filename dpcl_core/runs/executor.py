@@ -45,7 +45,7 @@ def can_share(store: Store) -> bool:
 def announce(store: Store) -> None:
     """Says that this machine looks after the queue of a store, and with which devices; says nothing while it is away."""
     name = process.machine()
-    said = {"devices": [device.name for device in process.found()], "seen": database.now()}
+    said = {"devices": [device.name for device in process.devices()], "seen": database.now()}
     with suppress(StoreTrouble), store.writing(durable=False) as connection:  # also if another process here was first
         if connection.execute(update(machines).where(machines.c.name == name).values(**said)).rowcount == 0:
             connection.execute(insert(machines).values(name=name, **said))
@@ -227,7 +227,7 @@ class LocalExecutor(Supervisor):
     def _start(self, run: Run) -> None:
         log = log_file(run.id)
         try:
-            paths.made(log.parent)
+            paths.make_folder(log.parent)
             pid = self.warm.take(run.id, self.store.url, run.device) if self.warm is not None else None
             if pid is None:
                 with log.open("ab") as output:
@@ -239,7 +239,7 @@ class LocalExecutor(Supervisor):
             sentence = f"The process of this run could not be started: {error.strerror or error}."
             self.store.end(run.id, "failed", Failure(failure_kind(error), sentence, ""))
             return
-        self.store.attach(run.id, process.of(pid))
+        self.store.attach(run.id, process.process_of(pid))
 
 
 def _is_doubtful(run: Run) -> bool:
@@ -321,7 +321,7 @@ def checked(name: str) -> Name:
     return name
 
 
-def opened(name: str, store: Store, *, local: Supervisor | None = None) -> Supervisor:
+def executor_for(name: str, store: Store, *, local: Supervisor | None = None) -> Supervisor:
     """The executor of this name for a store; `local`: the one to use for this computer. Raises BadInput as `checked`."""
     return RayExecutor(store) if checked(name) == "ray" else local or LocalExecutor(store)
 

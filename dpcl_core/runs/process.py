@@ -48,7 +48,7 @@ class Device:
     title: str
 
 
-def found() -> tuple[Device, ...]:
+def devices() -> tuple[Device, ...]:
     """The processor, then every graphics card that the installed torch can use."""
     visible = _visible()
     return (Device("cpu", "Processor"), *(() if visible in ("", "-1") else _cards(visible)))
@@ -56,7 +56,7 @@ def found() -> tuple[Device, ...]:
 
 def default() -> str:
     """The name of the first graphics card, of the processor if there is none."""
-    return found()[:2][-1].name
+    return devices()[:2][-1].name
 
 
 def machine() -> str:
@@ -96,7 +96,7 @@ def fits(asked: str, device: str) -> bool:
 
 def of_this_machine(asked: str) -> tuple[str, ...]:
     """The devices of this computer, named with it; cards are looked for only where a run asks for one."""
-    names = ("cpu",) if bare(asked) == "cpu" else tuple(device.name for device in found())
+    names = ("cpu",) if bare(asked) == "cpu" else tuple(device.name for device in devices())
     return tuple(f"{machine()}/{name}" for name in names)
 
 
@@ -198,7 +198,7 @@ def me() -> Process:
     return Process(_machine(), os.getpid(), _ticks(os.getpid()))
 
 
-def of(pid: int) -> Process:
+def process_of(pid: int) -> Process:
     """The process that has this id now."""
     return Process(_machine(), pid, _ticks(pid))
 

@@ -106,16 +106,16 @@ def address_of(host: str) -> str:
             host = str(found.ipv4_mapped or int(found) >> 64)
     except ValueError:
         pass  # no address: such as the name that a proxy gave
-    return hmac.new(paths.kept(paths.home() / "addresses.key", "addresses"), host.encode(), sha256).hexdigest()[:32]
+    return hmac.new(paths.kept_key(paths.home() / "addresses.key", "addresses"), host.encode(), sha256).hexdigest()[:32]
 
 
 def limits() -> Limits | None:
     """The limits of this server; None where it is not shared. Raises BadInput for a wrong `DPCL_SHARED`."""
     text = os.environ.get(VARIABLE)
-    return None if text is None else read(text)
+    return None if text is None else read_limits(text)
 
 
-def read(text: str) -> Limits:
+def read_limits(text: str) -> Limits:
     """Limits as written: `usual`, or such as `cells=60,seconds=900`, the others being as usual.
 
     Raises BadInput for anything else, and for nothing: who names limits that turn out empty wants no open server.
@@ -131,7 +131,7 @@ def read(text: str) -> Limits:
     return Limits(**found)
 
 
-def check(connection: Connection, visitor: Visitor, n_cells: int, seconds: float | None) -> None:
+def check_limits(connection: Connection, visitor: Visitor, n_cells: int, seconds: float | None) -> None:
     """Raises BadInput, with what would mend it, for a run above a limit. `seconds`: its estimate, None if there is none."""
     most, pool = visitor.limits, pool_of(connection, visitor)
     if n_cells > most.cells:
@@ -377,8 +377,8 @@ def enqueue(
     tables.take(connection, tables.QUEUE)
     if visitor is not None:
         note(connection, visitor)
-        check(connection, visitor, n_cells, *run.estimates(connection, [(workload, device, n_cells)]))
-    charges.check(connection, spec, gives)
+        check_limits(connection, visitor, n_cells, *run.estimates(connection, [(workload, device, n_cells)]))
+    charges.check_spend(connection, spec, gives)
     run_id = secrets.token_hex(6)
     row = {
         "id": run_id, "name": name, "spec": document, "digest": spec.digest(), "workload": workload, "n_cells": n_cells,

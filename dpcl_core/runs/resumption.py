@@ -145,7 +145,7 @@ def resume(store: Store, run_id: str) -> None:
             tables.take(connection, tables.QUEUE)
             work = connection.execute(select(*run.WORK).where(runs.c.id == run_id)).one()
             queue.note(connection, store.visitor)
-            queue.check(connection, store.visitor, work.n_cells, *run.estimates(connection, [work]))
+            queue.check_limits(connection, store.visitor, work.n_cells, *run.estimates(connection, [work]))
         if why is None:
             charges.check_again(connection, run_id, is_start=False)
         if why is not None or not _requeued(connection, run_id):
@@ -352,8 +352,8 @@ def record(run_id: str, group: int, n: int) -> None:
     path = _released(run_id)
     try:
         is_new = not path.exists()
-        paths.made(path.parent)
-        handle = paths.opened(path, os.O_WRONLY | os.O_APPEND)
+        paths.make_folder(path.parent)
+        handle = paths.open_file(path, os.O_WRONLY | os.O_APPEND)
         with os.fdopen(handle, "ab", buffering=0) as file:  # appended whole: parts of a run may write at once
             file.write(b"\n%d %d" % (group, n))  # on a line of its own, also after a part of one
             os.fsync(file.fileno())

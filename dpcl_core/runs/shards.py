@@ -50,7 +50,7 @@ def parts(n_groups: int, n_shards: int) -> list[list[int]]:
     return [list(range(first, n_groups, n)) for first in range(n)]
 
 
-def of_run(store: Store, run_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
+def parts_of(store: Store, run_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
     """The parts of a run, in order; none for a run that is whole, or has not begun.
 
     Each with its id, the places of its `groups` in the whole run, status, `runs_on`, and what its run failed of.
@@ -169,7 +169,7 @@ class Waiting:
         return self.store.status(self.run_id), n_saved, found
 
     def _check_parts(self) -> None:
-        for shard in of_run(self.store, self.run_id):
+        for shard in parts_of(self.store, self.run_id):
             if shard.status in ("failed", "lost") and shard.error_kind is not None:
                 raise PartFailed(Failure(shard.error_kind, shard.error, shard.error_log or ""))
             if shard.status == "cancelled" and self.store.status(self.run_id) in ("starting", "running"):
@@ -182,7 +182,7 @@ class Waiting:
 
 def _put_into_queue(store: Store, run_id: str, shared: Sequence[Sequence[int]], device: str) -> None:
     """Puts the parts of a run into the queue; where that was done before, those that did not finish."""
-    known = of_run(store, run_id)
+    known = parts_of(store, run_id)
     if not known:
         run, n_groups = store.get(run_id), sum(map(len, shared))
         with store.writing() as connection:

@@ -233,7 +233,7 @@ class Store:
     def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
         """The events of a run after number `seq` (0: all), in order, each with its number."""
         query = select(events.c.seq, events.c.payload).where(events.c.run_id == checked_id(run_id), events.c.seq > seq)
-        return [(row.seq, tables.read(row.payload)) for row in self.rows(query.order_by(events.c.seq))]
+        return [(row.seq, tables.read_event(row.payload)) for row in self.rows(query.order_by(events.c.seq))]
 
     def events(self, run_id: str) -> tuple[Event, ...]:
         """All events of a run so far, in order."""

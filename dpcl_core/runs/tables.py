@@ -318,7 +318,7 @@ def classifiers_of(connection: sa.Connection, run_id: str) -> list[Classifier]:
     return cast(list[Classifier], found)
 
 
-def read(document: Mapping[str, JsonValue]) -> Event:
+def read_event(document: Mapping[str, JsonValue]) -> Event:
     """The event of a stored document; a warning in place of one that cannot be read."""
     try:
         return from_json(document)

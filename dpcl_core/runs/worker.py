@@ -66,7 +66,9 @@ def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Super
             stream = real_engine(spec, device, part, part)
             stream = (event for event in stream if isinstance(event, Progress | Started))
         else:
-            division = shards.division_of(store, run_id, lambda name: executor.opened(name, store, local=runner), patience)
+            division = shards.division_of(
+                store, run_id, lambda name: executor.executor_for(name, store, local=runner), patience
+            )
             stream = real_engine(spec, device, resumption.Stored(store, run_id, patience), division)
         return resumption.carried_on(store, run_id, stream, patience)
 
@@ -127,7 +129,7 @@ def _left(store: Store, run_id: str, tie: process.Tie) -> None:
 
 def of_command(store: Store, run_id: str, worker: Sequence[str] = WORKER) -> LocalExecutor:
     """What looks after a run that a command or a script carries out: it starts the run's own parts, and no other run."""
-    return LocalExecutor(store, worker, own=lambda run: run.id in {part.id for part in shards.of_run(store, run_id)})
+    return LocalExecutor(store, worker, own=lambda run: run.id in {part.id for part in shards.parts_of(store, run_id)})
 
 
 def run_here(

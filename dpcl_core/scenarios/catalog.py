@@ -17,7 +17,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
-from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, joined
+from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, join_examples
 from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, parameter
 
 _FILE = "scenarios.toml"  # in assets/cards
@@ -218,7 +218,7 @@ class ScenarioCard:
     has_clients: bool = False
 
 
-def read() -> dict[str, ScenarioCard]:
+def read_cards() -> dict[str, ScenarioCard]:
     """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
     from pydantic import TypeAdapter
 
@@ -229,10 +229,10 @@ def read() -> dict[str, ScenarioCard]:
     return cards
 
 
-CARDS: dict[str, ScenarioCard] = read()
+CARDS: dict[str, ScenarioCard] = read_cards()
 
 
-def check(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> int:
+def number_of_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> int:
     """The number of tasks on a dataset with so many classes and these names of sources.
 
     Raises BadInput naming the setting that does not fit the dataset.
@@ -291,7 +291,7 @@ def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None
     for files that cannot be used.
     """
     is_own = datasets.card(data.dataset).is_own
-    columns = load.read(data, keyed=scenario.by_coin and not is_own)
+    columns = load.read_labels(data, keyed=scenario.by_coin and not is_own)
     if columns is None:
         return None
     return planned(_plan(columns), scenario, seed) if is_own else _counted(columns, scenario, seed)
@@ -302,7 +302,7 @@ def plan(data: DataSpec) -> Plan | None:
 
     Raises BadInput as `preview` does.
     """
-    columns = load.read(data, keyed=False)
+    columns = load.read_labels(data, keyed=False)
     return None if columns is None else _plan(columns)
 
 
@@ -319,7 +319,7 @@ def tested(data: DataSpec, scenario: ScenarioSpec, seed: int, inputs: NDArray[np
     `inputs`: features [n, K] of the test examples, in the order of `data.load`; None: they have none. Raises BadInput as
     `preview` does.
     """
-    columns = load.read(data, keyed=False)
+    columns = load.read_labels(data, keyed=False)
     if columns is None:
         return None
     read = np.empty((len(columns.test.labels), 0)) if inputs is None else inputs
@@ -352,7 +352,7 @@ def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview
     counts = np.array([np.bincount(task.train.labels, minlength=len(shown.classes)) for task in tasks])
     if scenario.n_users is None:
         return replace(shown, counts=counts)
-    examples = joined([task.train for task in tasks])
+    examples = join_examples([task.train for task in tasks])
     assert examples.rows is not None  # a task is a selection of the table
     assert examples.users is not None  # of a stream with clients
     users = examples.users[np.unique(examples.rows, return_index=True)[1]]  # of each distinct example

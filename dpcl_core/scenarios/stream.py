@@ -63,7 +63,7 @@ class Examples:
         )
 
 
-def joined(parts: Sequence[Examples]) -> Examples:
+def join_examples(parts: Sequence[Examples]) -> Examples:
     """The examples of several selections from one table, one after the other."""
     first = parts[0]
     users = _concatenated([part.users for part in parts])

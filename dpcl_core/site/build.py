@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.lessons import in_browser, text
 from dpcl_core.site import runs
-from dpcl_core.site.runs import MARK, Page, contents, paragraph, written
+from dpcl_core.site.runs import MARK, Page, contents, paragraph, run_page
 from dpcl_core.spec import LabelSetting
 
 # Pages to touch: one person taken out, the ε slider, the words of a sentence, the lists of twenty clients.
@@ -145,7 +145,7 @@ def build(folder: Path) -> list[Path]:
     except OSError as error:
         raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
     every = pages()
-    files = {folder / page.file: written(page, every) for page in every}
+    files = {folder / page.file: run_page(page, every) for page in every}
     try:
         for old in folder.glob("*.html"):
             if old not in files:

@@ -55,7 +55,7 @@ class Page:
     under: str = ""
 
 
-def written(page: Page, menu: Sequence[Page]) -> str:
+def run_page(page: Page, menu: Sequence[Page]) -> str:
     """The whole HTML document. `menu`: the pages in the menu."""
     links = "".join(f'<li><a href="{one.file}"{_current(one, page)}>{escape(one.menu)}</a></li>' for one in menu if one.menu)
     styles = element.theme() + (paths.assets_dir() / "site" / "site.css").read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{_class(kind)}>{escape(text)}</p>" if text else ""
 
 
-def listed(texts: Iterable[str]) -> str:
+def html_list(texts: Iterable[str]) -> str:
     """A list of plain texts; nothing without any."""
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)
     return f"<ul>{items}</ul>" if items else ""
@@ -140,7 +140,7 @@ def figure(draw: Callable[[bool], Picture]) -> str:
     drawn = []
     for theme, picture in (("light", draw(False)), ("dark", draw(True))):
         for kind, width in _WIDTHS.items():
-            inside = svg.drawn(picture, width=width, dark=theme == "dark")
+            inside = svg.draw_svg(picture, width=width, dark=theme == "dark")
             drawn.append(f'<div class="drawn {theme} {kind}">{inside}</div>')
     return f"<figure>{''.join(drawn)}</figure>"
 
@@ -176,7 +176,7 @@ class _Form:
     @property
     def titles(self) -> Mapping[str, str]:
         """The readers' names of its runs, by label."""
-        return questions.named(self.specs)
+        return questions.question_names(self.specs)
 
     @property
     def finding(self) -> str:
@@ -271,7 +271,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
 
 def missing(specs: Mapping[str, RunSpec], found: Mapping[str, Measured]) -> str:
     """Which runs are not recorded, or how many are where naming the others would fill the page. Both by label."""
-    titles = questions.named(specs)
+    titles = questions.question_names(specs)
     names = [titles[label] for label in specs if label not in found]
     if len(names) > MOST_NAMES:
         return f"{len(found)} of {len(specs)} runs are recorded."
@@ -297,8 +297,8 @@ def _numbers(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
 def _sources(form: _Form, titles: Mapping[str, str]) -> str:
     data = dict.fromkeys(run.dataset_title for run in form.found.values())
     networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in form.found.values())
-    head = listed((f"Data: {'; '.join(data)}", f"Networks: {'; '.join(networks)}"))
-    return head + listed(report.source(titles[label], run) for label, run in form.found.items())
+    head = html_list((f"Data: {'; '.join(data)}", f"Networks: {'; '.join(networks)}"))
+    return head + html_list(report.source(titles[label], run) for label, run in form.found.items())
 
 
 # Published numbers: how many claims come out, layer by layer, pictures of both, then the differences and why.
@@ -393,7 +393,7 @@ def _why(paper: Paper, forms: Sequence[_PublishedForm]) -> str:
         reason for form in forms for reason in comparison.reasons(paper, form.experiment, form.size, form.runs.values())
     )
     link = f'<p><a class="touch" href="{_published_file(paper)}">{escape(paper.title)}, experiment by experiment →</a></p>'
-    why = folded("Why our numbers differ", listed(reasons))
+    why = folded("Why our numbers differ", html_list(reasons))
     return f'<div class="card"><h3>{escape(paper.title)}</h3>{paragraph(_sentence(_judged(forms)))}{why}{link}</div>'
 
 
@@ -410,11 +410,11 @@ def _form(paper: Paper, form: _PublishedForm) -> str:
     """One experiment in one form: its verdict, its claims, its numbers beside ours, and why they differ."""
     of = form.experiment
     claims = [report.claim(paper, of, form.specs, form.runs, one) for one in form.judged]
-    rows = comparison.rows(paper, of, form.runs)
-    reasons = listed(comparison.reasons(paper, of, form.size, form.runs.values()))
+    rows = comparison.comparison_rows(paper, of, form.runs)
+    reasons = html_list(comparison.reasons(paper, of, form.size, form.runs.values()))
     parts = [
         f"<h2>{escape(of.title)}: {escape(FORMS[form.size].partition(':')[0].lower())}</h2>",
-        paragraph(comparison.lead(form.judged), "finding"),
+        paragraph(comparison.verdicts_headline(form.judged), "finding"),
         paragraph(of.question),
         paragraph(missing(form.specs, form.runs), "small"),
         _picture(form, rows),
@@ -443,7 +443,7 @@ def _claims(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:
 
 
 def _published_numbers(form: _PublishedForm, rows: Sequence[comparison.Row], metric: str) -> str:
-    lines, notes = report.numbers([row for row in rows if row.metric == metric])
+    lines, notes = report.number_rows([row for row in rows if row.metric == metric])
     if not lines:
         return ""
     what = comparison.quantity(metric, form.specs.values())

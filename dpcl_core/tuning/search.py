@@ -50,19 +50,19 @@ Prepare = Callable[[TuneSpec, str], Generator[Event, None, Prepared]]
 
 def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     """Reads the tuning data and computes the method's inputs. Raises BadInput, DataMissing."""
-    settings.check(tune)
+    settings.check_search(tune)
     # Trials train as the run does: with the budget of one row, along as many public axes as the run takes.
     privacy = budgets.for_a_row(tune.base.privacy, datasets.card(tune.base.data.dataset).rows_per_unit)
     final = replace(tune.base, privacy=privacy)
     spec = replace(settings.searched(tune), privacy=privacy)
-    n_axes = methods.numbers(final, of_spec(final))
+    n_axes = methods.axes_by_epsilon(final, of_spec(final))
     if not n_axes:
         spec = replace(spec, data=replace(spec.data, axes=0))
     elif public_axes.public_part(backbones.card(spec.data.backbone), spec.data.dataset) is None:
         n_axes = {}  # all of the network's axes were made from the proxy
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
-    dataset = load.load(spec.data)
-    examples = chosen(tune, dataset)
+    dataset = load.load_dataset(spec.data)
+    examples = tuning_split(tune, dataset)
     sizes = Sizes(len(examples.train), len(examples.held_out), settings.final_size(tune.base))
     settings.batch_bounds(sizes.n_tune)
     places = np.concatenate([examples.train, examples.held_out])
@@ -193,7 +193,7 @@ class Chosen:
     prior: tuple[int, ...]
 
 
-def chosen(tune: TuneSpec, dataset: Dataset) -> Chosen:
+def tuning_split(tune: TuneSpec, dataset: Dataset) -> Chosen:
     """The examples of the first task of the tuning's seed, shuffled by that seed, 70 % for training.
 
     "A set representative of one task" (Tobaben et al., appendix on tuning). For a combined dataset the training part is a

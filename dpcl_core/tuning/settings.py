@@ -87,8 +87,8 @@ def parse(raw: Mapping[str, object]) -> TuneSpec:
         raise first_of(error) from error
 
 
-def check(tune: TuneSpec) -> None:
-    """Checks that the search can be carried out on this computer. Raises BadInput, and DataMissing as `checks.check`."""
+def check_search(tune: TuneSpec) -> None:
+    """Checks that the search can be carried out on this computer. Raises BadInput, and DataMissing as `checks.check_run`."""
     base = tune.base
     if not can_tune(base.method):
         able = ", ".join(name for name in methods.CARDS if can_tune(name))
@@ -98,13 +98,13 @@ def check(tune: TuneSpec) -> None:
         raise BadInput("privacy.epsilons", requested, "must be one budget: other budgets have other best settings")
     if len(base.seeds) != 1:
         raise BadInput("seeds", ", ".join(map(str, base.seeds)), "must be one seed: a tuning is for one")
-    checks.check(base)
+    checks.check_run(base)
     if tune.on == "private":
         if tune.proxy is not None:
             raise BadInput("proxy", tune.proxy, "is for tuning on public data: leave it out, or tune on public")
         return
     _check_proxy(tune)
-    checks.check(searched(tune))
+    checks.check_run(searched(tune))
 
 
 def can_tune(method: str) -> bool:
@@ -123,7 +123,7 @@ def searched(tune: TuneSpec) -> RunSpec:
     if tune.on == "private" or tune.proxy is None:
         return tune.base
     facts = datasets.facts_of(tune.base.data)
-    n_tasks = scenarios.check(tune.base.scenario, facts.n_classes, facts.sources)
+    n_tasks = scenarios.number_of_tasks(tune.base.scenario, facts.n_classes, facts.sources)
     n_home = scenarios.classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
     n_proxy = datasets.facts(tune.proxy).n_classes
     per_task = min(n_proxy, max(2, int(n_home)))

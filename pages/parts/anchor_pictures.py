@@ -59,7 +59,7 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
         # The same axis ranges for every round, so that only the lists move.
         all_entries = entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
         every, by = (all_entries, frames.prototypes(scene.rounds)), cast("Literal['group', 'mode']", colour)
-        draw = partial(figure_card.kept(on_map), entries, prototypes, by=by, dark=text.is_dark())
+        draw = partial(figure_card.kept_builder(on_map), entries, prototypes, by=by, dark=text.is_dark())
         drawn = {space: draw(space=space, within=extent(*every, space)) for space in spaces}
         for place, space in zip(st.columns(len(spaces), gap="small"), spaces, strict=True):
             with place:
@@ -84,7 +84,7 @@ def bars(scene: Scene) -> None:
     rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
     scene.show(
-        figure_card.kept(figures.matcher_bars)(table, dark=text.is_dark()), key="agreement",
+        figure_card.kept_builder(figures.matcher_bars)(table, dark=text.is_dark()), key="agreement",
         title="Agreement with the truth",
         note="same lists; 0: chance, 1: all right", table=table,
     )  # fmt: skip
@@ -97,12 +97,12 @@ def margins(scene: Scene) -> None:
 
     entries, dark = scene.entries, text.is_dark()
     scene.show(
-        figure_card.kept(matching.margins)(entries, dark=dark), key="margins", title="How sure is each match?",
+        figure_card.kept_builder(matching.margins)(entries, dark=dark), key="margins", title="How sure is each match?",
         note="hollow, below the dotted line: the second group is nearly as close", table=entries,
     )  # fmt: skip
     if entries["regret"].notna().any():
         scene.show(
-            figure_card.kept(matching.margins)(entries, regret=True, dark=dark), key="regrets",
+            figure_card.kept_builder(matching.margins)(entries, regret=True, dark=dark), key="regrets",
             title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
         )  # fmt: skip
 
@@ -348,7 +348,7 @@ def csv(setup: Setup) -> str:
     """One row for each entry: client, true digit, and its group by every matcher."""
     import pandas as pd
 
-    lists = matching.read(setup.length)
+    lists = matching.read_vectors(setup.length)
     at, level = lists["counts"].index(setup.m), lists["noises"].index(setup.noise)
     truth = list(map(int, lists["modes"]))
     table = pd.DataFrame({"client": [entry // lists["n_modes"] for entry in range(len(truth))], "digit": truth})
@@ -363,7 +363,7 @@ def reported_setup(reported: object, setup: Setup) -> Setup:
         return setup
     keys = {name: key for key, name in MATCHERS.items()}
     matcher, m, noise = keys.get(str(reported.get("matcher"))), reported.get("m"), reported.get("noise")
-    lists = matching.read(setup.length)
+    lists = matching.read_vectors(setup.length)
     if matcher is None or m not in lists["counts"] or noise not in lists["noises"]:
         return setup
     return replace(setup, matcher=matcher, m=int(str(m)), noise=float(str(noise)))

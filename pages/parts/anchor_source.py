@@ -18,7 +18,7 @@ from dpcl_core.events import AnchorScores, Guarantee, Signatures
 from dpcl_core.explorers import matching, projection_maps
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label, epsilon_text
 from dpcl_core.privacy import cslr_accounting
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
@@ -147,7 +147,7 @@ def choose(view: state.View) -> tuple[Setup, Mapping[str, object]]:
         draw = int(slide("draw", "Draw", DRAWS, "Other digits for each client, and other anchors."))
     kept = {name: view[name] for name in ("matcher", "m", "noise", "budget", "round", "clients")}
     if side == "server" and kind == "exact" and draw == matching.DRAW:  # `Setup.is_played`
-        lists = matching.read(length)
+        lists = matching.read_vectors(length)
         kept["m"], kept["noise"] = nearest("m", lists["counts"]), nearest("noise", lists["noises"])
     else:
         with dials:
@@ -297,8 +297,8 @@ def of_simulation(setup: Setup) -> None:
             n_clients=setup.clients, delta=modes.DELTA,
         )  # fmt: skip
         costs = cslr_accounting.costs(reading)
-        layout.table(("ε", "replay", "head", "total"), (
-            ("requested", shown(setup.budget), _NO_HEAD, shown(setup.budget)),
+        layout.draw_table(("ε", "replay", "head", "total"), (
+            ("requested", shown_number(setup.budget), _NO_HEAD, shown_number(setup.budget)),
             ("computed, PLD", _number(costs.pld), _NO_HEAD, f"**{_number(costs.pld)}**"),
             ("computed, RDP", _number(costs.rdp), _NO_HEAD, _number(costs.rdp)),
         ))  # fmt: skip
@@ -310,7 +310,7 @@ def of_simulation(setup: Setup) -> None:
         )
 
 
-def of_run(given: Guarantee | None, *, is_over: bool) -> None:
+def draw_run_epsilon(given: Guarantee | None, *, is_over: bool) -> None:
     """Draws a run's ε for replay, head and total, its assumptions, and a link to the claim on the Privacy page."""
     with layout.card("anchor-cost"):
         st.markdown("**What it costs**")
@@ -319,10 +319,10 @@ def of_run(given: Guarantee | None, *, is_over: bool) -> None:
             st.caption(text)
             return
         claimed = given.claim.epsilon if given.claim is not None else None
-        rows = [(plain(name), shown(value)) for name, value in given.parts.items()]
+        rows = [(plain(name), shown_number(value)) for name, value in given.parts.items()]
         if claimed is not None:
-            rows.append(("claimed, not verified", shown(claimed)))
-        layout.table(("part", "ε"), [*rows, ("**total**", f"**{shown(given.epsilon)}**")])
+            rows.append(("claimed, not verified", shown_number(claimed)))
+        layout.draw_table(("part", "ε"), [*rows, ("**total**", f"**{shown_number(given.epsilon)}**")])
         st.caption(plain(f"δ = {given.delta:g}; {given.adjacency}; {given.composition}. Parts compose; they do not add up."))
         for text in (*given.assumptions, *given.caveats):
             st.markdown(f"- {plain(text)}")
@@ -356,7 +356,7 @@ def choose_run(view: state.View) -> Result | None:
     runs = fields.runs(state.where(), linked, "clients")
     if not runs:
         return None
-    return state.of(state.store().get(fields.select(view, "run", "Run", runs)))
+    return state.run_result(state.store().get(fields.select(view, "run", "Run", runs)))
 
 
 def matched(result: Result, epsilon: float, *, live: bool) -> None:
@@ -388,7 +388,7 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
     event = rounds[at]
     entries, prototypes = frames.entries([event]), frames.prototypes([event])
     within = extent(frames.entries(rounds), frames.prototypes(rounds), "signature")
-    draw = figure_card.kept(on_map)
+    draw = figure_card.kept_builder(on_map)
     picture = draw(entries, prototypes, space="signature", within=within, dark=text.is_dark())
     figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",

@@ -55,7 +55,7 @@ class Claim:
         return given.claim is not None and given.claim.source.startswith(self.source)
 
 
-def part(claim: Claim, view: state.View, given: Guarantee | None) -> dict[str, object]:
+def draw_claim_expander(claim: Claim, view: state.View, given: Guarantee | None) -> dict[str, object]:
     """Draws the expander, its inside only while open; returns the link values. `given`: of a run with this claim."""
     flag = claim.fields[0].name
     is_open = bool(view[flag]) or given is not None
@@ -68,20 +68,20 @@ def part(claim: Claim, view: state.View, given: Guarantee | None) -> dict[str, o
     return values
 
 
-def of_run(claim: Claim, given: Guarantee) -> None:
+def draw_run_claim(claim: Claim, given: Guarantee) -> None:
     """Draws a run's claimed, computed and accounted ε, and the lower bound proved by the audit at its end."""
     least = "no audit" if given.audit is None else f"at least {math.floor(10 * given.audit.lower_bound) / 10:g}"
     rows, source = claim.lines(given)
     with layout.card("claim"):
         st.markdown("**Claimed, accounted, audited**")
-        layout.table(("of this run", "ε"), [*rows.items(), ("**audited**", f"**{least}**")])
-        st.caption(plain(statement.words(given).audited or "This run was not audited."))
+        layout.draw_table(("of this run", "ε"), [*rows.items(), ("**audited**", f"**{least}**")])
+        st.caption(plain(statement.guarantee_words(given).audited or "This run was not audited."))
         st.caption(plain(source))
 
 
 def bound(epsilon: float) -> str:
     """An accounted ε as text; "no bound" if infinite."""
-    return "no bound" if math.isinf(epsilon) else statement.shown(epsilon)
+    return "no bound" if math.isinf(epsilon) else statement.shown_number(epsilon)
 
 
 class Controls:
@@ -224,7 +224,7 @@ def odds() -> None:
     sigmas = {epsilon: gaussian.sigma(epsilon, DELTA) for epsilon in BUDGETS}
     with layout.card("odds"):
         st.markdown("**ε as odds**: how often can a guess whether someone took part be right?")
-        layout.table(("ε", "worst case, at most", "one Gaussian release", "its σ"), (
+        layout.draw_table(("ε", "worst case, at most", "one Gaussian release", "its σ"), (
             (
                 epsilon_text(epsilon), f"{math.ceil(statement.odds_bound(epsilon, DELTA) * 1e4 - 1e-6) / 100:g} %",
                 f"{100 * statement.gaussian_odds_bound(sigma):.1f} %",
@@ -246,11 +246,11 @@ def leak() -> None:
     columns = {budget: labels.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
     with layout.card("leak"):
         st.markdown(LEAK)
-        layout.table(("list of labels", "what the list reveals", "privacy spent", "drawback"), LISTS, names=4)
+        layout.draw_table(("list of labels", "what the list reveals", "privacy spent", "drawback"), LISTS, names=4)
         st.markdown("**How likely a learned list includes a label**, by the number of people of a task who have it")
         heads = ("people", *(f"at ε = {epsilon_text(budget)}" for budget in columns))
         chances = {n: [_chance(column[n] / labels.ONE) for column in columns.values()] for n in _PEOPLE}
-        layout.table(heads, ((str(n), *cells) for n, cells in chances.items()), names=0)
+        layout.draw_table(heads, ((str(n), *cells) for n, cells in chances.items()), names=0)
         st.caption(
             f"δ = {DELTA:g}, one task; {privacy.label_share:.0%} of ε and half of δ pay for the list. Exact; no other list "
             "at this ε and δ includes more labels (Desfontaines et al. 2022)."
@@ -315,10 +315,10 @@ def accountants_card(question: Question) -> None:
     """Draws the ε of a run's training by each accountant, once computed."""
     with layout.card("accountants"):
         st.markdown("**One training, three accountants**")
-        shown(question)
+        draw_results(question)
 
 
-def shown(question: Question) -> None:
+def draw_results(question: Question) -> None:
     """Draws the accountants' results, or a placeholder while they compute."""
     (_answer if _future(question).done() else _wait)(question)
 
@@ -328,7 +328,7 @@ def _wait(question: Question) -> None:
     """Checks every second; when done, reruns the page without a timer."""
     if _future(question).done():
         st.rerun()
-    layout.table(_HEADS, ((name, "…") for key, name in _NAMES.items() if key != "exact"))
+    layout.draw_table(_HEADS, ((name, "…") for key, name in _NAMES.items() if key != "exact"))
     st.caption("Computing in a separate process: about ten seconds on an idle computer.")
 
 
@@ -340,7 +340,7 @@ def _answer(question: Question) -> None:
         return
     epsilons = document["accountants"]
     known = {name: epsilons[key] for key, name in _NAMES.items() if epsilons[key] is not None}
-    layout.table(_HEADS, ((name, f"{float(epsilon):.4f}") for name, epsilon in known.items()))
+    layout.draw_table(_HEADS, ((name, f"{float(epsilon):.4f}") for name, epsilon in known.items()))
     if not epsilons["agree"]:
         st.error("The accountants contradict each other, so one of them is wrong. This is a fault of the app: report it.")
     how = f"each on a random share of {question.sample_rate:g}" if question.sample_rate < 1 else "each on all examples"
@@ -397,7 +397,7 @@ def _checked(content: bytes) -> None:
             st.error("A number on this card does not follow from its events.")
         case _:
             st.warning("Parts of this card cannot be checked.")
-    layout.table(("model", "stated ε", "ε from its events", "numbers", "verdict"), map(_row, models))
+    layout.draw_table(("model", "stated ε", "ε from its events", "numbers", "verdict"), map(_row, models))
     for model in models:
         if model.verdict != "matches":
             st.markdown(plain(card.sentence(model)))

@@ -95,9 +95,9 @@ def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     """A run's claimed ε, the computed cost of its noise, and replay, head and total of its ledger."""
     assert given.claim is not None
     claimed = given.claim
-    rows = {f"**claimed**, replay alone ({plain(claimed.source)}, not verified)": statement.shown(claimed.epsilon)}
+    rows = {f"**claimed**, replay alone ({plain(claimed.source)}, not verified)": statement.shown_number(claimed.epsilon)}
     computed = {name: value for name, value in claimed.numbers.items() if name.startswith("computed")}
-    rows |= {plain(name): statement.shown(value) for name, value in computed.items()}
+    rows |= {plain(name): statement.shown_number(value) for name, value in computed.items()}
     channels = [name for name in ("replay release", "head") if name in given.parts]
     rows |= {f"**accounted**: {name}": bound(given.parts[name]) for name in channels}
     rows["**accounted**: replay and head together"] = bound(given.epsilon)
@@ -157,7 +157,7 @@ def _costs(reading: Reading) -> None:
         "**replay and head together**": together,
     }
     heads = ("computed ε; claims not verified", *_titles())
-    layout.table(heads, ((name, *cells) for name, cells in rows.items()))
+    layout.draw_table(heads, ((name, *cells) for name, cells in rows.items()))
     st.caption(_how(reading))
     _verdict(reading, replays)
 
@@ -223,7 +223,7 @@ def _needed(reading: Reading) -> None:
         (f"{epsilon:g}", f"{TABLE_5[epsilon]:g}", f"**{value:,.4g}**", f"{value / TABLE_5[epsilon]:.1f}")
         for epsilon, value in multipliers.items()
     )
-    layout.table(("claimed ε", "σ printed", "σ needed", "ratio"), rows, names=0)
+    layout.draw_table(("claimed ε", "σ printed", "σ needed", "ratio"), rows, names=0)
 
 
 def _searched(reading: Reading) -> dict[float, float] | str:
@@ -249,7 +249,7 @@ def _local(reading: Reading) -> None:
     rows = ((f"{n:,}{remarks.get(n, '')}", *(cell(n, sigma) for sigma in TABLE_5.values())) for n in counts)
     st.markdown("**A server that sees each client's own list**")
     titles = (f"σ = {sigma:g}" for sigma in TABLE_5.values())
-    layout.table(("rounds in which the client takes part", *titles), rows, names=0)
+    layout.draw_table(("rounds in which the client takes part", *titles), rows, names=0)
     st.caption(
         "In the printed algorithm the server sees each client's lists, so protection against the server is local: nothing "
         "is averaged, and nothing is amplified, because the server knows the sender. ε by PLD if everything the client "
@@ -268,7 +268,7 @@ def _draw_readings(place: DeltaGenerator, printed: Benchmark, delta: float) -> N
         line = (row.name, *(f"{_number(one.eq_9)} / {_number(one.rdp)} / {_number(one.pld)}" for one in costs_by_claim))
         rows.append(tuple(f"**{cell}**" for cell in line) if row.is_as_printed else line)
         with place:  # all rows take seconds, so each is shown as soon as it is computed
-            layout.table(("reading; claims not verified", *_titles()), rows)
+            layout.draw_table(("reading; claims not verified", *_titles()), rows)
 
 
 def _titles() -> list[str]:
@@ -278,7 +278,7 @@ def _titles() -> list[str]:
 
 def _number(epsilon: float | None) -> str:
     """ε with three digits, rounded up; a dash for None."""
-    return "–" if epsilon is None else statement.shown(epsilon)
+    return "–" if epsilon is None else statement.shown_number(epsilon)
 
 
 def _theorem_2(controls: Controls, reading: Reading) -> None:
@@ -298,7 +298,7 @@ def _theorem_2(controls: Controls, reading: Reading) -> None:
         (f"{m}", f"{printed:.2f}", f"{matching.anchors_needed(entries, eta, printed):,}", f"{margin:.2f}")
         for m, (printed, margin) in matching.TABLE_8.items()
     )
-    layout.table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
+    layout.draw_table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
     not_all, wrong = matching.misaligned(length)
     first, second = matching.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
     st.caption(

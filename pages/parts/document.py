@@ -161,7 +161,7 @@ def _drop(states: WStates, widget: str) -> None:
 # What a visitor sees of an error that nobody foresaw: one sentence with a number, under which the log has the rest.
 
 
-def shown(error: Exception) -> bool:
+def show_break(error: Exception) -> bool:
     """Shows the sentence where the page broke off; True: the framework need show nothing more."""
     st.error(plain(SENTENCE if is_reading(error) else unforeseen.recorded(error)))
     return True

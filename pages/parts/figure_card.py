@@ -40,12 +40,12 @@ def mounted(element: Element) -> Callable[..., Any]:
     )
 
     def draw(*, key: str, data: bytes | Mapping[str, object], **on_change: Any) -> Any:
-        return component(key=key, data=data if isinstance(data, bytes) else written(data), **on_change)
+        return component(key=key, data=data if isinstance(data, bytes) else json_bytes(data), **on_change)
 
     return draw
 
 
-def written(document: Mapping[str, object], **parts: bytes) -> bytes:
+def json_bytes(document: Mapping[str, object], **parts: bytes) -> bytes:
     """A document that is not empty as bytes of JSON, with `parts`, which are JSON already, as further entries.
 
     Given the document itself, Streamlit would write it twice each time that a page is drawn.
@@ -57,7 +57,7 @@ def written(document: Mapping[str, object], **parts: bytes) -> bytes:
 @lru_cache(maxsize=32)
 def written_once(make: Callable[..., Mapping[str, object]], *of: object) -> bytes:
     """The document that a function makes of these arguments, as bytes of JSON, kept for all visitors."""
-    return written(make(*of))
+    return json_bytes(make(*of))
 
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"
@@ -127,7 +127,7 @@ def _drawing(picture: Picture, place: int, *, is_large: bool, dark: bool) -> tup
     from dpcl_core.figures import svg  # needs NumPy, which no page loads before its first figure
 
     factor = layout.FACTOR if is_large else 1.0
-    return picture, written(svg.in_page(picture, place=place, factor=factor, dark=dark))
+    return picture, json_bytes(svg.in_page(picture, place=place, factor=factor, dark=dark))
 
 
 def footer(
@@ -157,9 +157,9 @@ def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.
         if table is not None:
             _file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "text/csv", "A table")
         _file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "text/html", "Opens without the app")
-        drawn = partial(svg.drawn, picture, dark=dark, source=source)
+        drawn = partial(svg.draw_svg, picture, dark=dark, source=source)
         _file("Drawing (SVG)", drawn, f"{key}.svg", "image/svg+xml", "Stays sharp at every size")
-        painted = partial(png.drawn, picture, dark=dark, source=source)
+        painted = partial(png.draw_png, picture, dark=dark, source=source)
         _file("Picture (PNG)", painted, f"{key}.png", "image/png", "For documents and slides")
     if linked:
         st.markdown("This link opens exactly this view:")
@@ -211,7 +211,7 @@ def _budget(reported: object, source: Source, start: float) -> float:
 P = ParamSpec("P")
 
 
-def kept(build: Callable[P, Picture]) -> Callable[P, Picture]:
+def kept_builder(build: Callable[P, Picture]) -> Callable[P, Picture]:
     """The builder of a figure, which gives the picture that it built before for tables and options of the same content."""
     return cast("Callable[P, Picture]", _kept(build))
 
@@ -260,7 +260,7 @@ def draw() -> None:
     """Draws what is kept, with a button for each kind. Never for visitors: sizes depend on the texts of others' runs."""
     st.header("Kept on this computer", anchor=False)
     st.caption("To save time. What is deleted here is fetched or computed again when a run needs it; runs stay.")
-    for kept in catalog.listed():
+    for kept in catalog.backbones_by_kind():
         words, button = st.columns([4, 1], vertical_alignment="center")
         words.markdown(f"**{plain(kept.title)}** {kept.size / 1e6:,.1f} MB")
         if button.button(f"Delete {kept.name}", key=f"clean-{kept.name}", disabled=not kept.size):

@@ -77,7 +77,7 @@ def views(draw: Mapping[str, Callable[[], object]], key: str, default: str | Non
     draw[opened]()
 
 
-def apart(draw: Callable[[], None], settle: Callable[[], None], *, every: float | None = None) -> None:
+def draw_apart(draw: Callable[[], None], settle: Callable[[], None], *, every: float | None = None) -> None:
     """Draws a part of a page. A press or a move inside it draws the part again, without the page around it.
 
     `settle` then does what the rest of the page needs: it writes the address, or draws the page again. `every`: seconds
@@ -111,7 +111,7 @@ def arrow(page: str, label: str, query: Mapping[str, str] | None = None) -> None
     st.page_link(f"pages/{page}.py", label=f":primary[{label} →]", query_params=query)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:
+def draw_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:
     """Draws a table, under its title if any: the first `names` columns are words, the others right-aligned numbers.
 
     Cells are Markdown without tags. On a narrow screen the table scrolls by itself, so it can take the focus.

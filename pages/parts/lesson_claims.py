@@ -18,10 +18,10 @@ from dpcl_core.figures.picture import Provenance
 from dpcl_core.lessons import label as game
 from dpcl_core.lessons import modes
 from dpcl_core.papers import questions
-from dpcl_core.privacy.statement import at_least, headline, odds, odds_bound, shown
+from dpcl_core.privacy.statement import at_least, headline, odds, odds_bound, shown_number
 from dpcl_core.spec import Adjacency
 from pages.parts import lesson_stage, token_heat, token_text
-from pages.parts.layout import arrow, table
+from pages.parts.layout import arrow, draw_table
 from pages.parts.text import percent
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -103,8 +103,8 @@ def one_large(stage: lesson_stage.Stage) -> int:
     """How often people of several incomes are found in one noisy sum."""
     epsilon = stage.choose("epsilon", EPSILONS)
     stage.results("Attack the sum", lambda: True, epsilon)
-    rows = [("right guesses", one, game.found(one, epsilon)) for one in INCOMES]
-    ordinary, largest, hers = (game.found(one, epsilon) for one in (3e3, game.LARGEST, 1e6))
+    rows = [("right guesses", one, game.attack_rates(one, epsilon)) for one in INCOMES]
+    ordinary, largest, hers = (game.attack_rates(one, epsilon) for one in (3e3, game.LARGEST, 1e6))
     stage.curves(rows, chosen=game.LARGEST, epsilon=epsilon, hers=hers, largest=largest, ordinary=ordinary)
     return 1 if hers > odds_bound(epsilon, game.DELTA) else 0
 
@@ -156,12 +156,12 @@ def small_print(stage: lesson_stage.Stage) -> int:
     """A program that prints whole records and keeps to its delta."""
     delta = stage.choose("delta", game.DELTAS)
     people = stage.results("Run the program", lambda: game.printed_now(delta), delta)
-    rows = [("people printed, on average", each, game.printed(each)) for each in game.DELTAS]
+    rows = [("people printed, on average", each, game.expected_prints(each)) for each in game.DELTAS]
     stage.curves(
         rows, source=f"{game.N_PEOPLE:,} invented people, fresh coins", chosen=delta, delta=delta, n_printed=len(people),
-        n_people=game.N_PEOPLE, expected=game.printed(delta),
+        n_people=game.N_PEOPLE, expected=game.expected_prints(delta),
     )  # fmt: skip
-    expected = game.printed(0.01)
+    expected = game.expected_prints(0.01)
     return 0 if expected < 1 else 1 if expected < 0.5 * game.N_PEOPLE else 2
 
 
@@ -179,15 +179,15 @@ def three_columns(stage: lesson_stage.Stage) -> int:
     """Recorded runs: what is claimed, what the ledger accounts for, and what an attack proves."""
     stage.results("Open the records", lambda: True)
     specs = presets.variants(RECORDED)
-    titles, rows, survived, attacked = questions.named(specs), [], 0, 0
+    titles, rows, survived, attacked = questions.question_names(specs), [], 0, 0
     for label, run in questions.recorded(specs).items():
         for epsilon in sorted({model.epsilon for model in run.models if math.isfinite(model.epsilon)}):
             bound, spent = run.audited(epsilon), max(m.accounted_epsilon for m in run.models if m.epsilon == epsilon)
             proven = "–" if bound is None else at_least(bound)
-            rows.append((titles[label], f"{epsilon:g}", "no bound" if math.isinf(spent) else shown(spent), proven))
+            rows.append((titles[label], f"{epsilon:g}", "no bound" if math.isinf(spent) else shown_number(spent), proven))
             if bound is not None:
                 attacked, survived = attacked + 1, survived + (bound <= epsilon)
-    table(("recorded run", "ε asked for", "ε accounted", "ε proven, at least"), rows)
+    draw_table(("recorded run", "ε asked for", "ε accounted", "ε proven, at least"), rows)
     st.markdown(f"**{survived} of {attacked} attacked claims are still possible after the attack.**")
     return 2 if survived == 0 else 0 if survived == attacked else 1
 
@@ -289,9 +289,9 @@ def three_claims(stage: lesson_stage.Stage) -> int:
 
     hers = stage.results("Translate all three", composed)
     units = ("one word of a mail", "one mail", "all that she wrote")
-    table(
+    draw_table(
         ("claim", "holds for", "for her, at most"),
-        [(claim, unit, f"ε = {shown(value)}") for claim, unit, value in zip(_CLAIMS, units, hers, strict=True)],
+        [(claim, unit, f"ε = {shown_number(value)}") for claim, unit, value in zip(_CLAIMS, units, hers, strict=True)],
         names=2, title=f"A person with {game.N_MAILS} mails of {game.N_WORDS} words",
     )  # fmt: skip
     best = hers.index(min(hers))
@@ -393,7 +393,7 @@ def feedback(stage: lesson_stage.Stage) -> int:
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, partly memorised"
     token_heat.picture(text, "score", Dials(), name, key=stage.key("known"))
-    table(("memorised", "mean score", "mean nominal ε (no guarantee)", "above θ", "AUROC, all tokens"), (
+    draw_table(("memorised", "mean score", "mean nominal ε (no guarantee)", "above θ", "AUROC, all tokens"), (
         (f"**{percent(each, 0)}**" if each == share else percent(each, 0), f"{score:.2f}", f"{nominal:.2g}",
          percent(recall, 0), f"{auroc:.2f}")
         for each, score, nominal, recall, auroc in rows_by_share
@@ -416,7 +416,7 @@ def _bars(stage: lesson_stage.Stage, groups: list[str]) -> dict[str, float]:
 @st.cache_resource(max_entries=len(SHARES), show_spinner=False)
 def _by_heart(share: float) -> Sequence[ScoredText]:
     """All texts, scored by a model that has memorised them to this share."""
-    return modes.learned(token_text.everything(token_text.BUNDLED), share)
+    return modes.memorised_share(token_text.everything(token_text.BUNDLED), share)
 
 
 def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:

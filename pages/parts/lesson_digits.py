@@ -13,7 +13,7 @@ from dpcl_core.lessons import adding as game
 from dpcl_core.lessons import noise
 from dpcl_core.privacy import statement
 from dpcl_core.spec import Recurrence
-from pages.parts.layout import table
+from pages.parts.layout import draw_table
 from pages.parts.lesson_stage import Stage
 from pages.parts.text import percent
 
@@ -105,7 +105,7 @@ def for_free(stage: Stage) -> int:
     found = stage.results("Mend the counts", lambda: game.errors(epsilon, N_DRAWS), epsilon)
     before, after = found.values()
     heads = ("counts", "error, people", "ε")
-    table(heads, [(name, f"{value:.2f}", f"{epsilon:g}") for name, value in found.items()])
+    draw_table(heads, [(name, f"{value:.2f}", f"{epsilon:g}") for name, value in found.items()])
     change = "smaller" if after < before else "larger"
     st.markdown(f"**With negative counts set to 0 the error is {percent(abs(1 - after / before), 0)} {change}, for no ε.**")
     return 1 if after < 0.98 * before else 2 if after > 1.02 * before else 0
@@ -128,7 +128,7 @@ def two_prints(stage: Stage) -> int:
         places = game.smallest(released, N_SHOWN)
         counts = released[places] / game.spacing(game.person())[places]
         rows = [(minus(f"{value:+.17f}"), f"{count:,.4f}") for value, count in zip(released[places], counts, strict=True)]
-        table(("printed", "in steps of her number's grid"), rows, names=0, title=name)
+        draw_table(("printed", "in steps of her number's grid"), rows, names=0, title=name)
     st.caption(f"Without her, this is print number {n_prints}: the first with such a number.")
     return 1
 
@@ -154,7 +154,7 @@ def rounded(stage: Stage) -> int:
         steps = game.steps_of(released[places], epsilon)
         pairs = zip(released[places], steps, strict=True)
         rows = [(minus(f"{value:+.12f}"), minus(f"{count:+,.0f}")) for value, count in pairs]
-        table(("printed", "in steps of the public grid"), rows, names=0, title=name)
+        draw_table(("printed", "in steps of the public grid"), rows, names=0, title=name)
     return 0 if proven > epsilon else 1
 
 
@@ -175,7 +175,7 @@ def _played(stage: Stage, way: game.Way) -> tuple[noise.Duel, float, float]:
     (proven,) = noise.proven(played, [len(played.took_part)], game.DELTA)
     rounds = f"{len(played.took_part):,}"
     misses, rejections = len(played.took_part) - played.hits, len(played.stayed_away) - played.false_alarms
-    table(
+    draw_table(
         ("with her (wrong)", "without her (right)", "right in all", "proves ε at least", "ε asked for"),
         [(f"{misses:,} of {rounds}", f"{rejections:,} of {rounds}", percent(played.share_right), f"{proven:.2f}",
           f"{epsilon:g}")],
@@ -195,7 +195,7 @@ _TASKS = tuple(float(task) for task in range(1, game.N_TASKS + 1))
 
 def first_pair(stage: Stage) -> int:
     """Plain training on five tasks."""
-    found = stage.results("Learn five tasks", lambda: game.learned("plain"))
+    found = stage.results("Learn five tasks", lambda: game.accuracies("plain"))
     _tasks(stage, found)
     left = float(found[-1, 0])
     return 0 if left > 0.9 else 1 if left > 0.3 else 2
@@ -204,7 +204,7 @@ def first_pair(stage: Stage) -> int:
 def who_competes(stage: Stage) -> int:
     """Training in which only the task's own digits compete."""
     ways: tuple[game.ForgettingWay, ...] = ("plain", "own labels")
-    plain, own = stage.results("Learn both ways", lambda: [game.learned(way) for way in ways])
+    plain, own = stage.results("Learn both ways", lambda: [game.accuracies(way) for way in ways])
     _ways(stage, {"all digits compete": plain, "only the task's own": own})
     saved = game.forgotten(plain) - game.forgotten(own)
     return 0 if saved < 0.05 else 2 if game.forgotten(own) < 0.02 else 1
@@ -215,15 +215,15 @@ def keep_some(stage: Stage) -> int:
     stage.press("Learn with a memory", lambda: True)
     kept = int(stage.choose("kept", KEPT))
     stage.see()
-    plain, replayed = game.learned("plain"), game.learned("replay", kept)
+    plain, replayed = game.accuracies("plain"), game.accuracies("replay", kept)
     _ways(stage, {"nothing kept": plain, f"{kept} of each digit kept": replayed})
-    gain = float((game.learned("replay", 5)[-1] - plain[-1]).mean())
+    gain = float((game.accuracies("replay", 5)[-1] - plain[-1]).mean())
     return 0 if gain < 0.1 else 1 if gain > 0.5 else 2
 
 
 def only_add(stage: Stage) -> int:
     """The classifier of sums."""
-    found = stage.results("Add up five tasks", lambda: game.learned("sums"))
+    found = stage.results("Add up five tasks", lambda: game.accuracies("sums"))
     _tasks(stage, found)
     loss = game.forgotten(found)
     return 0 if loss > 0.5 else 1 if loss > 0.01 else 2

@@ -17,9 +17,9 @@ from dpcl_core.lessons import noise, shared_noise
 from dpcl_core.lessons import noise as game
 from dpcl_core.privacy.audit_bounds import Coins
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from pages.parts import lesson_stage, pecl_claim, train_form
-from pages.parts.layout import arrow, table
+from pages.parts.layout import arrow, draw_table
 from pages.parts.lifelong_claims import accuracy_curves, bundled_pictures, pictures_source
 from pages.parts.text import percent
 
@@ -51,7 +51,7 @@ def two_ways(stage: lesson_stage.Stage) -> int:
     _strips(stage, strips, finding, "The same ten pictures")
     size = stage.latest("size", lambda: _sizes(pictures, scale), scale)
     heads = ("", f"mean size of the noise on the picture of 0, in {N_DRAWS} draws")
-    table(heads, ((ROWS[sharing], _size(each)) for sharing, each in size.items()))
+    draw_table(heads, ((ROWS[sharing], _size(each)) for sharing, each in size.items()))
     ratio = size["shared"] / size["independent"]
     return 2 if 0.9 < ratio < 1.1 else 0 if ratio > 1 else 1
 
@@ -119,7 +119,7 @@ def nobody(stage: lesson_stage.Stage) -> int:
     strips = {_CLEAN: pictures.train[ten]}
     strips |= {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in recovered.items()}
     _strips(stage, strips, finding, "What a mean gives away")
-    table(("", "error of a pixel (root mean square; its range is 2)", "recognised"), (
+    draw_table(("", "error of a pixel (root mean square; its range is 2)", "recognised"), (
         (ROWS[sharing], _size(result.rms_error), percent(recognised))
         for sharing, (_, result, recognised) in recovered.items()
     ))  # fmt: skip
@@ -160,7 +160,7 @@ def the_claim(stage: lesson_stage.Stage) -> int:
         "independent": f"{shared_noise.worst_epsilon(pictures, scale):.3g}",
     }
     proven = {sharing: noise.proven(one, [N_ROUNDS], 0.0)[0] for sharing, one in duels.items()}
-    table(("", "ε claimed (Theorem 2)", "ε that holds", "machine right", "ε at least, proven"), (
+    draw_table(("", "ε claimed (Theorem 2)", "ε that holds", "machine right", "ε at least, proven"), (
         (ROWS[sharing], f"{claimed:.2g} (not verified)", holds[sharing], percent(one.share_right),
          f"**{proven[sharing]:.2f}**")
         for sharing, one in duels.items()
@@ -182,8 +182,8 @@ def repair(stage: lesson_stage.Stage) -> int:
     epsilon = stage.choose("epsilon", EPSILONS)
 
     repaired = stage.results("Run all three", lambda: noise.repaired(epsilon), epsilon)
-    table(("noise", "method", "ε at most", "accuracy"), (
-        (REPAIRS[method], one.title, shown(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
+    draw_table(("noise", "method", "ε at most", "accuracy"), (
+        (REPAIRS[method], one.title, shown_number(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
         for method, one in repaired.items()
     ), names=2)  # fmt: skip
     st.caption(

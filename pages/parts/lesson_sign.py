@@ -19,7 +19,7 @@ from dpcl_core.lessons import shared_noise as game
 from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.runs import frames as matching_tables
 from dpcl_core.spec import Cell
-from pages.parts.layout import arrow, table
+from pages.parts.layout import arrow, draw_table
 from pages.parts.lesson_stage import Stage
 from pages.parts.text import percent, plain
 
@@ -37,7 +37,7 @@ def one_step(stage: Stage) -> int:
     score, strength = stage.moved("Take one step", score=SCORES, strength=STRENGTHS)
     before = game.probability(score)
     after = {form: game.after_a_step(form, score, strength) for form in FORMS}
-    table(("", "weight of its cross-entropy", "chance before", "chance after"), (
+    draw_table(("", "weight of its cross-entropy", "chance before", "chance after"), (
         (game.FORMS[form], minus(f"{_pull(form, score, strength):.2f}"), _chance(before),
          f"**{_chance(after[form])}**")
         for form in FORMS
@@ -81,7 +81,7 @@ def no_end(stage: Stage) -> int:
         {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
     stage.card(picture, None, _courses(courses), "The secret during training")
-    table(("", "nats per digit of the secret", "nats per ordinary word"), [
+    draw_table(("", "nats per digit of the secret", "nats per ordinary word"), [
         ("before training", f"{start:.1f}", f"{courses['none'].ordinary[0]:.2f}"),
         *((game.FORMS[form], f"{one.secret[-1]:.1f}", f"**{one.ordinary[-1]:.2f}**") for form, one in courses.items()),
     ])  # fmt: skip
@@ -133,7 +133,7 @@ def in_time(stage: Stage) -> int:
 def _every_term(record: game.Record) -> None:
     """Draws a table with all recorded terms of the `full` loss, and how they were recorded."""
     heads = "planted 16 times, bits", "from the least likely end", "never planted", "nats per ordinary token", "labels right"
-    table(("term", *heads), (
+    draw_table(("term", *heads), (
         (_name(one), f"{one.mean('exposure', '16'):.1f}", f"{one.mean('below', '16'):.1f}",
          f"{one.mean('exposure', '0'):.1f}", f"{one.nats:.2f}", percent(one.accuracy, 0))
         for one in record.variants if one.loss == "full"
@@ -170,7 +170,7 @@ def _exposures(stage: Stage, record: game.Record, rows: dict[str, game.Variant])
         controls=float(np.mean([one.mean("exposure", "0") for one in rows.values()])), most=MOST, dark=stage.dark,
     )  # fmt: skip
     stage.card(picture, _source(record), _leaks(rows), "Exposure of planted codes")
-    table(("term", "planted 16 times, bits", "most likely of 10,000", "written out by the model"), (
+    draw_table(("term", "planted 16 times, bits", "most likely of 10,000", "written out by the model"), (
         (name, f"{one.mean('exposure', '16'):.1f}", percent(one.mean("first", "16"), 0),
          percent(one.mean("extracted", "16"), 0))
         for name, one in rows.items()
@@ -284,7 +284,7 @@ def anchors(stage: Stage) -> int:
     _map(stage, by_count[nearest][0], int(nearest))
     shares = {each: percent(by_count[each][1], 0) for each in COUNTS}
     cells = (f"**{share}**" if each == nearest else share for each, share in shares.items())
-    table(["anchors", *(f"{each:g}" for each in COUNTS)], [["in their group", *cells]])
+    draw_table(["anchors", *(f"{each:g}" for each in COUNTS)], [["in their group", *cells]])
     enough = [each for each in COUNTS if by_count[each][1] >= _NEARLY]
     return 2 if not enough else 0 if enough[0] <= 5 else 1
 
@@ -314,7 +314,7 @@ def demanded(stage: Stage) -> int:
 
     agreement = stage.results("Noise the lists and match", matched, epsilon)
     rows = ((name, f"{value:.2f}") for name, value in agreement.items())
-    table(("matcher", f"agreement at ε = {epsilon_text(epsilon)}"), rows)
+    draw_table(("matcher", f"agreement at ε = {epsilon_text(epsilon)}"), rows)
     st.caption("Adjusted Rand index: 1 for the true groups, about 0 for random ones (within 0.1).")
     lines = {} if math.isinf(epsilon) else {
         "local": modes.std_of_lists(world, epsilon), "central": modes.std_of_released(world, epsilon)
@@ -335,7 +335,7 @@ def on_the_client(stage: Stage) -> int:
 
     shares = stage.results("Play four rounds", play, epsilon)
     cells = [percent(share, 0) for share in shares]
-    table(["round", *map(str, range(len(shares)))], [["in their group", *cells]])
+    draw_table(["round", *map(str, range(len(shares)))], [["in their group", *cells]])
     noise = f"{modes.std_of_released(world, epsilon):.2g}" if not math.isinf(epsilon) else "none"
     st.markdown(f"**At ε = {epsilon_text(epsilon)} for all four rounds together, {cells[-1]} are in their group.**")
     st.caption(

@@ -177,8 +177,8 @@ class _Words(Formatter):
 
     def format_field(self, value: Any, spec: str) -> str:
         written: Mapping[str, Callable[[Any], str]] = {
-            "pc": percent, "pc0": lambda share: percent(share, 0), "eps": statement.shown, "least": statement.at_least,
-            "budget": epsilon_text,
+            "pc": percent, "pc0": lambda share: percent(share, 0), "eps": statement.shown_number,
+            "least": statement.at_least, "budget": epsilon_text,
         }  # fmt: skip
         return written[spec](value) if spec in written else format(value, spec)
 
@@ -241,7 +241,9 @@ def lesson(view: state.View, linked: str) -> str:
     """Draws the parts of the course and the lessons of one; returns the name of the chosen lesson. `linked`: the link's."""
     parts = list(text.PARTS)
     counts = {name: f"Part {place} of {len(parts)}: {name}" for place, name in enumerate(parts, start=1)}
-    part = st.selectbox("Part", parts, parts.index(text.part(linked)), format_func=counts.__getitem__, key=view.key("part"))
+    part = st.selectbox(
+        "Part", parts, parts.index(text.part_of_lesson(linked)), format_func=counts.__getitem__, key=view.key("part")
+    )
     names = text.PARTS[part]
     key = view.key(f"lesson-{parts.index(part)}")
     return st.radio(
@@ -258,7 +260,7 @@ def onward(view: state.View, name: str, codec: link.Codec, values: Mapping[str, 
     """
     place = text.number(name)
     if not view["alone"]:
-        layout.arrow("exercises", f"Exercises: {text.part(name)}", {"p": str(number(text.part(name)))})
+        layout.arrow("exercises", f"Exercises: {text.part_of_lesson(name)}", {"p": str(number(text.part_of_lesson(name)))})
     if place < len(text.NAMES) and not view["alone"]:
         following = text.NAMES[place]
         query = codec.write({**values, "lesson": following, "step": None})
@@ -281,7 +283,7 @@ def questions(of: Lesson) -> None:
 CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
 
 
-def chosen(view: state.View, width: int | None = None) -> str:
+def draw_choice(view: state.View, width: int | None = None) -> str:
     """Draws the choice, as wide as its column or so many pixels; returns the part's name."""
     parts = list(text.PARTS)
     return st.selectbox(

@@ -19,7 +19,7 @@ from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.audit_bounds import bound_of_counts
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from pages.parts import figure_card, layout, link, pecl_claim, state, text
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
 from pages.parts.text import percent, plain
@@ -39,7 +39,7 @@ LEARNERS = ("one noise for all", "one noise for all, cut off", "fresh noise for 
 _UNITS, _RECORDS = 16, 50
 
 
-def part(view: state.View, theorem: float | None) -> dict[str, object]:
+def draw_lifelong_claim(view: state.View, theorem: float | None) -> dict[str, object]:
     """Draws slider, accuracies, subtraction and second singular value. `theorem`: the scale from the theorem's card."""
     linked = cast("float | None", view["l_scale"])
     options = sorted({*SCALES, *([linked] if linked is not None else [])})
@@ -68,7 +68,7 @@ def _learners(scale: float) -> None:
         "fresh noise for each picture": (noisy.independent, clean.independent),
     }
     heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
-    layout.table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
+    layout.draw_table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
     st.caption(
         "Trained now, on the bundled digits: sixteen random public filters and a linear classifier; twice the scale on "
         "hidden units, as in the method. One draw of the noise. For the learner a fixed offset of any size is a random mask "
@@ -143,7 +143,7 @@ def _second_value(scale: float) -> None:
         for name, rows in candidates.items()
     }
     heads = ("candidate", f"second singular value at b = {_text(scale)}")
-    layout.table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
+    layout.draw_table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
 
 
 @st.cache_resource(show_spinner=False)
@@ -223,13 +223,13 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
         if plan is not None:
             _audits(_setting(plan, given, inputs), given)
             _scales(claim.sizes(NETWORKS[inputs.network][1], 10), inputs)
-    return controls.values | part(view, plan.input_scale if plan is not None else None)
+    return controls.values | draw_lifelong_claim(view, plan.input_scale if plan is not None else None)
 
 
 def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     assert given.claim is not None
     rows = {f"claimed: {name}": _term(term) for name, term in given.claim.terms.items()}
-    rows[f"**claimed** in all ({plain(given.claim.source)}, not verified)"] = shown(given.claim.epsilon)
+    rows[f"**claimed** in all ({plain(given.claim.source)}, not verified)"] = shown_number(given.claim.epsilon)
     numbers = " · ".join(f"{name} = {_term(value)}" for name, value in given.claim.numbers.items())
     return rows | UNBOUNDED, f"Computed from {numbers}."
 
@@ -275,8 +275,8 @@ def _planned(sizes: claim.Sizes, batch: int, inputs: Inputs) -> claim.Plan | Non
 def _terms(plan: claim.Plan, norm: float, n_inputs: int) -> None:
     claimed = plan.claim(norm)
     rows = {name: _term(term) for name, term in claimed.terms.items()}
-    rows |= {"**claimed in all, not verified**": f"**{shown(claimed.epsilon)}**", "**accounted**": "**no bound**"}
-    layout.table(("term", "ε"), rows.items())
+    rows |= {"**claimed in all, not verified**": f"**{shown_number(claimed.epsilon)}**", "**accounted**": "**no bound**"}
+    layout.draw_table(("term", "ε"), rows.items())
     fresh = 2 * n_inputs / plan.input_scale
     st.caption(
         f"Δ_R = d(|h1| + 2) = {plan.delta_r:,.0f}, γ_x = Δ_R/λ = {_term(plan.gamma_x)}, γ = 2Δ_R/(λ‖θ1‖) = "
@@ -286,8 +286,8 @@ def _terms(plan: claim.Plan, norm: float, n_inputs: int) -> None:
         f"{n_inputs:,}/b = {_term(fresh)}, where the theorem counts ε1/γ_x."
     )
     pecl_claim.not_dp(
-        f"Claimed ε = {shown(claimed.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by all records. "
-        "Subtracting two noisy records removes it."
+        f"Claimed ε = {shown_number(claimed.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by "
+        "all records. Subtracting two noisy records removes it."
     )
 
 
@@ -303,7 +303,7 @@ def _scales(sizes: claim.Sizes, inputs: Inputs) -> None:
     with layout.card("scales"):
         st.markdown("**The noise at the same ε, for other λ**")
         st.caption("The paper states neither λ nor the numbers in Δ_R. λ = 50,000: Algorithm 1, on whole tasks.")
-        layout.table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
+        layout.draw_table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
 
 
 def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> Setting:
@@ -328,7 +328,7 @@ def _audits(setting: Setting, given: Guarantee | None) -> None:
         st.caption(
             f"Real attacks on public digits with the noise scales of {whose}: which of two datasets was used? The decision "
             "rule is fixed beforehand; no attacker knows the noise. Claimed: "
-            f"ε = {shown(setting.epsilon)}; accounted: no bound. Each takes seconds."
+            f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
         )
         attacks(
             {name: (one, min(TRIALS, one.most or TRIALS)) for name, one in ATTACKS.items()},

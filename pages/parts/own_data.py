@@ -52,7 +52,7 @@ def folder(name: str) -> Path:
         "as they are, and looks at either count for both."
     )
     st.button("Leave it as it is", key="own-leave", on_click=lambda: st.session_state.pop(_EDITED, None))
-    return intake.kept(name)[0]
+    return intake.kept_folder(name)[0]
 
 
 def done(name: str, before: str | None, scenario: ScenarioSpec) -> None:
@@ -73,7 +73,7 @@ def listing() -> None:
         st.session_state[_EDITED] = name
         st.session_state.pop(_DONE, None)
 
-    names = [name for name in visitor.mine(own.names()) if intake.was_taken_in(name)]
+    names = [name for name in visitor.mine(own.names_of_own_data()) if intake.was_taken_in(name)]
     name, before, scenario = st.session_state.get(_DONE, (None, None, None))
     if name in names:
         beside = "" if before is None else f" Runs on {plain(datasets.called(before))} stay as they are."
@@ -98,7 +98,7 @@ def listing() -> None:
 def _in_words(name: str) -> str:
     """The schema of kept data; what is wrong with it, which must not hide the others' buttons."""
     try:
-        return schema.in_words(intake.kept(name)[1])
+        return schema.in_words(intake.kept_folder(name)[1])
     except BadInput as trouble:
         return str(trouble)
 
@@ -362,7 +362,7 @@ def _written(name: str, content: bytes) -> Path:
     given = PurePath(name.replace("\\", "/"))  # its own name may be longer than a file system allows
     path = folder / f"{intake.slug(given.stem)}{given.suffix[:_LONGEST]}"
     try:
-        paths.made(folder)
+        paths.make_folder(folder)
         path.write_bytes(content)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or "its name is no name of a file"
@@ -373,7 +373,7 @@ def _written(name: str, content: bytes) -> Path:
 # What a run would make of a file that is on its way in.
 
 
-def given(path: Path, asked: intake.Asked, seen: frozenset[str], of: str | None = None) -> Given:
+def uploaded_file(path: Path, asked: intake.Asked, seen: frozenset[str], of: str | None = None) -> Given:
     """A file as this visitor brings it, within the bytes that the server still gives. `seen`, `of`: see `apart.Given`."""
     mine = visitor.digest()
     left = administration.bytes_left(state.store())
@@ -389,9 +389,9 @@ def _stamp(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def looked(one: Given) -> Looked:
+def look_at_file(one: Given) -> Looked:
     """What a run would make of a file; the same file with the same schema is read once. Raises BadInput."""
-    said = "" if one.asked.instead is None else schema.written(one.asked.instead)
+    said = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead)
     return _looked(one.path, _stamp(one.path), said, one.apart, one.seen, one)
 
 
@@ -408,13 +408,13 @@ def keep(one: Given) -> str:
 
 def first_line(path: Path) -> str:
     """What the first line of a table seems to be, as `intake.first_line`; the same file is read once."""
-    return str(_of_form("first line", path, _stamp(path), "", given(path, intake.Asked(), frozenset())))
+    return str(_of_form("first line", path, _stamp(path), "", uploaded_file(path, intake.Asked(), frozenset())))
 
 
 def columns(path: Path, fields: schema.Schema) -> list[str]:
     """The columns of a table, as `intake.columns`; the same file with the same schema is read once."""
-    one = given(path, intake.Asked(instead=fields), frozenset())
-    return list(_of_form("columns", path, _stamp(path), schema.written(fields), one))
+    one = uploaded_file(path, intake.Asked(instead=fields), frozenset())
+    return list(_of_form("columns", path, _stamp(path), schema.schema_toml(fields), one))
 
 
 @st.cache_data(max_entries=40, show_spinner=False)

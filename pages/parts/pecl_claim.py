@@ -15,7 +15,7 @@ from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import audit_bounds, text_mechanisms
-from dpcl_core.privacy.statement import shown, standing, words
+from dpcl_core.privacy.statement import guarantee_words, shown_number, standing
 from dpcl_core.runs import administration
 from dpcl_core.spec import RunSpec
 from pages.parts import figure_card, layout, link, state, text
@@ -40,7 +40,7 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
         return
     bounded = [budget for budget, guarantee in guarantees.items() if guarantee.is_private]
     shown = chosen if chosen is not None and chosen in guarantees else max(bounded, default=min(guarantees))
-    statement = words(guarantees[shown])
+    statement = guarantee_words(guarantees[shown])
     if statement.claimed is not None:
         cells = [
             ("wide not", statement.banner or "", ""),
@@ -67,7 +67,7 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
 
 def looks(dataset: str) -> None:
     """Draws how often a person's own data were used so far, and what that adds up to; nothing for public data."""
-    if found := administration.of(state.store(), dataset):
+    if found := administration.looks_at(state.store(), dataset):
         st.caption(plain(replace(found, dataset=datasets.called(dataset)).sentence))
 
 
@@ -81,7 +81,7 @@ def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
 
 def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
     """Draws one cell per run: its guarantee in one sentence, or that there is none."""
-    statements = [(name, words(guarantee)) for name, guarantee in guarantees]
+    statements = [(name, guarantee_words(guarantee)) for name, guarantee in guarantees]
     html = "".join(
         _cell("covered", name, one.headline) if one.is_private else _cell("not", name, one.banner or one.headline)
         for name, one in statements
@@ -143,7 +143,7 @@ def _bar(cells: str, *, is_dp: bool = True, label: str = _PROTECTED) -> None:
 
 
 def _statement(title: str, guarantee: Guarantee) -> str:
-    statement = words(guarantee)
+    statement = guarantee_words(guarantee)
     lists = (("Covered", statement.covered), ("Not covered", statement.not_covered))
     listed = (f"{name}: {'; '.join(items)}" for name, items in lists if items)
     caveats = "\n".join(f"- {caveat}" for caveat in guarantee.caveats)
@@ -246,7 +246,7 @@ def _costs(inputs: Inputs) -> None:
 
     nominal, epoch_text, plain_sum = _number(epsilon), _times(epochs, "epoch"), _number(length * epsilon)
     remark = text_mechanisms.remark_1([epsilon] * length, delta)
-    layout.table(("of", "nominal, no guarantee", "true ε"), (
+    layout.draw_table(("of", "nominal, no guarantee", "true ε"), (
         ("one token, one release", nominal, f"**{true(1)}**"),
         (f"one token, {epoch_text} with fresh noise", nominal, f"**{true(epochs)}**"),
         (f"a name that occurs {_times(times, 'time')}, one epoch", nominal, f"**{true(times)}**"),
@@ -264,8 +264,8 @@ def _costs(inputs: Inputs) -> None:
         "the token; this noise does. Remark 1 is called advanced composition but is always larger than the plain sum."
     )
     not_dp(
-        f"Nominal ε = {shown(epsilon)} ({text_mechanisms.PAPER}), no guarantee: the noise level reveals the token, stop "
-        "words have no noise, and training reads the raw text."
+        f"Nominal ε = {shown_number(epsilon)} ({text_mechanisms.PAPER}), no guarantee: the noise level reveals the token, "
+        "stop words have no noise, and training reads the raw text."
     )
 
 
@@ -304,7 +304,7 @@ def _level(view: state.View, inputs: Inputs) -> int:
             level_epsilon = text_mechanisms.scale_epsilon(first, second, width, delta)
             share = 50 + 50 * text_mechanisms.scale_advantage(first, second, width)
             rows.append((f"{_number(epsilon)} or {_number(factor * epsilon)}", _number(level_epsilon), f"{share:.1f} %"))
-        layout.table(("nominal ε of two tokens, no guarantee", "ε of the noise level", "guessed right"), rows)
+        layout.draw_table(("nominal ε of two tokens, no guarantee", "ε of the noise level", "guessed right"), rows)
         st.caption(
             f"Two tokens with the same embedding; only their noise differs. The norm of one noisy vector of {width:,} "
             f"values reveals its σ to within {100 / math.sqrt(2 * width):.1f} %, and σ follows from the token's probability."
@@ -321,7 +321,7 @@ def _audits(inputs: Inputs) -> None:
         st.markdown("**Attack it**")
         st.caption(
             "Real attacks on the published mechanism, with the numbers above: which of two tokens was it? The decision rule "
-            f"is fixed before the counted releases. Nominal for the attacked token: ε = {shown(setting.lower)}, no "
+            f"is fixed before the counted releases. Nominal for the attacked token: ε = {shown_number(setting.lower)}, no "
             "guarantee; accounted: no bound. Each takes about a second."
         )
         attacks(

@@ -94,15 +94,15 @@ def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> 
     for label, spec in specs.items():
         recorded = measured.find(spec, measured.recorded(paper.name))
         if label in _own:
-            runs[label] = measured.of_run(_own[label], state.of(_own[label]).events)
+            runs[label] = measured.measured_run(_own[label], state.run_result(_own[label]).events)
         elif recorded is not None:
             runs[label] = recorded
     judged = report.judged(experiment, size, specs, runs)
-    return Content(paper, experiment, size, specs, runs, judged, comparison.rows(paper, experiment, runs))
+    return Content(paper, experiment, size, specs, runs, judged, comparison.comparison_rows(paper, experiment, runs))
 
 
 @st.cache_resource(max_entries=100, show_spinner=False)
-def drawn(key: Key, metric: str, _content: Content) -> tuple[pd.DataFrame, References | None]:
+def figure_numbers(key: Key, metric: str, _content: Content) -> tuple[pd.DataFrame, References | None]:
     """The numbers of a metric for its figure, and its lines of reference."""
     known = questions.references_beside(_content.experiment.preset(_content.size), _content.specs, _content.runs, metric)
     return report.drawn_numbers(_content.of_metric(metric)), known
@@ -120,7 +120,7 @@ _MEMBERS = (
 @figure_card.still
 def findings(key: Key, _content: Content) -> None:
     """Draws the lead, the runs that are still missing, a line for each layer, and a verdict on each of the claims."""
-    if lead := comparison.lead(_content.judged):
+    if lead := comparison.verdicts_headline(_content.judged):
         st.header(lead, anchor=False)
     if not _content.runs:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
@@ -150,14 +150,16 @@ def _claims(content: Content) -> None:
     with st.container(key="card-claims", gap="small"):
         whose = "Our own" if content.experiment.is_ours else "The paper's"
         st.markdown(f"**{whose} claims, tested in our runs**")
-        st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=comparison.lead(content.judged))
+        st.dataframe(
+            pd.DataFrame(lines), hide_index=True, key="claims-table", alt=comparison.verdicts_headline(content.judged)
+        )
         st.caption(report.claims_note(content.paper, lines))
 
 
 @figure_card.still
-def numbers(key: Key, metric: str, _content: Content) -> None:
+def draw_numbers(key: Key, metric: str, _content: Content) -> None:
     """Draws the numbers of one metric and the reasons for their differences."""
-    lines, notes = report.numbers(_content.of_metric(metric))
+    lines, notes = report.number_rows(_content.of_metric(metric))
     with st.container(key="card-reproduction-table", gap="small"):
         st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
         if lines:
@@ -203,7 +205,7 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
     }  # fmt: skip
     with st.container(key="card-match-rates", gap="small"):
         st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
-        layout.table(
+        layout.draw_table(
             ("m", "p̂ printed", "margin printed", "ours: p̂, mean", "p̂, worst pair", "least gap"),
             ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
             names=0,
@@ -223,7 +225,7 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
 
 def _scores(run_id: str) -> AnchorScores | None:
     """The anchor scores that a run measured at its end; None if it did not."""
-    events = state.of(state.store().get(run_id)).events
+    events = state.run_result(state.store().get(run_id)).events
     scores = [event.anchors for event in events if isinstance(event, Signatures) and event.anchors is not None]
     return scores[-1] if scores else None
 

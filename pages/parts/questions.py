@@ -33,7 +33,7 @@ def start_question(name: str) -> None:
     """Queues all runs of the preset as one entry. Raises BadInput if one of them cannot be carried out here."""
     runs, device = questions.specs(name), process.default()
     for spec in runs.values():
-        checks.check(spec)
+        checks.check_run(spec)
     cheap = questions.cheapest_first(runs, state.store(), device)
     # The only run of a question has the question's title, as when it is started on Train.
     titles = questions.titles(name) if len(runs) > 1 else dict.fromkeys(runs, presets.about(name).title)

@@ -196,7 +196,7 @@ def open_rooms() -> Rooms:
     return Rooms(state.store())
 
 
-def found(code: str) -> Room:
+def room_of_code(code: str) -> Room:
     """The room with a code that somebody typed or has a link with. Raises BadInput where there is none."""
     with counted(visitor.host(), code):
         return open_rooms().state(code)

@@ -64,7 +64,7 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
 def looked_at(run: Run, result: Result) -> status_line.StatusLine:
     """The status line, whose time left follows what this visitor was shown last."""
     now, key = time.time(), f"look-{run.id}"
-    line = status_line.of(run, result.events, now, st.session_state.get(key))
+    line = status_line.status_of_run(run, result.events, now, st.session_state.get(key))
     st.session_state[key] = status_line.Look(line, now)
     return line
 
@@ -398,6 +398,6 @@ def _start(result: Result, wanted: RunSpec) -> None:
     state.look_for_ceilings()
     if state.is_ceiling_tried(result.spec):
         return
-    checks.check(wanted)
+    checks.check_run(wanted)
     run_id = state.store().create(wanted, name=f"Ceiling of {result.name}"[:100], device=process.default())
     state.executor().submit(run_id)

@@ -197,7 +197,7 @@ def rarest(raw: Mapping[str, object]) -> str:
     try:
         spec = checks.parse(raw)
         facts = datasets.facts_of(spec.data)
-        n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
+        n_tasks = scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources)
     except BadInput:
         return ""  # reported where the form is checked
     finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
@@ -370,7 +370,7 @@ _HELP = (
 
 def device_choice() -> str:
     """Draws the choice where the computer has a graphics card; the name of the chosen device."""
-    titles = {device.name: device.title for device in process.found()}
+    titles = {device.name: device.title for device in process.devices()}
     names = list(titles)
     if len(names) == 1:
         return names[0]

@@ -88,7 +88,7 @@ def _is_as_asked(name: str, values: train_form.Values) -> bool:
 
 def _is_startable(name: str) -> bool:
     try:
-        checks.check(next(iter(questions.specs(name).values())))
+        checks.check_run(next(iter(questions.specs(name).values())))
     except BadInput:
         return False
     return True

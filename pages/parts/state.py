@@ -282,7 +282,7 @@ def _warm_worker() -> WarmWorker:
 EXAMPLE = "digits-cosine"
 
 
-def of(run: Run) -> Result:
+def run_result(run: Run) -> Result:
     """The result of a run so far, reading only new events. Raises BadInput if its spec cannot be read."""
     cached: dict[str, tuple[int, tuple[events.Event, ...]]] = st.session_state.setdefault("events", {})
     if run.is_over:

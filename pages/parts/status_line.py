@@ -51,7 +51,7 @@ class Look:
     at: float
 
 
-def of(run: Run, events: Sequence[Event], now: float, before: Look | None = None) -> StatusLine:
+def status_of_run(run: Run, events: Sequence[Event], now: float, before: Look | None = None) -> StatusLine:
     """The status line of a run at the time `now` (seconds since 1970). `before`: the last look at the same run."""
     if run.status == "queued":
         place = run.place_in_queue
@@ -157,7 +157,7 @@ def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
 
 
 def _spent(run: Run, events: Sequence[Event]) -> str:
-    from dpcl_core.privacy.statement import shown
+    from dpcl_core.privacy.statement import shown_number
 
     spec = run.readable_spec
     if spec is not None and all(map(math.isinf, spec.privacy.epsilons)):
@@ -165,7 +165,7 @@ def _spent(run: Run, events: Sequence[Event]) -> str:
     if spec is not None and methods.is_nominal(spec.method):
         return "ε only claimed, no bound"
     spent = [event.epsilon for event in events if isinstance(event, TaskLearned) and math.isfinite(event.cell.epsilon)]
-    return f"largest ε accounted so far {shown(max(spent))}" if spent else ""
+    return f"largest ε accounted so far {shown_number(max(spent))}" if spent else ""
 
 
 def _started(events: Sequence[Event]) -> Started | None:

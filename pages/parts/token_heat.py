@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
-from dpcl_core.elements.element import HEATMAP, MEANS, TITLES, TOKENS, model, shown
+from dpcl_core.elements.element import HEATMAP, MEANS, TITLES, TOKENS, model, view_document
 from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
 from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers import tokens as explorers_tokens
@@ -59,7 +59,9 @@ def _tables(key: tuple[object, ...], dials: Dials, _groups: pd.DataFrame, _kinds
             (str(group), *(f"{row[column]:.2f}" for column in columns), f"{100 * row['share', 'score']:.0f} %")
             for group, row in _groups.iterrows()
         )
-        layout.table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
+        layout.draw_table(
+            ("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows
+        )
         st.caption(
             "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
             "letter, @ or two digits in the word) is a baseline, not a proposal."
@@ -129,7 +131,7 @@ def by_kind(table: pd.DataFrame) -> None:
         for row in table.sort_values(["is_private", "mean_score"], ascending=[False, True]).itertuples()
     )  # fmt: skip
     heads = ("kind", "tokens", "mean score", "mean nominal ε (no guarantee)", "mean true ε of the noise", "above θ", "AUROC")
-    layout.table(heads, rows)
+    layout.draw_table(heads, rows)
 
 
 # The text to explore: words shaded by score, the arithmetic of each, own sentences; drawn and scored in the browser.
@@ -145,7 +147,9 @@ def draw(
 
     `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε.
     """
-    data = figure_card.written(shown(text, dials, layer, label, budgets, reader), model=figure_card.written_once(model))
+    data = figure_card.json_bytes(
+        view_document(text, dials, layer, label, budgets, reader), model=figure_card.written_once(model)
+    )
     reported = figure_card.mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
     return _left(reported, dials, layer, budgets)
 
@@ -329,7 +333,7 @@ def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: s
         ]
         shares = ("–" if read.share is None else f"{100 * read.share:.1f} %" for _, read, _ in rows)
         cells = ((name, str(n), share) for (name, _, n), share in zip(rows, shares, strict=True))
-        layout.table(("noise", "releases", "noised tokens read"), cells)
+        layout.draw_table(("noise", "releases", "noised tokens read"), cells)
         forget = st.session_state.pop
         st.button("Draw again", key=key, on_click=forget, args=(_KEPT, None), help="Fresh noise; none is recorded")
         st.caption(

@@ -154,7 +154,7 @@ def _of_run(view: state.View) -> Selected:
         why = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
         return Selected("a run", why=why)
     run_id = fields.select(view, "run", "Run", runs)
-    return of_result(state.of(state.store().get(run_id)), view, {"run": run_id})
+    return of_result(state.run_result(state.store().get(run_id)), view, {"run": run_id})
 
 
 def of_result(result: Result, view: state.View, values: Mapping[str, object]) -> Selected:

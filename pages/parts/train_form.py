@@ -114,7 +114,7 @@ def parameters_of(spec: RunSpec, run_id: str | None = None, question: str | None
     return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id, "question": question})
 
 
-def instead(start: Mapping[str, str], linked: Mapping[str, str]) -> dict[str, str]:
+def merged_link(start: Mapping[str, str], linked: Mapping[str, str]) -> dict[str, str]:
     """The link `start` with what `linked` says in its place, without settings of a method or stream that this replaces."""
     both = {**start, **linked}
     unknown = codec_for(both).read(both).unknown
@@ -183,7 +183,7 @@ def form(view: state.View) -> Values:
     known, here = [*datasets.CARDS, *mine], _here(own_names=mine)
     titled = partial(_dataset_title, here=here)
     values["dataset"] = _typed(view, "dataset", fields.TITLES["data.dataset"], known, titled, _OWN_HELP)
-    visitor.check(str(values["dataset"]))
+    visitor.check_owner(str(values["dataset"]))
     values["scenario"] = fields.select(view, "scenario", fields.TITLES["scenario.kind"], fields.options("scenario.kind", ""))
     values |= settings_form.draw_scenario(view, str(values["scenario"]))
     values["method"] = fields.select(view, "method", fields.TITLES["method"], fields.options("method", ""))
@@ -219,7 +219,7 @@ def _typed(view: state.View, name: str, title: str, options: list[str], shown: C
 @st.cache_data(ttl=10, show_spinner=False)
 def _own(where: tuple[str, str, str]) -> list[str]:
     """The names of the visitor's own datasets."""
-    return visitor.mine(own.names())
+    return visitor.mine(own.names_of_own_data())
 
 
 @st.cache_data(ttl=10, show_spinner=False)

@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_label, epsilon_phrase, epsilon_text, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.privacy.statement import Standing, at_least, shown
+from dpcl_core.privacy.statement import Standing, at_least, shown_number
 from dpcl_core.runs import run
 from dpcl_core.runs.audits import Audit, Audits, Studies, Study, refusal
 from dpcl_core.runs.run import Run, seconds_left
@@ -251,7 +251,7 @@ def _checked(
     try:
         base = checks.parse(raw)
         tune = settings.parse({"base": base, "on": on, "proxy": proxy, "n_trials": n_trials})
-        settings.check(tune)
+        settings.check_search(tune)
     except BadInput as refused:
         return None, str(refused)
     return tune, None
@@ -393,7 +393,7 @@ def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> N
     strongest = max(finite or results, key=lambda result: result.lower_bound)
     st.markdown(plain(reading(strongest)))
     with st.expander("Claimed, accounted and audited ε of every budget", expanded=is_open, key="audit-table"):
-        layout.table(("claimed", "accounted: ε at most", "audited: ε at least", "right guesses"), (
+        layout.draw_table(("claimed", "accounted: ε at most", "audited: ε at least", "right guesses"), (
             (epsilon_label(one.claimed, standing), claim_calculator.bound(one.accounted), f"**{at_least(one.lower_bound)}**",
              "" if one.right is None or one.guessed is None else f"{one.right:,} of {one.guessed:,}")
             for one in results
@@ -418,6 +418,7 @@ def reading(result: Audited) -> str:
 def exceeding(result: Audited) -> str:
     """A sentence: the audit proves more than the ledger accounts for."""
     return (
-        f"The audit proves ε ≥ {at_least(result.lower_bound)}, but the ledger accounts for only {shown(result.accounted)}: "
-        "the run's release reveals more about people than it promises. Do not release it, and report this."
+        f"The audit proves ε ≥ {at_least(result.lower_bound)}, but the ledger accounts for only "
+        f"{shown_number(result.accounted)}: the run's release reveals more about people than it promises. "
+        "Do not release it, and report this."
     )

@@ -181,7 +181,7 @@ def may_delete(name: str) -> bool:
     return not is_shared() or own.owner(name) == digest()
 
 
-def check(name: str) -> None:
+def check_owner(name: str) -> None:
     """Raises BadInput for data of another visitor, who has a link or guesses a name; the same where there are none."""
     if not is_mine(name):
         raise BadInput("data.dataset", name, "is none of your data on this server: choose others, or bring your own")

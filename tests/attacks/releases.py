@@ -104,7 +104,12 @@ def listening(
 ) -> Iterator[Heard]:
     """Notes the releases of a play. `times`: a fault, coins that fall that many times as often as they should."""
     heard = Heard(draws)
-    made, released, chances, answers = noise.Batches.__init__, labels.released, labels.chances, text_mechanisms._answers
+    made, released, chances, answers = (
+        noise.Batches.__init__,
+        labels.release_labels,
+        labels.chances,
+        text_mechanisms._answers,
+    )
 
     def make(self: Any, rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None) -> None:
         made(self, rate, seed, purpose, n_batches)
@@ -128,7 +133,7 @@ def listening(
 
     patch.setattr(noise.Batches, "__init__", make)
     patch.setattr(noise.Batches, "draw", draw)
-    patch.setattr(labels, "released", listed)
+    patch.setattr(labels, "release_labels", listed)
     patch.setattr(labels, "chances", decided)
     patch.setattr(text_mechanisms, "_answers", answered)
     client_draws = client_training.client_draws

@@ -24,7 +24,7 @@ from dpcl_core.backbones import adaptable
 from dpcl_core.methods import catalog, references
 from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.privacy import accounting
-from dpcl_core.privacy.ledger import Entry, Ledger, written
+from dpcl_core.privacy.ledger import Entry, Ledger, ledger_entries
 from dpcl_core.spec import RunSpec
 from tests.attacks import releases, small_plays
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
@@ -181,8 +181,10 @@ def test_what_is_charged_is_what_is_done_to_each_person(name: str) -> None:
 def test_what_was_planned_is_what_is_charged(name: str) -> None:
     _, ledger, _ = honest(name)
     spec = PLAYS[name].spec
-    plan = references.of_run(spec, spec, small_plays.facts(spec), [spec.cells()], 1)
-    assert {epsilon: counted(book) for epsilon, book in plan.ledgers} == {spec.privacy.epsilons[0]: counted(written(ledger))}
+    plan = references.run_plan(spec, spec, small_plays.facts(spec), [spec.cells()], 1)
+    assert {epsilon: counted(book) for epsilon, book in plan.ledgers} == {
+        spec.privacy.epsilons[0]: counted(ledger_entries(ledger))
+    }
 
 
 @pytest.mark.parametrize("name", PLAYS)

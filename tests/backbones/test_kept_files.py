@@ -16,10 +16,10 @@ def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
     for place in (paths.features_dir(), paths.states_dir()):
         place.mkdir(parents=True, exist_ok=True)
         (place / "part.npz").write_bytes(b"x" * 1000)
-    before = {kept.name: kept.size for kept in catalog.listed()}
+    before = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
     assert before[name] == 1000
     assert catalog.clean(name).size == 1000
-    after = {kept.name: kept.size for kept in catalog.listed()}
+    after = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
     assert after == before | {name: 0}
 
 
@@ -39,7 +39,7 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
     with pytest.raises(BadInput) as caught:
         catalog.clean("feature")
     assert caught.value.field == "--delete"
-    assert all(kept.name in caught.value.allowed for kept in catalog.listed())
+    assert all(kept.name in caught.value.allowed for kept in catalog.backbones_by_kind())
 
 
 def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ def test_what_does_not_belong_together_is_refused(
     method: str, dataset: str, backbone: str, field: str, named: str
 ) -> None:
     with pytest.raises(BadInput) as caught:
-        checks.check(checks.parse({"method": method, "data": {"dataset": dataset, "backbone": backbone}}))
+        checks.check_run(checks.parse({"method": method, "data": {"dataset": dataset, "backbone": backbone}}))
     assert caught.value.field == field
     assert named in caught.value.allowed
     assert "\n" not in str(caught.value)
@@ -49,13 +49,13 @@ def test_what_does_not_belong_together_is_refused(
 
 def test_texts_a_language_model_and_a_method_that_trains_it_pass() -> None:
     raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}}
-    checks.check(checks.parse({**raw, "scenario": {"kind": "source-incremental"}}))
+    checks.check_run(checks.parse({**raw, "scenario": {"kind": "source-incremental"}}))
 
 
 def test_texts_longer_than_the_model_can_look_back_are_refused() -> None:
     raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}, "params": {"length": 217}}
     with pytest.raises(BadInput, match="at most 216") as caught:
-        checks.check(checks.parse(raw))
+        checks.check_run(checks.parse(raw))
     assert caught.value.field == "params.length"
 
 

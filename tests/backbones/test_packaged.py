@@ -104,7 +104,7 @@ def test_stopped_download_goes_on_and_is_converted_once(server: Server, tmp_path
     counts = [step.done for step in steps if step.text == "downloading"]
     assert counts == sorted(counts)
     assert counts[-1] == len(server.content)
-    assert (packaged.found("tiny", PACKAGE) / "net.bin").read_bytes() == CONTENT[::-1]
+    assert (packaged.genuine_folder("tiny", PACKAGE) / "net.bin").read_bytes() == CONTENT[::-1]
     assert not fetched(tmp_path), "what is there is not fetched again"
     assert len(server.ranges) == 2
 
@@ -176,21 +176,21 @@ def test_damaged_network_is_not_used_and_is_fetched_again(
 ) -> None:
     monkeypatch.setattr(catalog, "CARDS", {"tiny": SimpleNamespace(package=PACKAGE)})
     assert main(["fetch", "tiny"]) == 0
-    file = packaged.found("tiny", PACKAGE) / "net.bin"
+    file = packaged.genuine_folder("tiny", PACKAGE) / "net.bin"
     DAMAGES[damage](file)
     with pytest.raises(DataMissing, match="run `dpcl fetch tiny`"):
-        packaged.found("tiny", PACKAGE)
+        packaged.genuine_folder("tiny", PACKAGE)
     assert main(["fetch", "tiny"]) == 0
-    assert packaged.found("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
+    assert packaged.genuine_folder("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
     assert file.read_bytes() == CONTENT[::-1]
 
 
 def test_damaged_network_of_the_environment_is_passed_over(server: Server, tmp_path: Path) -> None:
     for place in ("environment", "cache"):
         fetched(tmp_path, into=place)
-    assert packaged.found("tiny", PACKAGE) == tmp_path / "environment" / "tiny"
+    assert packaged.genuine_folder("tiny", PACKAGE) == tmp_path / "environment" / "tiny"
     change(tmp_path / "environment" / "tiny" / "net.bin")
-    assert packaged.found("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
+    assert packaged.genuine_folder("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
 
 
 def test_a_network_whose_seal_names_no_files_is_fetched_anew(server: Server, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_download_of_unknown_length_is_taken(announced: str | None, server: Serv
     server.announced = announced
     steps = fetched(tmp_path)
     assert {step.total for step in steps if step.text == "downloading"} == {0}
-    assert packaged.found("tiny", PACKAGE)
+    assert packaged.genuine_folder("tiny", PACKAGE)
 
 
 @pytest.mark.parametrize(

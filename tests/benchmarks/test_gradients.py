@@ -162,7 +162,7 @@ def prepared(backbone: str, kind: Kind) -> tuple[Adapted, torch.optim.Optimizer]
 
 
 def our_step(backbone: str, kind: Kind, clip_norm: float = 1.0) -> Way:
-    """A step as `adapters.trained` takes it; without clipping, and then without noise, it is the one of eps = inf."""
+    """A step as `adapters.train_adapters` takes it; without clipping, and then without noise, it is the one of eps = inf."""
     module, adam = prepared(backbone, kind)
     gradients, (drawn, labels) = adapters.Gradients(module, clip_norm, N_PICTURES, "cpu"), pictures()
     parameters, std = [parameter for _, parameter in module.trainable()], 0.0 if math.isinf(clip_norm) else 0.02

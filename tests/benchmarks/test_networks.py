@@ -83,7 +83,7 @@ def reader() -> Iterator[TokenReader]:
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     """News of about 72 tokens."""
-    found = load.load(DataSpec(dataset="ag_news", train_per_class=40)).train.images
+    found = load.load_dataset(DataSpec(dataset="ag_news", train_per_class=40)).train.images
     assert isinstance(found, Texts)
     return [text for text in found.strings if len(text) >= LETTERS][:N_TEXTS]
 

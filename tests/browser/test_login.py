@@ -150,7 +150,7 @@ def test_fresh_cookies_count_for_their_address_and_a_class_for_itself(tmp_path: 
             assert ended(started(app.url, honest, "10.0.0.2")) == []
             of_teacher = queue.Visitor(owner(teacher), queue.Limits(), queue.address_of("10.0.0.1"))
             room = Rooms(store.as_visitor(of_teacher)).open("Privacy, Monday at ten", of_teacher.owner)
-            store.as_visitor(of_teacher).check_kept(1)  # as who has opened a room from there
+            administration.check_kept(store.as_visitor(of_teacher), 1)  # as who has opened a room from there
             said_in_class = [ended(started(app.url, one, "10.0.0.1", f"room={room}")) for one in pupils]
             queued = {run.owner: run.place_in_queue for run in store.list_runs(states=["queued"])}
     assert [owner(one) in queued for one in strangers] == [True, True, True, False, False]

@@ -99,7 +99,7 @@ def test_a_stored_run_is_looked_up(app: App, visit: Visit) -> None:
     spec = replay.a_spec(epsilons=(0.5, 2.0, math.inf))
     events = replay.recorded(spec)
     run_id = replay.fill(app.store(), spec, events, name="for the playground")
-    source = calculator.trained(state.Result(run_id, "", spec, tuple(events)))
+    source = calculator.finished_cells(state.Result(run_id, "", spec, tuple(events)))
     assert source is not None
     page = visit(f"{app.url}/playground?run={run_id}&e=0.5")
     expect(page.locator(".drag .badge")).to_have_text("looked up")

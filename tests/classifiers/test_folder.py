@@ -229,16 +229,16 @@ def test_a_model_that_is_not_there_is_one_sentence(choice: Mapping[str, object],
 def test_a_damaged_folder_is_one_sentence(written: Path, tmp_path: Path) -> None:
     document = json.loads((written / "DIR" / "classifier" / "classifier.json").read_text(encoding="utf-8"))
     with pytest.raises(BadInput, match="must be a folder written by dpcl export"):
-        folder.read(tmp_path)
+        folder.read_classifier(tmp_path)
     for place, (changes, said) in enumerate([({"version": 2}, "version"), ({"models": [], "x": 1}, "x")]):
         (tmp_path / str(place)).mkdir()
         (tmp_path / str(place) / "classifier.json").write_text(json.dumps({**document, **changes}), encoding="utf-8")
         with pytest.raises(BadInput, match=said):
-            folder.read(tmp_path / str(place))
+            folder.read_classifier(tmp_path / str(place))
     document["models"][0]["steps"][1]["files"] = ["../../store.sqlite"]
     (tmp_path / "classifier.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(BadInput):
-        folder.read(tmp_path)
+        folder.read_classifier(tmp_path)
 
 
 KINDS: Mapping[str, tuple[str, str, list[str], list[str]]] = {
@@ -348,5 +348,5 @@ def test_texts_are_asked_about_in_the_column_that_the_run_called_so(
 def test_an_embedding_is_scaled_as_those_of_the_run_were(tmp_path: Path) -> None:
     cells = {"x": ["3", "0"], "y": ["4", ""], "label": ["a", "b"]}
     table = Table({name: Column("text", values) for name, values in cells.items()}, 2)
-    encoding = table_features.read(RowEncoding((Feature("x"), Feature("y")), (1, 1), is_embedding=True).document())
+    encoding = table_features.read_encoding(RowEncoding((Feature("x"), Feature("y")), (1, 1), is_embedding=True).document())
     np.testing.assert_array_equal(encoding.values(table, "x.csv"), np.array([[0.6, 0.8], [0, 0]], np.float32))

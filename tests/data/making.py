@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 
@@ -48,7 +48,7 @@ def write_images(folder: Path, classes: dict[str, list[int]]) -> None:
 def refusal(dataset: str = "own:mine") -> BadInput:
     """The refusal of a dataset, whose sentence stands in one line."""
     with pytest.raises(BadInput) as caught:
-        load(DataSpec(dataset=dataset))
+        load_dataset(DataSpec(dataset=dataset))
     assert "\n" not in str(caught.value)
     return caught.value
 

@@ -13,7 +13,7 @@ import pytest
 
 from dpcl_core.data import catalog
 from dpcl_core.data.images import Images
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import location, picture, refusal, write, write_images, write_pair
@@ -98,7 +98,7 @@ def test_what_is_wrong_with_a_training_row_is_not_said(data_dir: Path) -> None:
     images = [picture(50)] * 6 + [None, b"no picture"]
     domains = ["a", "b", "a", "a", "a", "nowhere", "a", "b"]
     write(data_dir / "cats", "train", image=images, label=labels, domain=domains)
-    found = load(DataSpec(dataset="own:cats"))
+    found = load_dataset(DataSpec(dataset="own:cats"))
     assert found.train.labels.tolist() == [0, 1, 2, 0]
     assert isinstance(found.train.images, Images)
     (seen,) = found.train.images.batches(4, 1, 10)
@@ -142,7 +142,7 @@ def test_pixel_lists_of_another_size_than_the_cards(data_dir: Path) -> None:
 def test_train_and_test_in_different_sizes(data_dir: Path) -> None:
     write(data_dir / "cats", "train", image=[[[1, 2], [3, 4]]] * 3, label=[0, 1, 2])
     write(data_dir / "cats", "test", image=[[[1, 2]]] * 3, label=[0, 1, 2])
-    assert not len(load(DataSpec(dataset="own:cats")).train), "of another size than the test part's: no examples"
+    assert not len(load_dataset(DataSpec(dataset="own:cats")).train), "of another size than the test part's: no examples"
     write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2])
     assert location(refusal("own:cats")) == "own:cats images = pixels of 2x2x1 and image files"
 
@@ -150,7 +150,7 @@ def test_train_and_test_in_different_sizes(data_dir: Path) -> None:
 def test_a_damaged_public_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
     cats(data_dir, image=[picture(), picture()[:30], picture()], label=[0, 1, 2])
     for caps in ({}, {"test_per_class": 1}):
-        images = load(DataSpec(dataset="own:cats", **caps)).test.images
+        images = load_dataset(DataSpec(dataset="own:cats", **caps)).test.images
         assert isinstance(images, Images)
         with pytest.raises(BadInput, match=r"^own:cats/test.parquet row 1 = 30 bytes: must be an image file"):
             list(images.batches(None, 1, 2))
@@ -208,10 +208,10 @@ def test_folders_of_images_that_cannot_be_used(data_dir: Path, tmp_path: Path) -
     write_images(data_dir / "cats" / "train", {"a": [1], "b": [2], "c": [3]})
     write_images(test, {"a": [1], "b": [2], "c": [2]})
     (test / "c" / "002.png").unlink()
-    assert len(load(DataSpec(dataset="own:cats")).train) == 2, "a class that the test part lacks is none"
+    assert len(load_dataset(DataSpec(dataset="own:cats")).train) == 2, "a class that the test part lacks is none"
     for stray in (test / "notes.txt", test / "a" / "notes.txt", test / "a" / "photo.heic"):
         stray.write_text("x")
-    assert len(load(DataSpec(dataset="own:cats")).test) == 2, "every door says that other files are left out"
+    assert len(load_dataset(DataSpec(dataset="own:cats")).test) == 2, "every door says that other files are left out"
     write_images(test, {"\x1b[2J": [1]})
     assert refused().endswith("= a control character: must be a folder whose name, the label, is in one line")
     shutil.rmtree(test / "\x1b[2J")
@@ -219,7 +219,7 @@ def test_folders_of_images_that_cannot_be_used(data_dir: Path, tmp_path: Path) -
     (test / "a" / "link.png").symlink_to(tmp_path / "secret.png")
     assert refused() == "own:cats/test/a/link.png = a link that leads out: must stay inside its folder"
     (test / "a" / "link.png").rename(data_dir / "cats" / "train" / "a" / "link.png")
-    assert len(load(DataSpec(dataset="own:cats")).train) == 2, "nothing is said of training files"
+    assert len(load_dataset(DataSpec(dataset="own:cats")).train) == 2, "nothing is said of training files"
     with (test / "a" / "big.png").open("wb") as file:
         file.truncate(64 * 2**20 + 1)  # takes no room on the disk
     assert refused() == f"own:cats/test/a/big.png = {64 * 2**20 + 1} bytes: must have at most {64 * 2**20} bytes"
@@ -237,6 +237,6 @@ def test_parts_without_pictures_or_in_two_forms(data_dir: Path) -> None:
 def test_a_missing_dataset_is_data_missing_not_wrong_input(data_dir: Path) -> None:
     for name in ("svhn", "5-datasets", "own:cats"):
         with pytest.raises(DataMissing) as caught:
-            load(DataSpec(dataset=name))
+            load_dataset(DataSpec(dataset=name))
         assert caught.value.kind == "data-missing"
         assert str(data_dir) in str(caught.value)

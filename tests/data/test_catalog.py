@@ -144,7 +144,7 @@ LOADED = "; print(sorted({'torch', 'pyarrow', 'sklearn', 'huggingface_hub', 'pan
     [
         "from dpcl_core.data import catalog; [catalog.available(card) for card in catalog.CARDS.values()]",
         "from dpcl_core import engine; from dpcl_core.data import intake, load, understood",
-        "from dpcl_core.data import load; from dpcl_core.spec import DataSpec; load.load(DataSpec())",
+        "from dpcl_core.data import load; from dpcl_core.spec import DataSpec; load.load_dataset(DataSpec())",
     ],
 )
 def test_no_heavy_library_is_loaded_before_it_is_used(program: str) -> None:

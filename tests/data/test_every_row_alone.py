@@ -25,7 +25,7 @@ import pytest
 from dpcl_core.data import catalog, files, outline, understood
 from dpcl_core.data.dataset import Split, Vectors
 from dpcl_core.data.images import Images
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -365,8 +365,8 @@ def seen() -> Seen:
         card = catalog.card("own:mine")
         found = files.find(card)
         outlined = outline.outline(card, found)
-        whole = load(DataSpec(dataset="own:mine"), undeclared=True)
-        thin = load(DataSpec(dataset="own:mine", train_per_class=5), undeclared=True)
+        whole = load_dataset(DataSpec(dataset="own:mine"), undeclared=True)
+        thin = load_dataset(DataSpec(dataset="own:mine", train_per_class=5), undeclared=True)
     except BadInput as refused:
         return Seen(str(refused), Counter(), ())
     facts = catalog.facts("own:mine"), asdict(understood.understood(card, found, outlined)), whole.title, whole.classes

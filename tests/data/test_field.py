@@ -23,7 +23,7 @@ from dpcl_core.data.card import Writing
 from dpcl_core.data.columns import Column
 from dpcl_core.data.dataset import Vectors
 from dpcl_core.data.intake import Asked
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.data.schema import Columns, Schema
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -41,8 +41,8 @@ def csv(rows: list[tuple[str, ...]] = ROWS, separator: str = ",", head: str = "f
 def seen(path: Path, asked: Asked = TARGET) -> tuple[tuple[str, ...], dict[str, str], list[str], int]:
     """Classes, how each column is read, what is said before a start, and how many rows are used."""
     with intake.looked_at(path, asked) as name:
-        found = understood.of(name)
-        data = load(DataSpec(dataset=name), undeclared=True)
+        found = understood.understand(name)
+        data = load_dataset(DataSpec(dataset=name), undeclared=True)
         read_as = {one.name: one.read_as for one in found.columns}
         return data.classes, read_as, list(found.assumed), len(data.train) + len(data.test)
 
@@ -63,7 +63,7 @@ def refused(path: Path, asked: Asked = TARGET) -> BadInput:
 
 def values(path: Path, asked: Asked = TARGET) -> np.ndarray:
     with intake.looked_at(path, asked) as name:
-        found = load(DataSpec(dataset=name))
+        found = load_dataset(DataSpec(dataset=name))
         assert isinstance(found.train.images, Vectors)
         return np.concatenate([np.asarray(one.images.values) for one in (found.train, found.test)])  # type: ignore[union-attr]
 
@@ -97,7 +97,7 @@ def test_how_numbers_are_written_follows_from_public_cells(
     column = Column("text", cells)
     assert table_features._writing(column, "x") == written
     if written is not None:
-        found = table_features.numbers(column, "x", written)
+        found = table_features.column_numbers(column, "x", written)
         assert found[~np.isnan(found)].tolist() == pytest.approx(expected)
 
 
@@ -451,4 +451,7 @@ def test_rows_of_people_in_the_public_part_are_left_out_whoever_has_some(tmp_pat
         (mine / "train.csv").write_text(csv([*known, *others], head="f0,f1,y,who"), encoding="utf-8")
         card = catalog.card("own:mine")
         assert len(outline.outline(card, files.find(card)).train.rows) == 60
-        assert "Training rows of people who also stand in the public part are left out." in understood.of("own:mine").assumed
+        assert (
+            "Training rows of people who also stand in the public part are left out."
+            in understood.understand("own:mine").assumed
+        )

@@ -97,7 +97,7 @@ def digest(name: str) -> str:
 @pytest.mark.parametrize("name", BEFORE)
 def test_what_was_public_under_the_first_rule_stays_public(name: str, data_dir: Path) -> None:
     assert digest(taken_in_before(name)) == BEFORE[name][2]
-    assert understood.EARLIER in understood.of(f"own:{name.replace('.', '-')}").assumed
+    assert understood.EARLIER in understood.understand(f"own:{name.replace('.', '-')}").assumed
 
 
 @pytest.mark.parametrize("name", ["a.csv", "people.jsonl", "a.parquet"])
@@ -131,4 +131,4 @@ def test_new_rows_have_the_new_rule_beside_old_ones(data_dir: Path, tmp_path: Pa
     csv(tmp_path / "new.csv")
     with intake.taken_in(tmp_path / "new.csv", Asked(Columns(target="label"))) as name:
         assert catalog.card(name).coins == 2
-    assert intake.kept(name)[1].coins == 2
+    assert intake.kept_folder(name)[1].coins == 2

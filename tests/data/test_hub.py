@@ -15,7 +15,7 @@ import huggingface_hub
 import pytest
 
 from dpcl_core.data import catalog, files
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write
@@ -44,7 +44,7 @@ def online(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_download_is_put_into_the_cache_and_found_again(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = load(SVHN)
+    found = load_dataset(SVHN)
     assert found.train.labels.tolist() == [*range(10), *range(10)]
     assert found.title == "SVHN (subset: 20 of 73,257 training and 10 of 26,032 test images)"
     assert [int(batch[0, 0, 0, 0]) for batch in found.train.images.batches(4, 1, 1)] == list(range(20))
@@ -53,7 +53,7 @@ def test_a_download_is_put_into_the_cache_and_found_again(online: Path, monkeypa
     assert [path.name for path in online.iterdir()] == ["svhn"]
     monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
     monkeypatch.setattr(files, "is_reachable", lambda: False)
-    assert len(load(SVHN).train) == 20
+    assert len(load_dataset(SVHN).train) == 20
     assert catalog.available(catalog.card("svhn")) is None
 
 
@@ -66,7 +66,7 @@ def test_a_download_without_the_files_leaves_nothing(is_lost: bool, online: Path
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
     with pytest.raises(DataMissing, match=rf"did not give it \({'ConnectionError' if is_lost else 'FileNotFoundError'}\)$"):
-        load(SVHN)
+        load_dataset(SVHN)
     assert list(online.iterdir()) == []
 
 
@@ -76,7 +76,7 @@ def test_a_full_disk_stays_a_full_disk(online: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", full)
     with pytest.raises(OSError, match="No space left"):
-        load(SVHN)
+        load_dataset(SVHN)
 
 
 def test_two_downloads_at_once_both_succeed(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,14 +88,14 @@ def test_two_downloads_at_once_both_succeed(online: Path, monkeypatch: pytest.Mo
         write(online / "svhn", "test", image=[picture()] * 10, label=range(10))
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", slower)
-    assert len(load(SVHN).train) == 10
+    assert len(load_dataset(SVHN).train) == 10
     assert [path.name for path in online.iterdir()] == ["svhn"]
 
 
 def test_offline_nothing_is_asked(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_answers", lambda _: pytest.fail("asked the network although HF_HUB_OFFLINE is set"))
     with pytest.raises(DataMissing, match="it is not on this computer, and the Hugging Face hub cannot be reached"):
-        load(SVHN)
+        load_dataset(SVHN)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dpcl_core.data import catalog, copying, files, intake, own, schema, underst
 from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.data.images import Images
 from dpcl_core.data.intake import Asked
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.store import Store
@@ -44,7 +44,7 @@ def used(path: Path, asked: Asked | None = None) -> BadInput | None:
 def refusal(name: str) -> str:
     """The sentence with which a run would be refused; empty if it would not."""
     try:
-        load(DataSpec(dataset=name))
+        load_dataset(DataSpec(dataset=name))
     except BadInput as error:
         return str(error)
     return ""
@@ -52,7 +52,7 @@ def refusal(name: str) -> str:
 
 def _pictures(name: str) -> list[object]:
     """All pictures decoded, as a network would."""
-    found = load(DataSpec(dataset=name))
+    found = load_dataset(DataSpec(dataset=name))
     parts = [part.images for part in (found.train, found.test) if isinstance(part.images, Images)]
     return [batch for images in parts for batch in images.batches(8, 3, 50)]
 
@@ -69,10 +69,10 @@ def test_every_form_is_taken_in(name: str, kind: Kind, data_dir: Path, tmp_path:
     path.write_bytes(bad_files.GOOD[name, kind])
     assert used(path) is None
     assert stored() == ["My-file"]
-    assert own.names() == ["own:My-file"]
+    assert own.names_of_own_data() == ["own:My-file"]
     card = catalog.card("own:My-file")
     assert card.kind == kind
-    assert len(load(DataSpec(dataset="own:My-file")).test) > 0
+    assert len(load_dataset(DataSpec(dataset="own:My-file")).test) > 0
     assert used(path) is None
     assert stored() == ["My-file"], "the same file again is the same data"
     other = tmp_path / "other" / path.name
@@ -173,7 +173,7 @@ def test_columns_of_other_names_have_a_role_by_option(data_dir: Path, tmp_path: 
     assert used(path, Asked(columns, 2)) is None
     card = catalog.card("own:reviews")
     assert (card.kind, card.has_people, card.per_person) == ("text", True, 2)
-    found = load(DataSpec(dataset="own:reviews"))
+    found = load_dataset(DataSpec(dataset="own:reviews"))
     assert (found.classes, [source.name for source in found.sources]) == (("bad", "good"), ["x0", "x1", "x2"])
     assert used(path, Asked(Columns(target="verdict", person="author"), 2)) is None
     by_author = Columns(target="verdict", person="author")
@@ -215,9 +215,9 @@ def test_a_first_line_that_is_data_is_a_row_if_its_owner_says_so(ending: str, da
     refused = used(path, Asked(Columns(target="column3")))
     assert refused.allowed.endswith(schema.DOUBT)
     assert used(path, Asked(Columns(target="column3"), first_line="data")) is None
-    found = load(DataSpec(dataset="own:iris"))
+    found = load_dataset(DataSpec(dataset="own:iris"))
     assert (len(found.train) + len(found.test), found.classes) == (200, ("Iris-setosa", "Iris-virginica"))
-    assert "columns are called column1, column2" in understood.of("own:iris").assumed[0]
+    assert "columns are called column1, column2" in understood.understand("own:iris").assumed[0]
     assert intake.columns(path, schema.Schema(first_line="data")) == ["column1", "column2", "column3"]
 
 
@@ -231,7 +231,7 @@ def test_what_the_first_line_was_taken_for_is_said(data_dir: Path, tmp_path: Pat
         path.write_text(names + "\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(60)), encoding="utf-8")
         assert intake.first_line(path) == seems
         with intake.looked_at(path, Asked(Columns(target=target))) as name:
-            assert understood.of(name).assumed[0].startswith("The line that names the columns is public.")
+            assert understood.understand(name).assumed[0].startswith("The line that names the columns is public.")
 
 
 def test_numbers_of_a_table_as_a_german_spreadsheet_writes_it_are_numbers(data_dir: Path, tmp_path: Path) -> None:
@@ -240,13 +240,13 @@ def test_numbers_of_a_table_as_a_german_spreadsheet_writes_it_are_numbers(data_d
     rows = [f"{row % 7},{row % 10};Husten, Fieber;{'ja' if row % 2 else 'nein'}" for row in range(120)]
     path.write_text("\n".join(["CRP;Notiz;Aufnahme", *rows]), encoding="utf-8-sig")
     assert used(path, Asked(Columns(target="Aufnahme"))) is None
-    found = understood.of("own:befunde")
+    found = understood.understand("own:befunde")
     read_as = [column.read_as for column in found.columns[:2]]
     assert read_as == ["number with a decimal comma, squashed", "words, hashed to 32 values"]
     path.write_text("\n".join(["CRP;Notiz;Aufnahme", *(row.replace(",", ".", 1) for row in rows)]), encoding="utf-8")
-    before = load(DataSpec(dataset="own:befunde")).test
+    before = load_dataset(DataSpec(dataset="own:befunde")).test
     assert used(path, Asked(Columns(target="Aufnahme"))) is None
-    after = load(DataSpec(dataset="own:befunde")).test
+    after = load_dataset(DataSpec(dataset="own:befunde")).test
     assert (before.images.values == after.images.values).all()
 
 
@@ -280,7 +280,7 @@ def test_photos_are_taken_in_as_people_have_them(layout: str, is_zipped: bool, d
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(content)
     assert used(path) is None
-    found = load(DataSpec(dataset="own:photos"))
+    found = load_dataset(DataSpec(dataset="own:photos"))
     assert found.classes == ("a", "b")
     assert len(found.train) + len(found.test) == 60
     assert len(found.test) == 20 if "{part}" in layout else 2 < len(found.test) < 25
@@ -303,7 +303,7 @@ def test_one_picture_in_an_odd_place_moves_no_other(
         monkeypatch.setenv("DPCL_HOME", str(tmp_path / name))
         path.write_bytes(bad_files.zipped({**members, **more}))
         assert used(path) is None
-        data = load(DataSpec(dataset="own:photos"))
+        data = load_dataset(DataSpec(dataset="own:photos"))
         found.append((data.classes, data.n_people, data.test.labels.tolist(), len(data.train)))
     assert found[0] == found[1]
 
@@ -317,7 +317,7 @@ def test_pictures_of_one_name_in_two_outer_folders_are_both_taken_in(data_dir: P
     }
     path.write_bytes(bad_files.zipped(members))
     assert used(path) is None
-    found = load(DataSpec(dataset="own:photos"))
+    found = load_dataset(DataSpec(dataset="own:photos"))
     assert len(found.train) + len(found.test) == 120
 
 
@@ -386,8 +386,8 @@ def test_odd_paths_in_a_folder_of_own_data_are_refused(data_dir: Path) -> None:
         folder.mkdir()
         (folder / "train.csv").symlink_to(path)
         with pytest.raises(BadInput):
-            load(DataSpec(dataset=f"own:d{place}"))
-    assert not [name for name in own.names() if name.startswith("own:d")]
+            load_dataset(DataSpec(dataset=f"own:d{place}"))
+    assert not [name for name in own.names_of_own_data() if name.startswith("own:d")]
 
 
 @pytest.mark.parametrize("name", [name for name in bad_files.ODD if not name.endswith((".zip", ".docx"))])
@@ -414,7 +414,7 @@ def test_after_any_error_nothing_is_kept_and_the_one_before_stays(data_dir: Path
 
     def stopped() -> None:
         with intake.taken_in(path, Asked()) as name:
-            assert load(DataSpec(dataset=name)).train.images.strings[0].startswith("NUMBER")  # type: ignore[union-attr]
+            assert load_dataset(DataSpec(dataset=name)).train.images.strings[0].startswith("NUMBER")  # type: ignore[union-attr]
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import catalog
 from dpcl_core.data.dataset import Dataset, Source, Split
 from dpcl_core.data.images import Images
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.data.rows import PublicFacts, Rows, usable_rows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -24,7 +24,7 @@ from tests.data.making import picture, write, write_images, write_pair
 
 
 def own(name: str = "cats", **settings: int) -> Dataset:
-    return load(DataSpec(dataset=f"own:{name}", **settings))  # type: ignore[arg-type]
+    return load_dataset(DataSpec(dataset=f"own:{name}", **settings))  # type: ignore[arg-type]
 
 
 def greys(split: Split) -> list[int]:
@@ -35,7 +35,7 @@ def greys(split: Split) -> list[int]:
 def test_digits_are_scikit_learns_in_proportion() -> None:
     from sklearn.datasets import load_digits
 
-    digits, ours = load_digits(), load(DataSpec(dataset="digits"))
+    digits, ours = load_digits(), load_dataset(DataSpec(dataset="digits"))
     assert (len(ours.train), len(ours.test), ours.title) == (1347, 450, "Handwritten digits")
     pixels = np.concatenate([ours.train.images.content, ours.test.images.content])
     labels = np.concatenate([ours.train.labels, ours.test.labels])
@@ -159,7 +159,7 @@ def test_flat_pixel_lists_take_the_shape_of_the_card(data_dir: Path) -> None:
     flat = np.random.default_rng(0).integers(0, 256, (10, 784), dtype=np.uint8)
     for split in ("train", "test"):
         write(data_dir / "mnist", split, image=pa.FixedSizeListArray.from_arrays(flat.ravel(), 784), label=range(10))
-    found = load(DataSpec(dataset="mnist"))
+    found = load_dataset(DataSpec(dataset="mnist"))
     np.testing.assert_array_equal(found.train.images.content, flat.reshape(10, 28, 28, 1))
     assert found.title == "MNIST (subset: 10 of 60,000 training and 10 of 10,000 test images)"
 
@@ -172,7 +172,7 @@ def test_a_combined_set_keeps_each_members_labels_and_rows(data_dir: Path) -> No
         images = [picture(20 * place + i, side) for i in range(20)]
         write(data_dir / catalog.card(name).folder, "train", image=images, label=labels)
         write(data_dir / catalog.card(name).folder, "test", image=images[:10], label=labels[:10])
-    found = load(DataSpec(dataset="5-datasets"))
+    found = load_dataset(DataSpec(dataset="5-datasets"))
     assert (len(found.train), len(found.test), found.n_people) == (100, 50, 100)
     assert [source.name for source in found.sources] == list(members)
     assert [source.classes for source in found.sources] == [tuple(range(10 * k, 10 * k + 10)) for k in range(5)]
@@ -181,10 +181,10 @@ def test_a_combined_set_keeps_each_members_labels_and_rows(data_dir: Path) -> No
     assert greys(found.train) == list(range(100))
     assert found.classes[13] == "SVHN: 3"
     assert found.title == "5-Datasets (subset: 100 of 258,236 training and 50 of 59,777 test images)"
-    thin = load(DataSpec(dataset="5-datasets", train_per_class=1))
+    thin = load_dataset(DataSpec(dataset="5-datasets", train_per_class=1))
     assert thin.n_people == 50
     assert thin.train.sources is not None
-    alone = load(DataSpec(dataset="svhn", train_per_class=1))
+    alone = load_dataset(DataSpec(dataset="svhn", train_per_class=1))
     own_rows = np.flatnonzero(thin.train.sources == 1)
     assert greys(alone.train) == greys(thin.train.take(own_rows))  # a member's subset is the same within and without
 
@@ -196,7 +196,7 @@ def test_raw_and_encoded_members_join_without_loss(data_dir: Path) -> None:
             images = [[i] * 784 for i in range(100, 110)]
         for split in ("train", "test"):
             write(data_dir / catalog.card(name).folder, split, image=images, label=range(10))
-    assert greys(load(DataSpec(dataset="5-datasets")).train) == [*range(100, 110), *(list(range(10)) * 4)]
+    assert greys(load_dataset(DataSpec(dataset="5-datasets")).train) == [*range(100, 110), *(list(range(10)) * 4)]
 
 
 def test_an_undivided_set_is_divided_row_by_row_the_same_for_everyone(data_dir: Path) -> None:
@@ -209,7 +209,7 @@ def test_an_undivided_set_is_divided_row_by_row_the_same_for_everyone(data_dir: 
         "image": [{"bytes": picture(row % 256, (1 + row // 256, 4)), "path": None} for row in range(8000)],
     }
     write(data_dir / "imagenet_r", "train", **columns)
-    found = load(DataSpec(dataset="imagenet-r"))
+    found = load_dataset(DataSpec(dataset="imagenet-r"))
     assert abs(len(found.test) - 1600) < 215, "six standard deviations of a binomial of 8,000 at 0.2"
     assert found.classes[3] == "thing 196"
     said = f"{len(found.train):,} training and {len(found.test):,} test images of 30,000"
@@ -217,7 +217,7 @@ def test_an_undivided_set_is_divided_row_by_row_the_same_for_everyone(data_dir: 
     rows = [int(origin.rpartition(" ")[2]) for split in (found.train, found.test) for origin in split.images.origins or ()]
     assert sorted(rows) == list(range(8000))
     np.testing.assert_array_equal(labels[rows], np.concatenate([found.train.labels, found.test.labels]))
-    again = load(DataSpec(dataset="imagenet-r", train_per_class=3))
+    again = load_dataset(DataSpec(dataset="imagenet-r", train_per_class=3))
     assert set(again.train.images.origins or ()) < set(found.train.images.origins or ())
 
 
@@ -238,7 +238,7 @@ def test_facts_and_load_agree(data_dir: Path) -> None:
     for name in ("own:cats", "digits"):
         for caps in ((None, None, None), (1, None, None), (2, 1, None), (100, 100, None), (None, 1, 5), (None, None, 900)):
             asked = DataSpec(dataset=name, train_per_class=caps[0], test_per_class=caps[1], train_per_source=caps[2])
-            facts, found = catalog.facts_of(asked), load(asked)
+            facts, found = catalog.facts_of(asked), load_dataset(asked)
             assert facts == catalog.facts(name, catalog.Caps(*caps))
             assert (facts.title, facts.n_train, facts.n_test) == (found.title, found.n_people, len(found.test))
             assert (facts.classes, facts.sources, facts.n_classes) == (found.classes, (), len(found.classes))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpcl_core.data import catalog, coins, files
 from dpcl_core.data.card import Caps
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.data.outline import Outline, outline
 from dpcl_core.spec import DataSpec
 
@@ -60,7 +60,7 @@ def parts(folder: Path, rows: list[tuple[str, str]], train_per_class: int | None
     (folder / "mine").mkdir(exist_ok=True)
     lines = [f"{text},{label}" for text, label in rows]
     (folder / "mine" / "all.csv").write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
-    found = load(DataSpec(dataset="own:mine", train_per_class=train_per_class))
+    found = load_dataset(DataSpec(dataset="own:mine", train_per_class=train_per_class))
     train, test = found.train.images, found.test.images
     return set(train.strings), set(test.strings)
 

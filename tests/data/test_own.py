@@ -31,12 +31,12 @@ def test_folders_that_can_be_read_are_listed_and_others_are_not(data_dir: Path, 
     (data_dir / "broken" / "train.parquet").write_bytes(b"no parquet")
     (data_dir / "broken" / "test.parquet").write_bytes(b"no parquet")
     (data_dir / "bad name").mkdir()
-    assert own.names() == ["own:mine", "own:numbers", "own:texts", "own:photos"]
+    assert own.names_of_own_data() == ["own:mine", "own:numbers", "own:texts", "own:photos"]
 
 
 def test_no_folder_of_data_is_no_trouble(data_dir: Path) -> None:
     data_dir.rmdir()
-    assert own.names() == []
+    assert own.names_of_own_data() == []
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_data_are_gone_at_once_and_what_is_left_of_them_is_swept_up(hers: Path, 
         patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             intake.forget("own:visits")
-    assert (own.names(), own.owner("own:visits"), intake.was_taken_in("own:visits")) == ([], None, False)
+    assert (own.names_of_own_data(), own.owner("own:visits"), intake.was_taken_in("own:visits")) == ([], None, False)
     (left,) = hers.parent.iterdir()
     assert (left / "visits.csv").exists()
     own.sweep()
@@ -116,7 +116,7 @@ def test_a_deletion_that_fails_says_so(hers: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     with pytest.raises(BadInput, match="own:visits: is out of reach, but some of its files could not be deleted"):
         intake.forget("own:visits")
-    assert own.names() == []
+    assert own.names_of_own_data() == []
 
 
 @pytest.mark.parametrize("name", [own.OWNER, own.ORIGIN])
@@ -128,7 +128,7 @@ def test_what_an_earlier_version_half_deleted_can_be_deleted(name: str, hers: Pa
 
 def test_an_upload_that_nobody_keeps_goes_after_a_day(home: Path) -> None:
     for name, age in (("old", own.UPLOAD_SECONDS + 1), ("new", own.UPLOAD_SECONDS - 3600)):
-        folder = paths.made(paths.uploads(name))
+        folder = paths.make_folder(paths.uploads(name))
         (folder / "x.csv").write_bytes(b"x")
         os.utime(folder, (time.time() - age,) * 2)
     own.sweep()

@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core import cli
 from dpcl_core.data import schema, understood
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.support.doors import DOORS, SINGLE, Change
@@ -24,7 +24,7 @@ def test_at_every_door_rows_are_counted_as_runs_use_them(door: tuple[str, str], 
     changes = {"plain": Change(), "odd": EVERYTHING, **{f"one{place}": one for place, one in enumerate(SINGLE.values())}}
     for name, change in changes.items():
         DOORS[door](data_dir / name, change)  # type: ignore[index]
-        found.append((understood.report(name), load(DataSpec(dataset=f"own:{name}"))))
+        found.append((understood.report(name), load_dataset(DataSpec(dataset=f"own:{name}"))))
     (plain, loaded), (odd, _) = found[:2]
     assert (plain.private.n_rows, plain.private.n_used, plain.private.refused) == (120, 120, ())
     n_odd = 126 - (door == ("image", "folder"))  # a note among pictures is no row
@@ -94,7 +94,7 @@ def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:
     names = ('quo"te', "back\\slash", "é", "\u2028")
     DOORS["text", ".csv"](data_dir / "mine", Change())
     fields = schema.Schema(title='a "title"', classes=names, sources=("a", "b"), n_train=7)
-    (data_dir / "mine" / schema.NAME).write_text(schema.written(fields), encoding="utf-8")
+    (data_dir / "mine" / schema.NAME).write_text(schema.schema_toml(fields), encoding="utf-8")
     from dpcl_core.data import catalog
 
     card = catalog.card("own:mine")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.data import catalog
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.spec import DataSpec
 
 COUNTS = {
@@ -24,7 +24,7 @@ COUNTS = {
 @pytest.mark.parametrize("name", COUNTS)
 def test_rows_classes_and_shapes(name: str, real_data: Path) -> None:
     n_train, n_test, n_classes, shape = COUNTS[name]
-    found = load(DataSpec(dataset=name))
+    found = load_dataset(DataSpec(dataset=name))
     assert (len(found.train), len(found.test), found.n_people) == (n_train, n_test, n_train)
     assert np.bincount(found.train.labels).tolist() == [n_train // n_classes] * n_classes
     assert np.bincount(found.test.labels).tolist() == [n_test // n_classes] * n_classes
@@ -42,7 +42,7 @@ def test_cifar100_says_how_much_of_it_this_is(real_data: Path) -> None:
 
 
 def test_pacs_has_seven_classes_in_three_styles(real_data: Path) -> None:
-    found = load(DataSpec(dataset="pacs"))
+    found = load_dataset(DataSpec(dataset="pacs"))
     assert np.bincount(found.train.labels).tolist() == [432, 432, 432, 396, 432, 352, 416]
     assert np.bincount(found.test.labels).tolist() == [108, 108, 108, 98, 107, 88, 104]
     assert [source.name for source in found.sources] == ["art_painting", "cartoon", "sketch"]
@@ -52,7 +52,7 @@ def test_pacs_has_seven_classes_in_three_styles(real_data: Path) -> None:
 
 
 def test_five_datasets_with_the_stand_in(real_data: Path) -> None:
-    found = load(DataSpec(dataset="5-datasets-mnist-m", train_per_class=300, test_per_class=20))
+    found = load_dataset(DataSpec(dataset="5-datasets-mnist-m", train_per_class=300, test_per_class=20))
     assert found.n_people == 15_000
     assert np.abs(np.bincount(found.train.labels) - 300).max() < 6 * 17.4, "six standard deviations"
     assert np.bincount(found.test.labels).tolist() == [20] * 50
@@ -68,7 +68,7 @@ def test_five_datasets_with_the_stand_in(real_data: Path) -> None:
 
 def test_train_and_test_share_no_picture(real_data: Path) -> None:
     for name in ("digits", "cifar10"):
-        found = load(DataSpec(dataset=name))
+        found = load_dataset(DataSpec(dataset=name))
         train, test = ({bytes(image) for image in split.images.content} for split in (found.train, found.test))
         assert not train & test
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core.data.dataset import Windows
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from scripts import prepare_sensors
@@ -128,7 +128,7 @@ def test_the_script_makes_a_dataset_that_loads(
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(SCRIPT), run_name="__main__")
     assert ended.value.code == 0
-    found = load(DataSpec(dataset="own:walks"))
+    found = load_dataset(DataSpec(dataset="own:walks"))
     assert isinstance(found.train.images, Windows)
     assert (found.classes, len(found.sources)) == (("sit", "walk"), 4)
     assert abs(found.train.images.values).max() <= 1

@@ -73,7 +73,7 @@ def marked(split: Split) -> list[tuple[str, Span]]:
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("DPCL_HOME", str(tmp_path_factory.mktemp("home")))
-        return load.load(DataSpec(dataset="pii-synthetic", train_per_class=60))
+        return load.load_dataset(DataSpec(dataset="pii-synthetic", train_per_class=60))
 
 
 def test_sizes_and_classes_are_those_of_the_cards(parts: tuple[Split, Split], big: tuple[Split, Split]) -> None:
@@ -253,7 +253,7 @@ def test_a_canary_is_in_as_many_loaded_texts_as_it_says(
     name: str, cap: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    found = load.load(DataSpec(dataset=name, train_per_class=cap))
+    found = load.load_dataset(DataSpec(dataset=name, train_per_class=cap))
     texts = texts_of(found.train)
     for canary in found.canaries:
         rows = [row for row, string in enumerate(texts.strings) if canary.prefix + canary.code in string]
@@ -356,7 +356,7 @@ def test_another_version_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_read_is_what_was_made(data_dir: Path) -> None:
-    found = load.load(DataSpec(dataset=TINY))
+    found = load.load_dataset(DataSpec(dataset=TINY))
     train, test = synthetic.corpus(200)
     assert found.test.images.strings == test.images.strings
     assert found.test.images.spans == test.images.spans
@@ -370,7 +370,7 @@ def test_what_is_read_is_what_was_made(data_dir: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_said_in_one_sentence(data_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file where the folder should be")
     with pytest.raises(BadInput, match=r"^data.dataset = pii-synthetic-tiny: .* must be a folder that you can write: "):
-        load.load(DataSpec(dataset=TINY))
+        load.load_dataset(DataSpec(dataset=TINY))
 
 
 def test_listing_the_datasets_makes_none(data_dir: Path, tmp_path: Path) -> None:

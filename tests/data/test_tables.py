@@ -20,7 +20,7 @@ from dpcl_core.data import catalog, outline, sheets, table_features
 from dpcl_core.data.card import Feature
 from dpcl_core.data.columns import Column
 from dpcl_core.data.dataset import Dataset, Vectors
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import location, refusal, write
@@ -42,7 +42,7 @@ def put(folder: Path, name: str, content: str) -> None:
 
 
 def read(name: str = "own:mine") -> tuple[Dataset, NDArray[np.float32]]:
-    found = load(DataSpec(dataset=name))
+    found = load_dataset(DataSpec(dataset=name))
     assert isinstance(found.train.images, Vectors)
     return found, found.train.images.values
 
@@ -176,7 +176,7 @@ def test_a_column_is_not_called_by_what_commands_a_terminal(suffix: str, data_di
         path.write_text("\n".join(lines if suffix == "csv" else map(json.dumps, rows)) + "\n", encoding="utf-8")
     said = r"column \d = a control character: must have a name in one line|features = no columns"
     with pytest.raises(BadInput, match=said):
-        load(DataSpec(dataset="own:mine"))
+        load_dataset(DataSpec(dataset="own:mine"))
 
 
 def test_pickled_objects_and_bombs_are_no_embeddings(data_dir: Path) -> None:
@@ -275,7 +275,7 @@ def with_schema(data_dir: Path, schema: str, train: str = TEXTS) -> None:
 def test_a_schema_comes_before_the_test_part(data_dir: Path) -> None:
     fields = 'title = "Reviews"\nclasses = ["good", "bad", "mixed"]\nn_train = 500\n'
     with_schema(data_dir, fields, TEXTS + "new,mixed\nnew,odd\n")
-    found = load(DataSpec(dataset="own:mine"))
+    found = load_dataset(DataSpec(dataset="own:mine"))
     assert (found.classes, found.n_people, found.title) == (("good", "bad", "mixed"), 500, "Reviews (own data)")
     assert found.train.labels.tolist() == [1, 0] * 20 + [2], "a declared class counts, another one does not"
     facts = catalog.facts("own:mine")
@@ -300,5 +300,5 @@ def test_a_schema_comes_before_the_test_part(data_dir: Path) -> None:
 def test_what_is_wrong_with_a_schema_is_said(schema: str, sentence: str, data_dir: Path) -> None:
     with_schema(data_dir, schema)
     with pytest.raises(BadInput) as caught:
-        load(DataSpec(dataset="own:mine"))
+        load_dataset(DataSpec(dataset="own:mine"))
     assert location(caught.value).startswith(sentence)

@@ -44,7 +44,7 @@ def put(folder: Path, **files: str) -> None:
 
 
 def read(**subset: int) -> Dataset:
-    return load.load(DataSpec(dataset=MINE, **subset))  # type: ignore[arg-type]
+    return load.load_dataset(DataSpec(dataset=MINE, **subset))  # type: ignore[arg-type]
 
 
 def words(found: Dataset, split: str = "train") -> list[tuple[str, ...]]:
@@ -64,7 +64,7 @@ def test_parquet_files_give_a_row_a_word(data_dir: Path) -> None:
     assert found.train.images.sentence_of.tolist() == [0, 0, 0, 1, 1, 2, 2]  # type: ignore[union-attr]
     assert (len(found.train), len(found.train.images)) == (7, 7)
     assert found.title == "mine (own data)"
-    assert own.names() == [MINE]
+    assert own.names_of_own_data() == [MINE]
 
 
 def test_conll_files_of_ontonotes_are_read(data_dir: Path) -> None:
@@ -151,7 +151,7 @@ REAL = {
 def test_the_real_sets_hold_what_their_cards_say(name: str, real_data: Path) -> None:
     facts = catalog.facts(name)
     assert (facts.n_train, facts.n_test, facts.n_classes, len(facts.sources), facts.title) == REAL[name]
-    found = load.load(DataSpec(dataset=name, train_per_class=30, test_per_class=10))
+    found = load.load_dataset(DataSpec(dataset=name, train_per_class=30, test_per_class=10))
     assert found.classes == catalog.card(name).classes
     assert len(found.train.images) == len(found.train.labels)
     for source, held in enumerate(found.sources):

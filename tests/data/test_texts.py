@@ -36,7 +36,7 @@ def put(folder: Path, **files: str | bytes) -> Path:
 
 
 def read() -> Dataset:
-    return load.load(DataSpec(dataset=MINE))
+    return load.load_dataset(DataSpec(dataset=MINE))
 
 
 def strings(found: Dataset, split: str = "train") -> list[str]:
@@ -57,7 +57,7 @@ def test_two_csv_files(data_dir: Path) -> None:
     assert strings(found) == ["all is well", "woe"]
     assert strings(found, "test") == ['no, not "this"', "yes"]
     assert (found.train.labels.tolist(), found.test.labels.tolist()) == ([1, 0], [0, 1])
-    assert own.names() == [MINE]
+    assert own.names_of_own_data() == [MINE]
     assert catalog.card(MINE).kind == "text"
     assert catalog.available(catalog.card(MINE)) is None
 
@@ -236,7 +236,7 @@ def test_two_columns_make_a_text_of_two_lines(data_dir: Path) -> None:
     for split in ("train", "test"):
         labels = list(range(14))
         write(data_dir / "dbpedia14", split, title=["T"] * 14, content=["body"] * 14, label=labels)
-    found = load.load(DataSpec(dataset="dbpedia14"))
+    found = load.load_dataset(DataSpec(dataset="dbpedia14"))
     assert strings(found)[0] == "T\nbody"
 
 
@@ -275,13 +275,13 @@ def test_real_texts(real_data: Path, name: str) -> None:
     card = CARDS[name]
     if any(not (real_data / member.folder).exists() for member in catalog.members(card)):
         pytest.skip(f"{name} is not in DPCL_DATA")
-    found = load.load(DataSpec(dataset=name))
+    found = load.load_dataset(DataSpec(dataset=name))
     assert "subset: " in found.title
     assert found.classes == card.classes
     assert (len(found.train), len(found.test)) == REAL[name]
     assert set(np.unique(found.train.labels)) == set(range(card.n_classes))
     assert catalog.facts(name).title == found.title
-    thin = load.load(DataSpec(dataset=name, train_per_class=5, test_per_class=2))
+    thin = load.load_dataset(DataSpec(dataset=name, train_per_class=5, test_per_class=2))
     # Coins keep about so many, as the test part has the classes: six standard deviations, and a class cut short by its size.
     assert abs(len(thin.train) - thin.n_people) < 6 * math.sqrt(5 * card.n_classes) + 0.2 * thin.n_people
     assert (thin.n_people, len(thin.test)) == (5 * card.n_classes, 2 * card.n_classes)

@@ -11,7 +11,7 @@ import pytest
 from dpcl_core import checks, engine
 from dpcl_core.data import catalog, outline
 from dpcl_core.data.card import Caps
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Learner
@@ -115,12 +115,12 @@ def test_a_label_that_is_not_released_changes_nothing_at_all(
 def test_where_a_schema_names_the_classes_there_are_no_others(data_dir: Path) -> None:
     spec = asked()
     own(data_dir, [77] * 3)
-    assert load(spec.data, undeclared=True).undeclared == ("77",)
-    assert load(spec.data).undeclared == ()
-    assert len(load(spec.data).train) == 120
+    assert load_dataset(spec.data, undeclared=True).undeclared == ("77",)
+    assert load_dataset(spec.data).undeclared == ()
+    assert len(load_dataset(spec.data).train) == 120
     own(data_dir, [77] * 3, 'classes = ["0", "1", "2", "3"]')
-    assert load(spec.data, undeclared=True).undeclared == ()
-    assert len(load(spec.data, undeclared=True).train) == 120
+    assert load_dataset(spec.data, undeclared=True).undeclared == ()
+    assert len(load_dataset(spec.data, undeclared=True).train) == 120
 
 
 def test_a_subset_keeps_undeclared_rows_by_their_own_coins(data_dir: Path) -> None:

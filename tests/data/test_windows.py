@@ -12,7 +12,7 @@ from dpcl_core import checks, engine
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.data import catalog, dataset, own
 from dpcl_core.data.dataset import RANGE, Dataset, Form, Windows
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import CellFinished, Started
 from dpcl_core.spec import DataSpec
@@ -42,7 +42,7 @@ def write_sensors(folder: Path, n: int = 24, **columns: object) -> np.ndarray:
 
 
 def opened() -> Dataset:
-    return load(DataSpec(dataset="own:mine"))
+    return load_dataset(DataSpec(dataset="own:mine"))
 
 
 def test_rows_rates_and_values_are_the_files(data_dir: Path) -> None:
@@ -59,7 +59,7 @@ def test_rows_rates_and_values_are_the_files(data_dir: Path) -> None:
     assert [found.sources[source].name for source in found.train.sources[::3]] == ["20 Hz", "5 Hz", "50 Hz", "10 Hz"] * 2
     assert (found.classes, found.title) == (("walk", "sit", "run"), "mine (own data)")
     assert catalog.facts("own:mine").sources == ("5 Hz", "10 Hz", "20 Hz", "50 Hz")
-    assert own.names() == ["own:mine"]
+    assert own.names_of_own_data() == ["own:mine"]
 
 
 def test_a_window_is_a_row_of_numbers_sample_after_sample(data_dir: Path) -> None:
@@ -83,7 +83,7 @@ def test_the_digest_sees_every_value_and_the_order_of_rows() -> None:
 
 def test_a_subset_takes_the_same_windows_from_pieces_as_from_one_file(data_dir: Path) -> None:
     values = write_sensors(data_dir / "mine", n=60)
-    whole = load(DataSpec(dataset="own:mine", train_per_class=4))
+    whole = load_dataset(DataSpec(dataset="own:mine", train_per_class=4))
     assert 0 < len(whole.train) < 60
     assert whole.title == "mine (own data; subset: 12 of 240 training and all 60 test windows)"
     (data_dir / "mine" / "train.parquet").unlink()
@@ -96,7 +96,7 @@ def test_a_subset_takes_the_same_windows_from_pieces_as_from_one_file(data_dir: 
             label=[row % 3 for row in range(60)][rows],
             label_name=[("walk", "sit", "run")[row % 3] for row in range(60)][rows],
         )
-    pieces = load(DataSpec(dataset="own:mine", train_per_class=4))
+    pieces = load_dataset(DataSpec(dataset="own:mine", train_per_class=4))
     assert pieces.train.images.digest() == whole.train.images.digest()
     assert pieces.train.labels.tolist() == whole.train.labels.tolist()
 
@@ -169,12 +169,12 @@ def test_a_file_of_pictures_under_a_sensor_s_name(data_dir: Path) -> None:
     write_pair(data_dir / "har_wisdm", list(range(5)), list(range(5)))
     assert location(refusal("har-wisdm")) == "har-wisdm/train.parquet = image, label"
     with pytest.raises(DataMissing, match=r"columns window, rate_hz and label; python -m scripts"):
-        load(DataSpec(dataset="har-phone50"))
+        load_dataset(DataSpec(dataset="har-phone50"))
 
 
 def refused(raw: dict[str, object]) -> BadInput:
     with pytest.raises(BadInput) as caught:
-        checks.check(checks.parse(raw))
+        checks.check_run(checks.parse(raw))
     return caught.value
 
 
@@ -219,14 +219,14 @@ def test_the_published_scaling_is_refused_where_a_bound_would_not_cover_it(data_
     events = list(engine.run(checks.parse({**raw, "privacy": {"epsilons": [float("inf")], "delta": 1e-3}})))
     (finished,) = [event for event in events if isinstance(event, CellFinished)]
     assert any("no ledger pays for them" in line for line in finished.guarantee.not_covered)
-    content = load(DataSpec(dataset="har-wisdm-zscored")).train.images
+    content = load_dataset(DataSpec(dataset="har-wisdm-zscored")).train.images
     assert isinstance(content, Windows)
     np.testing.assert_allclose(content.values.std(axis=(0, 1)), 0.48, atol=0.02)  # half, less what is clipped
 
 
 @pytest.mark.parametrize(("name", "n_train", "n_test"), [("har-wisdm", 14_649, 4_923), ("har-phone50", 2_420, 780)])
 def test_the_real_windows(name: str, n_train: int, n_test: int, real_data: Path) -> None:
-    found = load(DataSpec(dataset=name))
+    found = load_dataset(DataSpec(dataset=name))
     assert (len(found.train), len(found.test), len(found.classes)) == (n_train, n_test, 5)
     assert isinstance(found.train.images, Windows)
     assert "(stands in for HARW)" in found.title
@@ -247,7 +247,7 @@ def test_all_of_cifar10_comes_before_all_of_cifar100(real_data: Path) -> None:
         "seeds": [0],
     }
     spec = checks.parse(raw)
-    dataset = load(spec.data)
+    dataset = load_dataset(spec.data)
     (started,) = [event for event in engine.run(spec) if isinstance(event, Started)]
     assert (len(dataset.classes), started.n_tasks, started.n_train) == (110, 11, 330)
     assert dataset.classes[9:11] == ("CIFAR-10: truck", "CIFAR-100: apple")

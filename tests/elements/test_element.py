@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.elements import element
 from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, HEATMAP, PICTURE, ROOM, Element
-from pages.parts.figure_card import written
+from pages.parts.figure_card import json_bytes
 from tests.support import javascript
 
 
@@ -33,7 +33,7 @@ def test_each_is_a_module_that_reads_bytes(one: Element, tmp_path: Path) -> None
 def test_bytes_of_json_are_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     one = _of(monkeypatch, "export default function element({ data, add }) {\n  return data.text + add;\n}")
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
-    sent = list(written({"text": "ε ≤ 1 \U0001f600"}))
+    sent = list(json_bytes({"text": "ε ≤ 1 \U0001f600"}))
     check = f"import made from './module.mjs'; process.stdout.write(made({{data: Uint8Array.from({sent}), add: '!'}}))"
     assert javascript.printed(check, tmp_path) == "ε ≤ 1 \U0001f600!"
 

@@ -52,7 +52,7 @@ def test_the_sums_hold_unit_rows_of_the_bundled_digits() -> None:
     from dpcl_core.data import load
     from dpcl_core.spec import DataSpec
 
-    train = load.load(DataSpec(dataset="digits", test_per_class=30)).train
+    train = load.load_dataset(DataSpec(dataset="digits", test_per_class=30)).train
     pixels = extractor.features("pixels", train.images).astype(np.float64)
     for label, total in enumerate(DATA.sums):
         rows = pixels[train.labels == label]

@@ -62,7 +62,7 @@ def test_losses_and_gains_that_cancel_are_no_forgetting_and_can_be_drawn() -> No
     frame = pd.DataFrame([(1.0, 0, *row) for row in rows], columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
     assert metrics.mean(a - b for a, b in zip(best, last, strict=True)) != 0
     assert curves.forgetting_so_far(frame)["value"].tolist()[-1] == 0
-    assert svg.drawn(curves.forgetting_over_tasks(frame, n_tasks=4))
+    assert svg.draw_svg(curves.forgetting_over_tasks(frame, n_tasks=4))
 
 
 def test_what_is_undefined_is_words_not_zero() -> None:

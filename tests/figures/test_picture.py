@@ -132,7 +132,7 @@ def test_names_are_drawn_as_they_are_written(name: str) -> None:
 @pytest.mark.parametrize("name", DANGEROUS)
 def test_svg_draws_the_same_letters(name: str) -> None:
     picture = stream.stream(None, homes=[(0,), (1,)], classes=(name, "other"), tasks=("one", "two"))
-    root = ElementTree.fromstring(svg.drawn(picture))
+    root = ElementTree.fromstring(svg.draw_svg(picture))
     words = ["".join(one.itertext()) for one in root.iter() if one.tag.endswith("text")]
     assert any(word and name.startswith(word.removesuffix("…").strip()[:8]) for word in words)
     assert not [one for one in root.iter() if one.attrib.get("font-weight") == "bold" and one.text == "x"]

@@ -111,14 +111,14 @@ def test_each_series_is_a_line_of_its_numbers(dark: bool) -> None:
     assert [(line.name, list(line.y)) for line in picture.figure.data] == [("a", [10, 90]), ("b", [30, 40])]
     assert list(picture.figure.data[0].error_y.array) == [5, 5]
     assert picture.finding == "Found."
-    assert 'aria-label="Found."' in svg.drawn(picture, width=330, dark=dark)
+    assert 'aria-label="Found."' in svg.draw_svg(picture, width=330, dark=dark)
 
 
 def test_each_bar_has_its_name_and_value() -> None:
     picture = stream.bars(BARS, SHARE, "Found.")
     assert list(picture.figure.data[0].x) == [25, 75]
     assert [note.text for note in picture.figure.layout.annotations] == ["one: <b>25.0 %</b>", "two: <b>75.0 %</b>"]
-    assert svg.drawn(picture).startswith("<svg")
+    assert svg.draw_svg(picture).startswith("<svg")
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,13 @@ def test_a_figure_has_no_property_that_the_drawing_does_not_know(name: str) -> N
 @pytest.mark.parametrize(("dark", "wide"), [(False, 720), (True, 330)])
 def test_a_picture_is_one_svg_of_its_size_with_no_text_outside_or_over_another(name: str, dark: bool, wide: int) -> None:
     picture = PICTURES[name](dark)
-    root, of = ElementTree.fromstring(svg.drawn(picture, width=wide, dark=dark)), svg.in_page(picture, place=wide, dark=dark)
+    root, of = (
+        ElementTree.fromstring(svg.draw_svg(picture, width=wide, dark=dark)),
+        svg.in_page(picture, place=wide, dark=dark),
+    )
     assert root.attrib["viewBox"] == f"0 0 {wide} {picture.figure.layout.height:g}"
     assert root.findtext(f"{NS}desc") == root.attrib["aria-label"] == picture.finding
-    assert of["svg"] == re.sub("<title>.*?</title><desc>.*?</desc>", "", svg.drawn(picture, width=wide, dark=dark))
+    assert of["svg"] == re.sub("<title>.*?</title><desc>.*?</desc>", "", svg.draw_svg(picture, width=wide, dark=dark))
     code = str(of["svg"]).replace(picture.finding, "")
     assert not re.search('nan|inf[ ,"]', code)
     tags = {one.tag.removeprefix(NS) for one in root.iter()}
@@ -144,7 +147,7 @@ def test_plain_parts_are_drawn_as_the_figure_that_plotly_reads_from_them(name: s
     again = copy(picture)  # whose texts are literal already
     again.traces = [trace.to_plotly_json() for trace in picture.figure.data]
     again.layout = picture.figure.layout.to_plotly_json()
-    assert svg.drawn(picture) == svg.drawn(again)
+    assert svg.draw_svg(picture) == svg.draw_svg(again)
 
 
 def test_places_on_linear_and_log_axes_and_what_has_none() -> None:
@@ -264,7 +267,7 @@ def test_markup_of_data_is_shown_and_never_taken() -> None:
     line = go.Scatter(x=[evil, "b"], y=[1, 2], name=evil, mode="lines+text", text=[evil, "t"])
     figure = go.Figure([line, line], theme.layout(False, height=300, legend_room=40, xaxis={"title": evil}))
     figure.add_annotation(x=0, y=1, text=evil, showarrow=False)
-    root = ElementTree.fromstring(svg.drawn(picture_of(figure, evil), source=evil))
+    root = ElementTree.fromstring(svg.draw_svg(picture_of(figure, evil), source=evil))
     assert {one.tag.removeprefix(NS) for one in root.iter()} <= TAGS
     assert not [name for one in root.iter() for name in one.attrib if name.startswith("on")]
     assert root.findtext(f"{NS}desc") == evil
@@ -274,7 +277,7 @@ def test_markup_of_data_is_shown_and_never_taken() -> None:
 
 def test_the_ground_is_the_themes_a_texts_ground_is_below_it_and_the_source_stands_below_all() -> None:
     picture = PICTURES["reproduction.coordinates"](True)
-    root = ElementTree.fromstring(svg.drawn(picture, dark=True, source="Digits <8×8> · 1 seed"))
+    root = ElementTree.fromstring(svg.draw_svg(picture, dark=True, source="Digits <8×8> · 1 seed"))
     everything = list(root.iter())
     assert root.find(f"{NS}rect").attrib["fill"] == theme.ink(True).ground  # type: ignore[union-attr]
     behind = [place for place, one in enumerate(everything) if one.get("fill-opacity") == "0.8"]
@@ -288,8 +291,8 @@ def test_the_ground_is_the_themes_a_texts_ground_is_below_it_and_the_source_stan
 def test_a_marker_has_its_colour_where_the_svg_has_it(dark: bool) -> None:
     dot = go.Scatter(x=[1.0, 2.0, 3.0], y=[1.0, 3.0, 2.0], mode="markers", marker={"size": 16, "color": "#d55e00"})
     picture = picture_of(go.Figure([dot], theme.layout(dark, height=300)), "Three dots.")
-    drawing = ElementTree.fromstring(svg.drawn(picture, dark=dark))
-    image = Image.open(io.BytesIO(png.drawn(picture, dark=dark))).convert("RGB")
+    drawing = ElementTree.fromstring(svg.draw_svg(picture, dark=dark))
+    image = Image.open(io.BytesIO(png.draw_png(picture, dark=dark))).convert("RGB")
     assert image.size == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
     centres = [
         (float(one.attrib["cx"]), float(one.attrib["cy"])) for one in drawing.iter("{http://www.w3.org/2000/svg}circle")
@@ -308,7 +311,7 @@ def test_letters_are_drawn_whatever_typefaces_the_computer_has() -> None:
     for word in ("", "ε accounted"):
         chart = theme.Chart(False, 200)
         chart.text(word or " ", 0.5, 0.5, size=30, colour=chart.ink.text, xref="paper", yref="paper")
-        drawing = svg.drawn(chart.picture("A word."))
+        drawing = svg.draw_svg(chart.picture("A word."))
         own = resvg_py.svg_to_bytes(svg_string=drawing, zoom=1, font_files=png.fonts(), skip_system_fonts=True)
         inks.append(int((np.asarray(Image.open(io.BytesIO(bytes(own))).convert("L")) < 128).sum()))
     assert inks[1] > inks[0] + 200  # eleven letters, 30 px high, strokes of some 3 px

@@ -91,7 +91,7 @@ def network(folders: Sequence[Path]) -> Wire:
 
 def carried_out(folders: Sequence[Path], over: Wire | None = None) -> tuple[list[Event], list[str]]:
     log: list[str] = []
-    part = participant.read(folders[0])
+    part = participant.read_part(folders[0])
     return list(processes.events(part, over or network(folders), 0, log.append)), log
 
 
@@ -203,7 +203,7 @@ def test_an_answer_is_exactly_what_was_asked_for(lie: str) -> None:
     digest = sha256(key.encode()).hexdigest()
     honest = participant.answered(key, question, np.array([1.0, -2.0, 1e30]))
     assert participant.vector_of(honest, question, digest).tolist() == [1.0, -2.0, 1e30]
-    for record in UNUSABLE[lie](participant.asked(question), honest):
+    for record in UNUSABLE[lie](participant.question_record(question), honest):
         with pytest.raises(participant.Unusable):
             participant.vector_of(record, question, digest)
 
@@ -261,7 +261,7 @@ def test_an_oversized_vector_moves_the_sum_by_no_more_than_its_bound(method: str
     for name, lie in (("liar", one_number(size)), ("dead", UNUSABLE["silence"])):
         over = network(folders := parts(spec, tmp_path / name))
         over.lies = {100: lie}
-        part = participant.read(folders[0])
+        part = participant.read_part(folders[0])
         roll = processes.Roll(part, over, lambda line: None)
         learner = methods.maker(method)(spec, [cell], part.context, collect=processes.Collector(roll))  # type: ignore[call-arg]
         ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
@@ -365,7 +365,7 @@ def test_a_client_refuses_what_its_settings_do_not_ask(tmp_path: Path) -> None:
 
 def test_nobody_holds_rows_of_others(tmp_path: Path) -> None:
     folders = parts(asked("label-means"), tmp_path)
-    server, *others = map(participant.read, folders)
+    server, *others = map(participant.read_part, folders)
     held = [np.concatenate([task.train.inputs for task in part.stream.tasks]) for part in others]
     assert all(len(task.train) == 0 and len(task.test) > 0 for task in server.stream.tasks)
     assert all(len(task.test) == 0 for part in others for task in part.stream.tasks)
@@ -386,10 +386,10 @@ def test_clients_of_one_task_each(method: str, tmp_path: Path) -> None:
     folders = parts(spec, tmp_path, of)
     events, _ = carried_out(folders)
     assert compared(events) == compared(simulated(spec, of))
-    both = replace(participant.read(folders[1]), stream=replace(OF, recurrence="once"))
+    both = replace(participant.read_part(folders[1]), stream=replace(OF, recurrence="once"))
     participant.write(both, tmp_path / "both")
     with pytest.raises(BadInput, match="must hold rows of one task only"):
-        participant.read(tmp_path / "both")
+        participant.read_part(tmp_path / "both")
 
 
 def test_what_cannot_have_real_clients_is_refused() -> None:
@@ -408,10 +408,10 @@ def test_a_broken_folder_is_refused_in_one_sentence(broken: str, tmp_path: Path)
     for content in (b"{}", b"\xff" * 9, None):
         (folder / broken).unlink() if content is None else (folder / broken).write_bytes(content)
         with pytest.raises(BadInput) as refused:
-            participant.read(folder)
+            participant.read_part(folder)
         assert "\n" not in str(refused.value)
     with pytest.raises(BadInput, match="must be a new folder"):
-        participant.write(participant.read(tmp_path / "client-1"), folder)
+        participant.write(participant.read_part(tmp_path / "client-1"), folder)
 
 
 def test_the_guarantee_says_whom_it_trusts(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def asked(method: str, *sets: str) -> RunSpec:
 
 
 def opened(spec: RunSpec) -> tuple[engine.Opened, list[Event]]:
-    opening, events = engine.open_run(checks.check(spec)), []
+    opening, events = engine.open_run(checks.check_run(spec)), []
     while True:
         try:
             events.append(next(opening))
@@ -170,7 +170,7 @@ def lied(folder: Path) -> tuple[str, float, int]:
     folders = parts(spec, folder / "fake")
     over = Wire({100 + number: part for number, part in enumerate(folders[1:])})
     over.lies = {100 + number: lie for number, (_, lie) in enumerate(LIES.values())}
-    expected = list(flower_processes.events(participant.read(folders[0]), over, 0, lambda line: None))
+    expected = list(flower_processes.events(participant.read_part(folders[0]), over, 0, lambda line: None))
     for number, reason in ((0, "numbers that are not finite"), (2, "doubles were wanted"), (3, "67108864 bytes")):
         assert any(f"client {number}: " in line and reason in line for line in ended.said.splitlines()), ended.said
     what = "`label-means`, four liars: NaN, a million, a number too many, 64 MiB"

@@ -74,7 +74,7 @@ def doors(folder: Path) -> list[Door]:
     (folder / "spec.toml").write_text(checks.to_toml(spec), encoding="utf-8")
     (folder / "schema.toml").write_text(_SCHEMA, encoding="utf-8")
     (run,) = store.list_runs()
-    measured.write(folder / "record.json", "tobaben", [measured.of_run(run, store.events(run.id))])
+    measured.write(folder / "record.json", "tobaben", [measured.measured_run(run, store.events(run.id))])
     for (name, _), content in bad_files.GOOD.items():
         (folder / name).write_bytes(content)
 
@@ -103,7 +103,7 @@ def doors(folder: Path) -> list[Door]:
     return [
         door("spec.toml", settings),
         door(f"DIR/{card_name}", lambda path: card.verify(read_file(path, "CARD"))),
-        door("record.json", measured.read),
+        door("record.json", measured.read_measured),
         door("schema.toml", lambda path: schema.parsed(path, "schema.toml")),
         door("DIR/classifier/classifier.json", answers),
         door(f"DIR/{arrays}", answers),

@@ -65,7 +65,7 @@ def refusal(raw: Mapping[str, object]) -> BadInput | None:
         spec = checks.parse(raw)
         assert checks.parse(checks.read_toml(checks.to_toml(spec))) == spec, "TOML changes it"
         assert checks.parse(json.loads(spec.to_json())) == spec, "JSON changes it"
-        checks.check(spec)
+        checks.check_run(spec)
     except BadInput as refused:
         sentence = str(refused)
         assert "\n" not in sentence

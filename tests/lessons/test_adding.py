@@ -124,23 +124,23 @@ def test_the_gradient_is_the_losses_own(hidden: list[int]) -> None:
 
 
 def test_plain_training_forgets_and_each_remedy_forgets_less() -> None:
-    plain, own = adding.forgotten(adding.learned("plain")), adding.forgotten(adding.learned("own labels"))
-    kept = [adding.forgotten(adding.learned("replay", n)) for n in (1, 5, 20)]
+    plain, own = adding.forgotten(adding.accuracies("plain")), adding.forgotten(adding.accuracies("own labels"))
+    kept = [adding.forgotten(adding.accuracies("replay", n)) for n in (1, 5, 20)]
     assert plain > 0.9
     assert plain > own > kept[1]
     assert kept == sorted(kept, reverse=True)
-    assert adding.forgotten(adding.learned("sums")) < kept[1]
+    assert adding.forgotten(adding.accuracies("sums")) < kept[1]
 
 
 def test_a_memory_of_nothing_is_plain_training() -> None:
-    np.testing.assert_array_equal(adding.learned("replay", 0), adding.learned("plain"))
+    np.testing.assert_array_equal(adding.accuracies("replay", 0), adding.accuracies("plain"))
 
 
 def test_sums_are_the_cosine_classifier_of_a_run() -> None:
     """Runs have the same order of digits as seed 0; both are means over tasks after the last."""
     accuracy, _ = reference.learned("prior", adding.N_TASKS, (math.inf,), (0,))
     (final,) = reference.final_accuracies(accuracy)[math.inf]
-    assert adding.learned("sums")[-1].mean() == pytest.approx(final, abs=1e-9)
+    assert adding.accuracies("sums")[-1].mean() == pytest.approx(final, abs=1e-9)
     assert adding.of_noise(math.inf)[0] == pytest.approx(final, abs=1e-9)
 
 

@@ -28,7 +28,7 @@ SHEETS = {part: [exercises.sheet(part, name) for name in NAMES] for part in text
 def of(lesson: str, key: str) -> list[exercises.Exercise]:
     """One exercise with the numbers of every name."""
     place = [one.key for one in text.load(lesson).exercises].index(key)
-    return [[one for one in sheet if one.lesson == lesson][place] for sheet in SHEETS[text.part(lesson)]]
+    return [[one for one in sheet if one.lesson == lesson][place] for sheet in SHEETS[text.part_of_lesson(lesson)]]
 
 
 def numbers(words: str) -> list[float]:
@@ -137,7 +137,7 @@ pytestmark = pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("handed", [HANDED, exercises.Handed("übung 7", 1, ""), exercises.Handed("a b", 3, "abcdefg")])
 def test_a_code_says_what_it_was_made_from(handed: exercises.Handed) -> None:
     code = exercises.sealed(handed)
-    assert exercises.opened(code) == exercises.opened(code.lower()) == exercises.opened(code.upper()) == handed
+    assert exercises.read_code(code) == exercises.read_code(code.lower()) == exercises.read_code(code.upper()) == handed
     assert code == exercises.sealed(handed), "no secret changes between two codes"
 
 
@@ -146,7 +146,7 @@ def test_a_code_says_what_it_was_made_from(handed: exercises.Handed) -> None:
 )
 def test_a_changed_code_is_refused(old: str, new: str) -> None:
     with pytest.raises(BadInput, match="was changed or mistyped"):
-        exercises.opened(exercises.sealed(HANDED).replace(old, new))
+        exercises.read_code(exercises.sealed(HANDED).replace(old, new))
 
 
 def test_each_letter_of_the_seal_counts() -> None:
@@ -154,7 +154,7 @@ def test_each_letter_of_the_seal_counts() -> None:
     for place in range(len(code) - 8, len(code)):
         other = "A" if code[place] != "A" else "B"
         with pytest.raises(BadInput, match="was changed or mistyped"):
-            exercises.opened(code[:place] + other + code[place + 1 :])
+            exercises.read_code(code[:place] + other + code[place + 1 :])
 
 
 def test_a_code_of_another_server_is_refused_in_a_sentence_that_says_so(tmp_path, monkeypatch) -> None:
@@ -163,13 +163,13 @@ def test_a_code_of_another_server_is_refused_in_a_sentence_that_says_so(tmp_path
     while exercises.sealed(HANDED).split("-")[-2] == code.split("-")[-2]:  # one key in 32,768 has the same mark
         paths.codes_key().unlink()
     with pytest.raises(BadInput, match="was made on another server, or mistyped"):
-        exercises.opened(code)
+        exercises.read_code(code)
 
 
 @pytest.mark.parametrize("text", ["", "hello", "amber-fox", "-2acd-XKW-QTPMRB3D", "a-2a-XKW-QTPMRB31", "=1+1", "x" * 9999])
 def test_other_text_is_no_code(text: str) -> None:
     with pytest.raises(BadInput, match="is no code") as refused:
-        exercises.opened(text)
+        exercises.read_code(text)
     assert len(str(refused.value)) < 200
 
 
@@ -185,9 +185,9 @@ def test_other_names_are_refused_in_one_sentence(typed: str) -> None:
 
 
 def test_codes_are_found_in_what_is_pasted() -> None:
-    assert exercises.listed("a-1\n b-2;c-3, d-4\t\n") == ["a-1", "b-2", "c-3", "d-4"]
+    assert exercises.codes_in("a-1\n b-2;c-3, d-4\t\n") == ["a-1", "b-2", "c-3", "d-4"]
     with pytest.raises(BadInput, match="at most 500 at once"):
-        exercises.listed("x " * 501)
+        exercises.codes_in("x " * 501)
 
 
 def test_only_its_owner_reads_the_key_and_a_broken_one_is_said() -> None:

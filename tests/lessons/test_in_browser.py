@@ -194,7 +194,7 @@ def test_promises_are_those_of_the_ledger(told: label_game.Neighbours) -> None:
     document: dict[str, Any] = in_browser.document("label")
     for listing in in_browser.LISTS:
         released = reference.release(told, True, listing, 2.0)
-        words = statement.words(reference.promise(told, listing, 2.0, released.ledger))
+        words = statement.guarantee_words(reference.promise(told, listing, 2.0, released.ledger))
         if listing == "data":
             assert words.banner == document["words"]["no_bound"]
         else:

@@ -180,7 +180,12 @@ def test_noise_once_has_the_spread_of_laplace() -> None:
 def test_only_a_person_larger_than_the_noise_was_made_for_breaks_the_promise() -> None:
     for epsilon in (0.25, 1.0, 4.0):
         allowed = statement.odds_bound(epsilon, label.DELTA)
-        assert label.found(3000, epsilon) < label.found(label.LARGEST, epsilon) < allowed < label.found(1e6, epsilon)
+        assert (
+            label.attack_rates(3000, epsilon)
+            < label.attack_rates(label.LARGEST, epsilon)
+            < allowed
+            < label.attack_rates(1e6, epsilon)
+        )
 
 
 def test_clipping_loses_what_is_above_the_clip_and_noise_is_in_proportion_to_it() -> None:
@@ -205,8 +210,8 @@ def test_the_same_claim_needs_more_noise_for_a_smaller_delta_and_twice_as_much_i
 def test_the_program_prints_as_many_people_as_delta_allows() -> None:
     """Five standard errors of 200 runs of 1,000 people at 1 %: 1.1 people a run."""
     counts = [len(label.printed_now(0.01)) for _ in range(200)]
-    assert np.mean(counts) == pytest.approx(label.printed(0.01), abs=5 * math.sqrt(10 / 200))
-    assert label.printed(0.01) == 10
+    assert np.mean(counts) == pytest.approx(label.expected_prints(0.01), abs=5 * math.sqrt(10 / 200))
+    assert label.expected_prints(0.01) == 10
 
 
 def test_trials_add_up_as_releases_do() -> None:

@@ -132,11 +132,13 @@ def by_hand(text: ScoredText, place: int, share: float) -> float:
 
 def test_what_is_learned_by_heart_is_the_mixture_of_model_and_memory() -> None:
     text = ScoredText(("a", "b", "a", "b", "c"), (0.1, 0.2, 0.3, 0.4, 0.5), (0.0,) * 5, (False,) * 5, ("",) * 5, "")
-    (found,) = lesson.learned([text], 0.25)
+    (found,) = lesson.memorised_share([text], 0.25)
     assert found.probability == pytest.approx([by_hand(text, place, 0.25) for place in range(5)], abs=1e-15)
-    (none,) = lesson.learned([text], 0.0)
+    (none,) = lesson.memorised_share([text], 0.0)
     assert none == text
-    (sole,) = lesson.learned([ScoredText(("x", "y"), (1e-6, 1e-6), (0.0, 0.0), (False, False), ("NAME", ""), "")], 1.0)
+    (sole,) = lesson.memorised_share(
+        [ScoredText(("x", "y"), (1e-6, 1e-6), (0.0, 0.0), (False, False), ("NAME", ""), "")], 1.0
+    )
     assert sole.probability == (1.0, 1.0)
 
 
@@ -146,7 +148,7 @@ def test_the_score_of_personal_tokens_falls_as_they_are_learned() -> None:
     tokens = gathered(everything)
     means, recalls = [], []
     for share in (0.0, 0.25, 0.5, 0.9, 0.99):
-        score = lesson.ranked(lesson.learned(everything, share), dials)
+        score = lesson.ranked(lesson.memorised_share(everything, share), dials)
         means.append(score[tokens.is_private].mean())
         recalls.append(recall(score, tokens.is_private, dials.threshold))
     assert (np.diff(means) < 0).all()

@@ -220,7 +220,7 @@ def test_all_promise_the_same_and_one_is_left_with_guessing() -> None:
 
 @pytest.mark.parametrize("method", list(noise.TO_TRAIN))
 def test_what_it_offers_to_train_can_be_trained(method: str) -> None:
-    checks.check(noise.to_train(method, 2.0))
+    checks.check_run(noise.to_train(method, 2.0))
 
 
 # Lists to play with: the documents hold what Python computes anew, and the browser's arithmetic is Python's.
@@ -246,7 +246,7 @@ def simulated(length: int, noise: float) -> modes.World:
 @pytest.mark.parametrize("length", lesson.LENGTHS)
 def test_the_written_groups_are_those_of_the_matchers_here(length: int) -> None:
     """At one noise and number of anchors; the agreement is that of `matcher_comparison`, whatever the groups are called."""
-    lists, world = matching.read(length), simulated(length, 0.1)
+    lists, world = matching.read_vectors(length), simulated(length, 0.1)
     assert (lists["noises"], lists["counts"]) == (list(lesson.NOISES), list(matching.COUNTS))
     assert lists["modes"] == "".join(map(str, world.modes.ravel()))
     place, level = lists["counts"].index(50), lists["noises"].index(0.1)
@@ -277,7 +277,7 @@ def test_axes_stay_as_anchors_change() -> None:
 @pytest.mark.parametrize("length", lesson.LENGTHS)
 def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     """Places and pixels are written with three decimals: start and step are each off by half of the last."""
-    lists, noise, at = matching.read(length), 0.37, (0, 3, 6)
+    lists, noise, at = matching.read_vectors(length), 0.37, (0, 3, 6)
     draws = np.random.default_rng(3)
     labellings = [draws.integers(0, 4, (2, 40)).tolist() for _ in range(5)]
     labellings += [[[0] * 6, [0] * 6], [[0, 1, 2], [0, 1, 2]], [[0, 0, 1, 1], [1, 1, 0, 0]], [[0, 1, 0, 1], [0, 0, 1, 1]]]

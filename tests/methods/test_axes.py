@@ -28,7 +28,7 @@ def spec(method: str = "cosine", labels: str = "prior-const", **data: object) ->
 
 
 def numbers(run: RunSpec, n_people: int) -> Mapping[float, int]:
-    return catalog.numbers(run, PublicSizes(n_people=n_people, n_tasks=5, n_classes=10))
+    return catalog.axes_by_epsilon(run, PublicSizes(n_people=n_people, n_tasks=5, n_classes=10))
 
 
 @pytest.mark.parametrize("n_people", [100, 1000, 10_000])

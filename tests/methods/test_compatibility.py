@@ -20,7 +20,7 @@ OF_VALUES = (
 
 def refused(raw: dict[str, object]) -> BadInput:
     with pytest.raises(BadInput) as caught:
-        checks.check(checks.parse(raw))
+        checks.check_run(checks.parse(raw))
     return caught.value
 
 
@@ -74,7 +74,7 @@ def test_every_kind_of_data_has_a_dataset_to_name_and_a_method() -> None:
         for dataset in datasets.CARDS.values():
             scenario = next((name for name in method.scenarios if scenarios.card(name).has_clients), method.scenarios[0])
             try:
-                catalog.check(
+                catalog.check_kinds(
                     checks.parse({"method": method.name, "data": {"dataset": dataset.name}, "scenario": {"kind": scenario}})
                 )
             except BadInput:

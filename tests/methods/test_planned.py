@@ -180,13 +180,13 @@ def test_learners_share_no_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_that_does_more_than_was_planned_releases_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     door, raw = METHODS["dp-fedavg"]
     lies(door, D, tmp_path, monkeypatch)
-    real = references.of_run
+    real = references.run_plan
 
     def less(*arguments: Any) -> Planned:
         plan = real(*arguments)
         return replace(plan, ledgers=tuple((asked, _without_a_round(ledger)) for asked, ledger in plan.ledgers))
 
-    monkeypatch.setattr(references, "of_run", less)
+    monkeypatch.setattr(references, "run_plan", less)
     said: list[Event] = []
     with pytest.raises(BadInput, match="mend the plan"):
         said.extend(engine.run(spec("dp-fedavg", raw, door[0])))

@@ -26,7 +26,7 @@ HETEROGENEOUS = {"variant": "heterogeneous"}
 
 def before_any_task(raw: dict[str, object]) -> None:
     run = checks.parse(raw)
-    checks.check(run)
+    checks.check_run(run)
     assert not [event for event in engine.run(run) if isinstance(event, TaskLearned)]
 
 

@@ -19,7 +19,7 @@ N_FEATURES = 5
 
 def trained_heads(*given: Any, **named: Any) -> linear_heads.Heads:
     """The classifiers that a training of last layers returns after its last step."""
-    return result_of(linear_heads.trained(*given, **named))
+    return result_of(linear_heads.train_heads(*given, **named))
 
 
 def data(n: int = 30, n_classes: int = 4, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -61,8 +61,8 @@ def test_a_run_without_noise_claims_nothing_while_it_runs(open_page: Open, store
     events = [event for event in replay.claimed(replay.recorded(spec)) if type(event).__name__ != "CellFinished"]
     run_id = replay.fill(store, spec, events, status="running")
     run = store.get(run_id)
-    assert "no noise" in status_line.of(run, events, run.started or 0.0).detail
-    assert "claimed" not in status_line.of(run, events, run.started or 0.0).detail
+    assert "no noise" in status_line.status_of_run(run, events, run.started or 0.0).detail
+    assert "claimed" not in status_line.status_of_run(run, events, run.started or 0.0).detail
     said = words(open_page("train", run=run_id))
     assert "No noise is added: no privacy." in said
 

@@ -190,12 +190,12 @@ def deserialize(value):
     assert callable(read)
     with pytest.raises(IndexError) as broken:
         read(7)
-    document.shown(broken.value)
+    document.show_break(broken.value)
     assert said == [document.SENTENCE]
     assert not unforeseen.log_file().exists()
     with pytest.raises(IndexError) as broken:
         ["a"][7]
-    document.shown(broken.value)
+    document.show_break(broken.value)
     assert "The program itself went wrong" in said[1]
 
 

@@ -346,7 +346,7 @@ def test_back_in_the_browser_leads_back(monkeypatch: Patch, is_history: bool) ->
 )  # fmt: skip
 def test_a_refusal_names_fields_and_options_as_the_form_does(raw: dict[str, object], starts: str, says: str) -> None:
     with pytest.raises(BadInput) as refused:
-        checks.check(checks.parse({"method": "cosine", **raw}))
+        checks.check_run(checks.parse({"method": "cosine", **raw}))
     said = train_form.in_words(refused.value, {"method": "cosine", "scenario": "class-incremental"})
     assert said.startswith(starts)
     assert says in said

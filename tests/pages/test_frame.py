@@ -208,9 +208,9 @@ def test_equal_tables_give_the_picture_that_was_built_and_others_a_new_one() -> 
         built.append(float(table["value"].sum()))
         return theme.nothing("", dark, 100)
 
-    draw = figure_card.kept(build)
+    draw = figure_card.kept_builder(build)
     first = draw(pd.DataFrame({"value": [1.0, 2.0]}))
-    assert figure_card.kept(build)(pd.DataFrame({"value": [1.0, 2.0]})) is first
+    assert figure_card.kept_builder(build)(pd.DataFrame({"value": [1.0, 2.0]})) is first
     assert draw(pd.DataFrame({"value": [1.0, 3.0]})) is not first
     assert draw(pd.DataFrame({"value": [1.0, 2.0]}), dark=True) is not first
     assert built == [3.0, 4.0, 3.0]
@@ -247,7 +247,7 @@ def test_a_part_that_is_drawn_by_itself_pauses_once_after_its_first_picture(monk
     for alone in ([], ["part"]):
         Context.fragment_ids_this_run = alone
         monkeypatch.setattr(layout, "get_script_run_ctx", Context)
-        layout.apart(part, lambda: None)
+        layout.draw_apart(part, lambda: None)
         assert len(pauses) == len(alone)
     layout.await_paint()
     assert len(pauses) == 1

@@ -421,7 +421,7 @@ def test_right_answers_give_a_code_that_says_which(open_page: Open) -> None:
     assert said.count("✓ Right.") == len(asked) - 1
     assert said.count("Not yet.") == 1
     code = next(code.value for code in page.code if code.value.startswith("amber-fox"))
-    assert exercises.opened(code) == Handed("amber fox", 2, "acd")
+    assert exercises.read_code(code) == Handed("amber fox", 2, "acd")
     assert "does not prove who typed them" in said
     page.number_input[1].set_value(asked[1].answer)
     press(page, "Check")

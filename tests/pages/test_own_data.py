@@ -54,16 +54,16 @@ def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, op
     page = press(page, "Keep with this schema")
     said = page.success[0].value.replace("\\", "")
     assert said == "Kept as visits-2 (own data). Runs on visits (own data) stay as they are."
-    assert intake.kept(kept)[1].columns == schema.Columns(target="risk")
-    assert intake.kept("own:visits-2")[1].columns == schema.Columns(target="risk", person="patient")
+    assert intake.kept_folder(kept)[1].columns == schema.Columns(target="risk")
+    assert intake.kept_folder("own:visits-2")[1].columns == schema.Columns(target="risk", person="patient")
     assert "target: risk · person: patient" in words(page)
-    counts = [administration.of(store, name) for name in (kept, "own:visits-2")]
+    counts = [administration.looks_at(store, name) for name in (kept, "own:visits-2")]
     assert [found and (found.runs, found.is_known) for found in counts] == [(1, False), (1, True)]
 
 
 def test_rows_that_change_sides_keep_their_marks(kept: str) -> None:
     """Even where no row of the two test parts is the same."""
-    folder, fields = intake.kept(kept)
+    folder, fields = intake.kept_folder(kept)
     person = replace(fields, columns=schema.Columns(target="risk", person="patient"))
     with intake.taken_in(folder, intake.Asked(instead=person), of=kept) as name:
         pass
@@ -76,7 +76,7 @@ def test_every_field_of_a_schema_survives_a_change(kept: str, open_page: Open) -
         columns=schema.Columns(target="risk", person="patient", source="site"),
         features={"age": schema.Declared(low=0, high=120), "arm": schema.Declared(categories=("a", "b"))},
     )  # fmt: skip
-    with intake.taken_in(intake.kept(kept)[0], intake.Asked(instead=said), visitor.digest(), of=kept) as name:
+    with intake.taken_in(intake.kept_folder(kept)[0], intake.Asked(instead=said), visitor.digest(), of=kept) as name:
         pass
     page = open_page("data")
     next(one for one in page.button if one.key == f"edit-{name}").click()
@@ -84,7 +84,7 @@ def test_every_field_of_a_schema_survives_a_change(kept: str, open_page: Open) -
     next(one for one in page.text_input if one.label == "Title").set_value("Visits of 2024")
     page = press(page.run(), "Keep with this schema")
     added = {"title": "Visits of 2024", "coins": 2, "first_line": "names"}
-    assert intake.kept("own:visits-2-2")[1] == replace(said, **added)
+    assert intake.kept_folder("own:visits-2-2")[1] == replace(said, **added)
 
 
 def test_the_stream_of_each_scenario_is_shown_from_public_facts(kept: str, open_page: Open) -> None:
@@ -105,7 +105,7 @@ def test_scenarios_follow_from_classes_and_columns(kept: str) -> None:
     assert "source-incremental" not in [one.kind for one in presets.streams(kept, 2)]
     assert "class-incremental" not in [one.kind for one in presets.streams(kept, 3)], "4 classes make no 3 equal tasks"
     columns = schema.Columns(target="risk", source="site", person="patient")
-    with intake.taken_in(intake.kept(kept)[0], intake.Asked(instead=schema.Schema(columns=columns)), of=kept) as name:
+    with intake.taken_in(intake.kept_folder(kept)[0], intake.Asked(instead=schema.Schema(columns=columns)), of=kept) as name:
         kinds = [one.kind for one in presets.streams(name, 2)]
     assert "source-incremental" in kinds
     assert "federated" not in kinds, "where a column names the person, clients are refused"

@@ -180,7 +180,7 @@ def test_a_run_that_is_not_finished_or_of_another_method_is_refused(open_page: O
 
 def test_a_table_of_trained_cells_is_the_run_itself(open_page: Open) -> None:
     example = state.example()
-    source = calculator.trained(example)
+    source = calculator.finished_cells(example)
     assert source is not None
     assert source.stops == tuple(sorted(example.spec.privacy.epsilons))
     for epsilon in source.stops:
@@ -193,7 +193,7 @@ def test_a_run_too_large_to_send_is_not_offered() -> None:
     events = replay.recorded(spec)
     opened = next(event for event in events if isinstance(event, Started))
     assert 32 * 60 * opened.n_tasks * (opened.n_tasks + 1) / 2 > calculator.MAX_NUMBERS
-    assert calculator.trained(state.Result("x", "large", spec, tuple(events))) is None
+    assert calculator.finished_cells(state.Result("x", "large", spec, tuple(events))) is None
 
 
 @pytest.mark.parametrize("labels", ["prior-const", "prior"])
@@ -269,7 +269,7 @@ def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -
         else event
         for event in replay.recorded(spec)
     ]
-    source = calculator.trained(state.Result("x", "gaps", spec, tuple(events)))
+    source = calculator.finished_cells(state.Result("x", "gaps", spec, tuple(events)))
     assert source is not None
     assert source.matrices(1.0)[0][0] == [None]
     assert set(source.frame(1.0)["on_task"]) == {1, 2, 3, 4}

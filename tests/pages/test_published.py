@@ -143,10 +143,10 @@ def test_recorded_figures_are_shown_until_there_is_an_own_run(
     open_page: Open, store: Store, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     run = store.get(_fill(store, "cosine"))
-    figures = measured.of_run(run, [event for _, event in store.events_after(run.id)])
+    figures = measured.measured_run(run, [event for _, event in store.events_after(run.id)])
     measured.write(tmp_path / "figures.json", "tobaben", [figures])
     store.delete(run.id)
-    monkeypatch.setattr(measured, "recorded", lambda paper: measured.read(tmp_path / "figures.json"))
+    monkeypatch.setattr(measured, "recorded", lambda paper: measured.read_measured(tmp_path / "figures.json"))
     said = words(open_page("published"))
     assert f"recorded on {figures.date}, {figures.seconds:.0f} s" in said
     measured.write(tmp_path / "figures.json", "tobaben", [replace(figures, edition=1)])
@@ -235,7 +235,7 @@ def test_names_have_entity_f1_and_not_accuracy(open_page: Open) -> None:
 
 
 def test_replay_head_and_total_stand_beside_what_came_out(open_page: Open, monkeypatch: Patch) -> None:
-    figures = measured.read(paths.assets_dir() / "reproduction" / "cslr.json")
+    figures = measured.read_measured(paths.assets_dir() / "reproduction" / "cslr.json")
     monkeypatch.setattr(measured, "recorded", lambda paper: figures)
     frame = _numbers(open_page("published", p="cslr", x="paper-cslr-ag-news")).set_index("method")
     (column,) = (name for name in frame if "replay · head · total" in name)

@@ -38,14 +38,14 @@ def _run(store: Store, state: str, events: list[object], **changes: object) -> R
 
 
 def test_queued_says_place_and_device_and_time(store: Store) -> None:
-    said = status_line.of(_run(store, "queued", [], place_in_queue=2, estimate_seconds=4.0), [], now=0)
+    said = status_line.status_of_run(_run(store, "queued", [], place_in_queue=2, estimate_seconds=4.0), [], now=0)
     assert said.label == "Queued"
     assert said.detail == "place 2 in the queue for cpu · then about 3–6 s"
 
 
 def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -> None:
     run = _run(store, "running", HALF, started=100.0, seconds=12.0, silent_seconds=0.0, estimate_seconds=20.0)
-    said = status_line.of(run, HALF, now=112.0)
+    said = status_line.status_of_run(run, HALF, now=112.0)
     assert said.headline == "Task 4 of 5"
     assert said.detail == "learning task 4 · largest ε accounted so far 8 · 7–10 s left"
     assert said.fraction == pytest.approx(3 / 5)
@@ -53,14 +53,16 @@ def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -
 
 def test_a_time_left_whose_ends_are_far_apart_is_told_as_at_most(store: Store) -> None:
     run = _run(store, "running", HALF, started=100.0, seconds=1.0, silent_seconds=0.0, estimate_seconds=50.0)
-    said = status_line.of(run, HALF, now=101.0)
+    said = status_line.status_of_run(run, HALF, now=101.0)
     assert said.left == (pytest.approx(2 / 3 / 1.2), pytest.approx(49 * 1.2))
     assert said.detail.endswith(" · up to 59 s left")
 
 
 def test_computing_features_has_a_bar_of_its_own_and_a_time_left(store: Store) -> None:
     run = _run(store, "running", [], started=100.0, estimate_seconds=500.0)
-    line = status_line.of(run, [Progress("backbone", 250, 1000, None, "computing features with pixels")], now=110.0)
+    line = status_line.status_of_run(
+        run, [Progress("backbone", 250, 1000, None, "computing features with pixels")], now=110.0
+    )
     assert line.headline == "Preparing"
     assert line.fraction == 0.25
     assert line.is_stage
@@ -70,26 +72,28 @@ def test_computing_features_has_a_bar_of_its_own_and_a_time_left(store: Store) -
 def test_features_have_a_bar_from_the_start_of_the_process_to_the_first_training(store: Store) -> None:
     """A worker counts features before its run has begun; those of public sentences follow the event that begins it."""
     counted = Progress("backbone", 250, 1000, None, "computing features with MiniLM")
-    line = status_line.of(_run(store, "starting", [], started=100.0), [counted], now=110.0)
+    line = status_line.status_of_run(_run(store, "starting", [], started=100.0), [counted], now=110.0)
     assert (line.label, line.fraction, line.is_stage) == ("Starting", 0.25, True)
     assert "250 of 1,000" in line.detail
     assert line.left is not None
     begun = [event for event in HALF if isinstance(event, Started)]
     run = dataclasses.replace(_run(store, "finished", []), status="running", started=100.0)
-    line = status_line.of(run, [*begun, counted], now=110.0)
+    line = status_line.status_of_run(run, [*begun, counted], now=110.0)
     assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
-    assert not status_line.of(run, [*HALF, counted], now=110.0).is_stage, "later features are a part of the training"
+    assert not status_line.status_of_run(run, [*HALF, counted], now=110.0).is_stage, (
+        "later features are a part of the training"
+    )
 
 
 def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(store: Store) -> None:
     run = _run(store, "running", HALF, started=100.0, seconds=12.0, silent_seconds=0.0)
-    first = status_line.of(run, HALF, now=112.0)
+    first = status_line.status_of_run(run, HALF, now=112.0)
     assert first.left is not None
     before = status_line.Look(replace(first, left=(1000.0, 2000.0)), 111.0)
-    later = status_line.of(run, HALF, now=112.0, before=before)
+    later = status_line.status_of_run(run, HALF, now=112.0, before=before)
     assert later.left == (pytest.approx(499.5), pytest.approx(999.5))  # half of what was to be expected
     stage = status_line.Look(replace(first, left=(1000.0, 2000.0), is_stage=True), 111.0)
-    assert status_line.of(run, HALF, now=112.0, before=stage).left == first.left
+    assert status_line.status_of_run(run, HALF, now=112.0, before=stage).left == first.left
 
 
 def test_trainings_one_after_another_are_counted(store: Store, monkeypatch: Patch) -> None:
@@ -97,14 +101,17 @@ def test_trainings_one_after_another_are_counted(store: Store, monkeypatch: Patc
     monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], shares="cell"))
     one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
     n_cells = len(list(SPEC.cells()))
-    assert status_line.of(run, one_by_one[:3], now=105.0).headline == f"Training 1 of {n_cells} · Task 1 of 5"
-    assert status_line.of(run, one_by_one[: 3 + 5 + 2], now=105.0).headline == f"Training 2 of {n_cells} · Task 3 of 5"
-    assert status_line.of(run, one_by_one, now=105.0).headline.startswith(f"Training {n_cells} of {n_cells}")
+    assert status_line.status_of_run(run, one_by_one[:3], now=105.0).headline == f"Training 1 of {n_cells} · Task 1 of 5"
+    assert (
+        status_line.status_of_run(run, one_by_one[: 3 + 5 + 2], now=105.0).headline
+        == f"Training 2 of {n_cells} · Task 3 of 5"
+    )
+    assert status_line.status_of_run(run, one_by_one, now=105.0).headline.startswith(f"Training {n_cells} of {n_cells}")
 
 
 def test_progress_never_falls_while_events_arrive(store: Store) -> None:
     run = _run(store, "running", [], started=100.0)
-    shares = [status_line.of(run, ALL[:n], now=105.0).fraction or 0.0 for n in range(len(ALL))]
+    shares = [status_line.status_of_run(run, ALL[:n], now=105.0).fraction or 0.0 for n in range(len(ALL))]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
 
@@ -112,7 +119,7 @@ def test_progress_never_falls_while_events_arrive(store: Store) -> None:
 def test_models_learned_one_after_another_count_the_newest(store: Store) -> None:
     one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
     run = _run(store, "running", [], started=100.0)
-    first_done = status_line.of(run, one_by_one[: 3 + 5 + 2], now=105.0)
+    first_done = status_line.status_of_run(run, one_by_one[: 3 + 5 + 2], now=105.0)
     assert first_done.headline == "Task 3 of 5"
 
 
@@ -125,7 +132,7 @@ def test_models_learned_one_after_another_count_the_newest(store: Store) -> None
     ],
 )
 def test_plain_states(store: Store, state: str, label: str, words: str) -> None:
-    said = status_line.of(_run(store, state, HALF), HALF, now=0)
+    said = status_line.status_of_run(_run(store, state, HALF), HALF, now=0)
     assert said.label == label
     assert words in said.detail
     assert said.tone != "bad"
@@ -138,7 +145,7 @@ def test_plain_states(store: Store, state: str, label: str, words: str) -> None:
 )  # fmt: skip
 def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str) -> None:
     run = store.get(replay.fill(store, SPEC, HALF, status="failed", failure=replay.a_failure(kind)))  # type: ignore[arg-type]
-    said = status_line.of(run, HALF, now=0)
+    said = status_line.status_of_run(run, HALF, now=0)
     assert said.headline == f"This run failed on purpose ({kind})."
     assert fix in said.detail
     assert said.tone == "bad"
@@ -154,13 +161,13 @@ def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str
     ],
 )
 def test_what_a_program_reported_reads_as_a_sentence(store: Store, reported: str, headline: str) -> None:
-    assert status_line.of(_run(store, "failed", HALF, error=reported), HALF, now=0).headline == headline
+    assert status_line.status_of_run(_run(store, "failed", HALF, error=reported), HALF, now=0).headline == headline
 
 
 def test_lost_says_when_and_offers_retry(store: Store) -> None:
-    told = status_line.of(_run(store, "lost", HALF), HALF, now=0)
+    told = status_line.status_of_run(_run(store, "lost", HALF), HALF, now=0)
     assert told.headline.startswith("This run failed on purpose (worker-died)")
-    silent = status_line.of(_run(store, "lost", HALF, error=None, heartbeat=0.0), HALF, now=0)
+    silent = status_line.status_of_run(_run(store, "lost", HALF, error=None, heartbeat=0.0), HALF, now=0)
     assert silent.headline.startswith("The computer stopped this run")
     assert "Retry" in silent.detail
 

@@ -65,7 +65,7 @@ def test_a_computer_with_a_card_offers_a_choice_of_device_and_starts_the_run_the
 ) -> None:
     assert "Device" not in [box.label for box in open_page("train").selectbox]
     cards = (process.Device("cpu", "Processor"), process.Device("cuda:0", "A card (8 GB)"))
-    monkeypatch.setattr(process, "found", lambda: cards)
+    monkeypatch.setattr(process, "devices", lambda: cards)
     page = open_page("train", v="1", e="0.5", sd="0")
     device = box(page, "selectbox", "Device")
     assert (device.options, device.value) == (["Processor", "A card (8 GB)"], "cuda:0")
@@ -399,7 +399,7 @@ def test_the_form_names_its_question_until_something_changes_and_knows_the_way_b
 def test_a_question_without_its_network_is_not_called_changed_and_leads_to_its_smaller_form(
     open_page: Open, name: str, monkeypatch: Patch
 ) -> None:
-    asked = checks.check
+    asked = checks.check_run
 
     def check(spec: RunSpec) -> None:
         if spec.digest() == questions.digests(name)[0]:
@@ -407,7 +407,7 @@ def test_a_question_without_its_network_is_not_called_changed_and_leads_to_its_s
         if spec.digest() != questions.digests(f"{name}-small")[0]:
             asked(spec)
 
-    monkeypatch.setattr(checks, "check", check)
+    monkeypatch.setattr(checks, "check_run", check)
     page = open_page("train", v="1", question=name)
     assert page.button(key="start").disabled
     assert f"From the question “{presets.about(name).title}”." in words(page)

@@ -177,17 +177,17 @@ def test_on_a_shared_server_data_of_others_are_out_of_reach(monkeypatch: Patch, 
     names = ["own:mine", "own:hers", "own:everybodys"]
     assert visitor.mine(names) == ["own:mine", "own:everybodys"]
     for name in ("own:mine", "own:everybodys", "digits"):
-        visitor.check(name)
+        visitor.check_owner(name)
     for name in ("own:hers", "own:nobodys"):
         with pytest.raises(BadInput, match=f"{name}: is none of your data on this server"):
-            visitor.check(name)
+            visitor.check_owner(name)
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "::1"])
 def test_on_ones_own_computer_nothing_is_noticed(monkeypatch: Patch, owned: None, address: str) -> None:
     _serve(monkeypatch, address)
     assert visitor.mine(["own:mine", "own:hers"]) == ["own:mine", "own:hers"]
-    visitor.check("own:hers")
+    visitor.check_owner("own:hers")
 
 
 # Pages of a shared server: limits with their reason before Start, and buttons only for one's own runs.

@@ -54,7 +54,7 @@ def test_the_ceiling_of_a_run_on_features_is_one_training_on_all_of_them() -> No
     shared = asdict(wanted.params)
     assert shared.pop("release") == "once"
     assert shared == {name: params[name] for name in shared}, "settings of training that both share are kept"
-    checks.check(wanted)
+    checks.check_run(wanted)
 
 
 def test_the_ceiling_of_a_language_model_trains_on_all_tasks_at_once() -> None:
@@ -77,7 +77,7 @@ def test_the_ceiling_of_a_lifelong_method_trains_its_network_on_all_tasks(method
     wanted = measured.settings(asked)
     assert (wanted.method, wanted.labels, asdict(wanted.params)["head"]) == ("joint-network", labels, head)
     assert asdict(wanted.params)["network"] == "lifelong"
-    checks.check(wanted)
+    checks.check_run(wanted)
 
 
 @pytest.mark.parametrize("method", ["dp-coeff-memory", "independent-laplace"])

@@ -28,7 +28,7 @@ def _spec(name: str, label: str) -> RunSpec:
 
 
 def _rows(runs: dict[str, measured.Measured], experiment: object = CIFAR) -> dict[tuple[str, float, str], Row]:
-    return {(row.name, row.epsilon, row.metric): row for row in comparison.rows(PAPER, experiment, runs)}  # type: ignore[arg-type]
+    return {(row.name, row.epsilon, row.metric): row for row in comparison.comparison_rows(PAPER, experiment, runs)}  # type: ignore[arg-type]
 
 
 def test_ours_stand_beside_the_number_of_the_same_method() -> None:
@@ -44,7 +44,7 @@ def test_ours_stand_beside_the_number_of_the_same_method() -> None:
 
 def test_a_methods_rows_stand_together_whatever_the_table_leaves_out() -> None:
     head = run(lambda epsilon, seed: 0.8, spec=_spec("paper-split-cifar-100", "ensemble-head"))
-    rows = comparison.rows(PAPER, CIFAR, {"head": head})
+    rows = comparison.comparison_rows(PAPER, CIFAR, {"head": head})
     names = [row.name for row in rows]
     assert names == sorted(names, key=names.index)
     unprinted = _rows({"head": head})["PEFT Ensemble (last layer)", 8.0, "AF"]
@@ -68,7 +68,7 @@ def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
         label: run(lambda epsilon, seed, top=top: top, spec=spec, epsilons=[4.0])  # type: ignore[misc]
         for label, spec, top in (("cslr", usual, 0.5), ("as-printed", literal, 0.3))
     }
-    rows = [row for row in comparison.rows(catalog.paper("cslr"), experiment, runs) if row.metric == "AA"]
+    rows = [row for row in comparison.comparison_rows(catalog.paper("cslr"), experiment, runs) if row.metric == "AA"]
     ours = {row.name: row for row in rows if row.ours is not None}
     assert {name: row.layer for name, row in ours.items()} == {
         "CSLR (as printed)": "as printed",
@@ -83,11 +83,11 @@ def test_figures_of_an_earlier_edition_are_marked_and_todays_are_not(tmp_path: P
     """A file without the field is of the first edition; what is recorded today stays of today's when it is read again."""
     fresh = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine"))
     measured.write(tmp_path / "today.json", "tobaben", [fresh])
-    assert measured.read(tmp_path / "today.json") == (fresh,)
+    assert measured.read_measured(tmp_path / "today.json") == (fresh,)
     document = json.loads((tmp_path / "today.json").read_text())
     assert document["runs"][0].pop("edition") == measured.EDITION
     (tmp_path / "old.json").write_text(json.dumps(document))
-    (older,) = measured.read(tmp_path / "old.json")
+    (older,) = measured.read_measured(tmp_path / "old.json")
     assert fresh.made_before == ()
     assert any("public coins" in change for change in older.made_before)
     for figures, notes in ((fresh, ()), (older, older.made_before)):
@@ -99,24 +99,24 @@ def test_a_record_says_machine_and_commit_and_older_ones_stay_readable(tmp_path:
     fresh = measured.stamped(run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine")))
     assert fresh.machine.endswith(" cores")
     measured.write(tmp_path / "today.json", "tobaben", [fresh])
-    assert measured.read(tmp_path / "today.json") == (fresh,)
+    assert measured.read_measured(tmp_path / "today.json") == (fresh,)
     document = json.loads((tmp_path / "today.json").read_text())
     del document["runs"][0]["machine"], document["runs"][0]["commit"]
     (tmp_path / "old.json").write_text(json.dumps(document))
-    (older,) = measured.read(tmp_path / "old.json")
+    (older,) = measured.read_measured(tmp_path / "old.json")
     assert (older.machine, older.commit) == ("", "")
 
 
 def test_the_workshop_versions_numbers_stand_beside_the_later_ones() -> None:
     """All eighteen; forgetting is printed as a share."""
-    found = comparison.earlier(PAPER, FIVE, comparison.rows(PAPER, FIVE, {}))
+    found = comparison.earlier(PAPER, FIVE, comparison.comparison_rows(PAPER, FIVE, {}))
     assert len(found) == 18
     told = {(row.method, row.epsilon, row.metric): row for row, _ in found}
     assert told["PEFT Ensemble", 8.0, "AF"].usable == pytest.approx(3.0)
     for row, later in found:
         if row.metric == "AA":
             assert later.printed.value == row.printed.value  # type: ignore[union-attr]
-    assert comparison.earlier(PAPER, CIFAR, comparison.rows(PAPER, CIFAR, {})) == ()
+    assert comparison.earlier(PAPER, CIFAR, comparison.comparison_rows(PAPER, CIFAR, {})) == ()
 
 
 def test_data_with_other_classes_give_no_difference() -> None:
@@ -166,17 +166,17 @@ def test_figures_survive_their_file_and_newer_ones_take_the_place_of_older(tmp_p
     first = replace(first, models=tuple(replace(m, channel_epsilons=ways, audited_epsilon=2.5) for m in first.models))
     other = run(lambda epsilon, seed: 0.25, by_rule=lambda epsilon, seed: 0.125)
     measured.write(file, "tobaben", [first, other])
-    assert measured.read(file) == (first, other)
+    assert measured.read_measured(file) == (first, other)
     json.loads(file.read_text(encoding="utf-8"), parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
     newer = run(lambda epsilon, seed: 0.75, by_rule=lambda epsilon, seed: 0.5)
     measured.write(file, "tobaben", [newer])
-    assert measured.read(file) == (first, newer)
+    assert measured.read_measured(file) == (first, newer)
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[]", encoding="utf-8")
     with pytest.raises(BadInput, match="must be a file that `reproduce --record` wrote"):
-        measured.read(tmp_path / "x.json")
+        measured.read_measured(tmp_path / "x.json")
 
 
 def test_a_full_disk_costs_no_earlier_record(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_full_disk_costs_no_earlier_record(tmp_path: Path) -> None:
     measured.write(file, "tobaben", [first])
     with no_room(file.stat().st_size), pytest.raises(BadInput, match="must be a file that can be written"):
         measured.write(file, "tobaben", [other])
-    assert measured.read(file) == (first,)
+    assert measured.read_measured(file) == (first,)
     assert list(tmp_path.iterdir()) == [file]
     assert file.stat().st_mode & 0o044 == 0o044, "others may read it, as any file of a checkout"
 
@@ -233,11 +233,11 @@ def test_recorded_figures_belong_to_the_presets(paper: Paper) -> None:
 
 
 def test_budgets_that_a_paper_only_claims_are_told_apart() -> None:
-    claims = replace(PAPER, nominal=(comparison.rows(PAPER, CIFAR, {})[0].method,))
-    rows = comparison.rows(claims, CIFAR, {})
+    claims = replace(PAPER, nominal=(comparison.comparison_rows(PAPER, CIFAR, {})[0].method,))
+    rows = comparison.comparison_rows(claims, CIFAR, {})
     assert any(row.is_nominal for row in rows)
     assert all(row.is_nominal == (row.method in claims.nominal and math.isfinite(row.epsilon)) for row in rows)
-    assert not any(row.is_nominal for row in comparison.rows(PAPER, CIFAR, {}))
+    assert not any(row.is_nominal for row in comparison.comparison_rows(PAPER, CIFAR, {}))
 
 
 def test_what_the_ledger_adds_up_to_is_the_largest_of_all_seeds() -> None:

@@ -20,7 +20,7 @@ from dpcl_core.published import Published
 from dpcl_core.tuning.settings import proxies
 from tests.papers import making
 
-ROWS = published.read("cslr")
+ROWS = published.read_numbers("cslr")
 EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for experiment in PAPERS["cslr"].experiments}
 BENCHMARKS = ("Split-AG-News", "Split-Amazon", "OntoNotes-Domain", "MultiWOZ-Intent")
 
@@ -141,14 +141,14 @@ def test_every_printed_number_of_an_experiment_has_a_run_that_repeats_it(experim
     """But in the sweep of anchors, whose table prints other quantities."""
     specs = presets.variants(experiment.name)
     ours = {(*catalog.printed_as(spec), epsilon) for spec in specs.values() for epsilon in spec.privacy.epsilons}
-    rows = comparison.rows(PAPERS["cslr"], experiment, {})
+    rows = comparison.comparison_rows(PAPERS["cslr"], experiment, {})
     missing = {(row.method, row.variant, row.epsilon) for row in rows} - ours
     assert not missing
     assert bool(rows) == (experiment.name != "paper-cslr-anchors")
 
 
 def test_claimed_budgets_are_marked_and_accounted_ones_are_not() -> None:
-    rows = comparison.rows(PAPERS["cslr"], EXPERIMENTS["ag-news"], {})
+    rows = comparison.comparison_rows(PAPERS["cslr"], EXPERIMENTS["ag-news"], {})
     claimed = {row.method for row in rows if row.is_nominal}
     assert "CSLR" in claimed
     assert "DP-Stat-Share" in claimed

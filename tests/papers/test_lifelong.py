@@ -16,14 +16,14 @@ from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
 from tests.papers import making
 
-ROWS = published.read("lifelong")
+ROWS = published.read_numbers("lifelong")
 _BASELINE = "NaiveGaussian"
 CHOSEN = {("z=2.2 C=0.01", 4.0), ("z=1.7 C=0.01", 7.0), ("z=1.4 C=0.01", 10.0)}
 EXPERIMENTS = {experiment.name: experiment for experiment in PAPERS["lifelong"].experiments}
 
 
 def printed(name: str) -> dict[tuple[str, float, str], comparison.Row]:
-    rows = comparison.rows(PAPERS["lifelong"], EXPERIMENTS[name], {})
+    rows = comparison.comparison_rows(PAPERS["lifelong"], EXPERIMENTS[name], {})
     return {(row.name, row.epsilon, row.metric): row for row in rows}
 
 
@@ -55,7 +55,7 @@ def test_numbers_that_contradict_each_other_say_so() -> None:
 def test_a_stand_in_is_never_set_against_the_paper() -> None:
     spec = presets.variants("paper-harw-small")["l2dp-ml"]
     run = making.run(lambda epsilon, seed: 0.5, spec=spec, epsilons=(0.2, 0.5, 1.0))
-    rows = comparison.rows(PAPERS["lifelong"], EXPERIMENTS["paper-harw"], {"l2dp-ml": run})
+    rows = comparison.comparison_rows(PAPERS["lifelong"], EXPERIMENTS["paper-harw"], {"l2dp-ml": run})
     both = [row for row in rows if row.ours is not None and row.printed is not None]
     assert both
     assert all(row.difference is None for row in both)
@@ -64,7 +64,7 @@ def test_a_stand_in_is_never_set_against_the_paper() -> None:
 @pytest.mark.parametrize("experiment", PAPERS["lifelong"].experiments, ids=lambda experiment: experiment.name)
 def test_every_printed_name_has_a_run_in_the_full_preset(experiment: Experiment) -> None:
     runs = presets.variants(experiment.preset("full"))
-    names = {row.name for row in comparison.rows(PAPERS["lifelong"], experiment, {})}
+    names = {row.name for row in comparison.comparison_rows(PAPERS["lifelong"], experiment, {})}
     ours = {PAPERS["lifelong"].printed_as(spec) for spec in runs.values()}
     ours_named = {f"{method} ({variant})" if variant else method for method, variant in ours}
     assert names <= ours_named, names - ours_named
@@ -110,11 +110,11 @@ def test_a_run_of_the_grid_takes_as_many_steps_as_its_budget_pays_for(size: Size
     runs = presets.variants(EXPERIMENTS["paper-dp-agem-grid"].preset(size))
     for label in ("z=2.5 C=0.01", "z=1.7 C=0.1", "z=1.1 C=1.0"):
         spec = runs[label]
-        checks.check(spec)
+        checks.check_run(spec)
         params = asdict(spec.params)
         longer = checks.parse({**asdict(spec), "params": {**params, "steps": params["steps"] + 1}})
         with pytest.raises(BadInput, match=r"^privacy\.epsilons = \S+: must be at least"):
-            checks.check(longer)
+            checks.check_run(longer)
 
 
 def test_the_paper_s_p_values_stand_beside_ours_where_a_record_has_curves() -> None:
@@ -122,7 +122,7 @@ def test_the_paper_s_p_values_stand_beside_ours_where_a_record_has_curves() -> N
     experiment = EXPERIMENTS["paper-permuted-mnist"]
     runs = presets.variants(experiment.preset("full"))
     (ordering,) = [one for one in experiment.orderings if one.test == ("L2DP-ML vs NaiveGaussian", "1 epoch")]
-    bound = comparison.printed(PAPERS["lifelong"], experiment, ordering)
+    bound = comparison.printed_p_value(PAPERS["lifelong"], experiment, ordering)
     assert bound.printed == "6.81e-15"
     curves = {"l2dp-ml": [(0.9, 0.7, 0.6), (0.8, 0.7, 0.4)], "naive-gaussian": [(0.3, 0.2, 0.15), (0.2, 0.2, 0.15)]}
     measured = {}
@@ -143,7 +143,7 @@ def test_every_printed_p_value_is_shown_with_one_of_the_claims() -> None:
     found = set()
     for experiment in EXPERIMENTS.values():
         for ordering in experiment.orderings:
-            row = comparison.printed(PAPERS["lifelong"], experiment, ordering)
+            row = comparison.printed_p_value(PAPERS["lifelong"], experiment, ordering)
             assert (row is None) == (ordering.test is None)
             found |= {(row.dataset, row.method, row.variant)} if row is not None else set()
     assert found == bounds

@@ -16,7 +16,7 @@ from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 from tests.papers import making
 
-ROWS = published.read("pecl")
+ROWS = published.read_numbers("pecl")
 EXPERIMENTS = {experiment.name.removeprefix("paper-pecl-"): experiment for experiment in PAPERS["pecl"].experiments}
 TASKS = tuple(f"task{k}" for k in range(1, 7))
 Lines = dict[tuple[str, str, str, str], dict[str, Published]]
@@ -36,7 +36,7 @@ def _layer(spec: RunSpec) -> str:
 
 
 def printed(name: str) -> dict[tuple[str, str], comparison.Row]:
-    return {(row.name, row.metric): row for row in comparison.rows(PAPERS["pecl"], EXPERIMENTS[name], {})}
+    return {(row.name, row.metric): row for row in comparison.comparison_rows(PAPERS["pecl"], EXPERIMENTS[name], {})}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_misprint_is_shown_and_not_used_and_the_others_are_told_where_they_s
 
 
 def test_budgets_of_the_method_are_nominal_and_those_of_the_baselines_are_not() -> None:
-    rows = comparison.rows(PAPERS["pecl"], EXPERIMENTS["main"], {})
+    rows = comparison.comparison_rows(PAPERS["pecl"], EXPERIMENTS["main"], {})
     assert {(row.method == "PeCL", row.is_nominal, row.epsilon) for row in rows} == {(True, True, 10.0), (False, False, 1.0)}
 
 
@@ -129,7 +129,7 @@ def test_what_the_text_claims_is_looked_for_where_the_table_says_otherwise_too()
 def test_every_printed_number_has_a_run(experiment: Experiment) -> None:
     for size in experiment.sizes:
         runs = presets.variants(experiment.preset(size))
-        names = {(row.method, row.variant) for row in comparison.rows(PAPERS["pecl"], experiment, {})}
+        names = {(row.method, row.variant) for row in comparison.comparison_rows(PAPERS["pecl"], experiment, {})}
         assert names <= {catalog.PAPERS["pecl"].printed_as(spec) for spec in runs.values()}
         shown = {(catalog.PAPERS["pecl"].printed_as(spec), _layer(spec), spec.privacy.epsilons) for spec in runs.values()}
         assert experiment.table is None or len(shown) == len(runs)  # no two share a printed row
@@ -151,7 +151,7 @@ def test_other_datasets_give_no_difference_and_a_model_that_comes_last_no_accura
     only_end = replace(run, models=tuple(measured.Model(1.0, one.seed, 1.0, figures, {}) for one in run.models))
     rows = {
         row.metric: row
-        for row in comparison.rows(PAPERS["pecl"], EXPERIMENTS["main"], {"mtl-fn": only_end})
+        for row in comparison.comparison_rows(PAPERS["pecl"], EXPERIMENTS["main"], {"mtl-fn": only_end})
         if row.name == "MTL (FN)"
     }
     assert {metric for metric, row in rows.items() if row.ours is not None} == {"AA", "task1"}

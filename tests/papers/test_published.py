@@ -11,12 +11,12 @@ from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Paper
 from dpcl_core.published import Published
 
-ROWS = published.read("tobaben")
+ROWS = published.read_numbers("tobaben")
 
 
 def _row(table: str, method: str, variant: str, epsilon: float, metric: str, paper: str = "tobaben") -> Published:
     place = (table, method, variant, epsilon, metric)
-    rows = published.read(paper)
+    rows = published.read_numbers(paper)
     (found,) = (row for row in rows if (row.table, row.method, row.variant, row.epsilon, row.metric) == place)
     return found
 
@@ -53,7 +53,7 @@ COUNTS = {
 
 @pytest.mark.parametrize(("paper", "total"), [("tobaben", 133), ("pecl", 402), ("cslr", 158)])
 def test_every_row_is_there(paper: str, total: int) -> None:
-    rows = published.read(paper)
+    rows = published.read_numbers(paper)
     assert {table: sum(row.table == table for row in rows) for table in COUNTS[paper]} == COUNTS[paper]
     assert len(rows) == total
     for row in rows if paper == "tobaben" else ():
@@ -64,7 +64,7 @@ def test_every_row_is_there(paper: str, total: int) -> None:
 
 @pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
 def test_every_remark_touches_a_number_or_its_table(paper: Paper) -> None:
-    rows = published.read(paper.name)
+    rows = published.read_numbers(paper.name)
     for remark in paper.remarks:
         tables = {remark.table} if isinstance(remark.table, str) else set(remark.table)
         is_of_a_table = remark.is_about_the_table and tables <= {row.table for row in rows}

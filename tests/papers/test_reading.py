@@ -9,7 +9,7 @@ import pytest
 from dpcl_core import paths, published
 from dpcl_core.errors import BadInput
 from dpcl_core.papers import questions
-from dpcl_core.papers.catalog import PAPERS, differences, named, printed_as
+from dpcl_core.papers.catalog import PAPERS, differences, printed_as, printed_names
 from dpcl_core.papers.paper import Ordering, Remark, Side, parsed
 
 TEXT = """
@@ -49,11 +49,11 @@ def read(*changes: tuple[str, str]) -> object:
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return parsed("a", text, "assets/papers/a.toml", printed_as, named, differences)
+    return parsed("a", text, "assets/papers/a.toml", printed_as, printed_names, differences)
 
 
 def test_a_paper_is_read_whole() -> None:
-    paper = parsed("a", TEXT, "assets/papers/a.toml", printed_as, named, differences)
+    paper = parsed("a", TEXT, "assets/papers/a.toml", printed_as, printed_names, differences)
     (experiment,) = paper.experiments
     rules = ("median", "entropy")
     assert experiment.orderings == (
@@ -61,7 +61,7 @@ def test_a_paper_is_read_whole() -> None:
         Ordering("Both alike", Side("one", 8.0), Side("two", 1.0), "AF", "alike", is_ours=True),
     )
     assert experiment.departures == ("Less data.",)
-    rows = published.read("tobaben")
+    rows = published.read_numbers("tobaben")
     metrics = ("AA_percent", "AF_percent")
     assert paper.remarks == (Remark(text="A slip.", table=("A3", "A4"), method="Naive", metric=metrics, epsilon=1.0),)
     touched = {(row.table, row.method, row.epsilon, row.metric) for row in rows if paper.remarks[0].touches(row)}

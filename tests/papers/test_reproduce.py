@@ -98,7 +98,7 @@ def test_finished_runs_are_recorded(
     for _ in range(2):
         status, _, _ = called(*LABELS, "--record", str(file), capsys=capsys)
         assert status == 0
-    found = measured.read(file)
+    found = measured.read_measured(file)
     assert [run.spec for run in found] == list(specs.values())
     assert found[0].dataset_title.startswith("Handwritten digits (subset")
     assert set(found[0].models[0].by_rule) == {"argmax", "median", "entropy", "member"}

@@ -44,14 +44,14 @@ def _judged(*states: State, sides: tuple[str, str] = LABELS) -> list[Judged]:
     ],
 )  # fmt: skip
 def test_the_lead_counts_every_verdict_once(states: tuple[State, ...], words: str) -> None:
-    assert comparison.lead(_judged(*states)) == words
+    assert comparison.verdicts_headline(_judged(*states)) == words
 
 
 def test_comparisons_of_our_own_are_no_claims_of_the_paper() -> None:
     ours = [replace(one, ordering=replace(one.ordering, is_ours=True)) for one in _judged("found", "not found")]
-    assert comparison.lead(ours) == "1 of our own 2 claims comes out in our runs. 1 comes out the other way."
-    assert comparison.lead(ours[:1]) == "Our own claim comes out in our runs."
-    assert comparison.lead([*_judged("found"), *ours]) == "The paper's claim comes out in our runs."
+    assert comparison.verdicts_headline(ours) == "1 of our own 2 claims comes out in our runs. 1 comes out the other way."
+    assert comparison.verdicts_headline(ours[:1]) == "Our own claim comes out in our runs."
+    assert comparison.verdicts_headline([*_judged("found"), *ours]) == "The paper's claim comes out in our runs."
     specs = presets.variants("paper-split-cifar-100-small")
     assert [one.n_claims for one in comparison.by_layer(specs, {}, ours)] == [0]
 

@@ -19,7 +19,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Spending, from_json, to_json
 from dpcl_core.privacy import accounting, card, gaussian, recount
 from dpcl_core.privacy.guarantee import guarantee
-from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, mechanism, written
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries, mechanism
 from dpcl_core.privacy.mechanisms import class_sums_std
 from dpcl_core.spec import Cell
 from tests.support.planned import plan_of
@@ -48,7 +48,7 @@ def finished() -> list[CellFinished]:
     return [
         CellFinished(
             cell, {}, guarantee(ledger, SPEC, cell, unit="example", n_people=900, n_tasks=2, planned=plan_of(made)), 1.0,
-            written(ledger),
+            ledger_entries(ledger),
         )
         for cell, ledger in made.items()
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def test_ways_out_are_checked_apart() -> None:
     spec = replace(SPEC, labels="prior")
     given = guarantee(ledger, spec, cell, unit="user", n_people=20, n_tasks=1)
     plan = plan_of({cell: ledger}, n_tasks=1)
-    document = card.document("0" * 12, "m", "d", [CellFinished(cell, {}, given, 1.0, written(ledger))], plan)
+    document = card.document("0" * 12, "m", "d", [CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))], plan)
     assert card.exit_status(checked(document)) == 0
     raw = json.loads(json.dumps(document))
     raw["cells"][0]["events"][0]["channels"]["head"]["noise_multiplier"] = 4.5
@@ -274,7 +274,7 @@ def example() -> dict[str, Any]:
         ledger.spend(dp.GaussianDpEvent(class_sums_std(1.0, 1e-5, "add-remove")), task=task, what="sums of unit features")
     plan = plan_of({cell: ledger}, n_people=1000)
     given = guarantee(ledger, spec, cell, unit="example", n_people=1000, n_tasks=2, planned=plan)
-    return card.document("0" * 12, "cosine", "Digits", [CellFinished(cell, {}, given, 1.0, written(ledger))], plan)
+    return card.document("0" * 12, "cosine", "Digits", [CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))], plan)
 
 
 def test_the_documents_example_is_a_card_that_matches_and_adds_up_by_hand() -> None:

@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished
 from dpcl_core.privacy import accounting, card, ledger
 from dpcl_core.privacy.guarantee import guarantee
-from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, written
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries
 from dpcl_core.spec import Cell
 from tests.support import planned, tiers
 
@@ -102,7 +102,8 @@ def a_card(kind: str, learners: list[Books] | None = None, n_finished: int = 4) 
     spec, plan = checks.parse({"privacy": privacy, "seeds": SEEDS, "labels": labels}), planned.plan_of(*made)
     done = [
         CellFinished(
-            cell, {}, guarantee(book, spec, cell, unit=unit, n_people=900, n_tasks=2, planned=plan), 1.0, written(book)
+            cell, {}, guarantee(book, spec, cell, unit=unit, n_people=900, n_tasks=2, planned=plan), 1.0,
+            ledger_entries(book),
         )
         for learner in made for cell, book in learner.items()
     ]  # fmt: skip

@@ -142,7 +142,7 @@ def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> N
     federated = {"kind": "federated", "clients": 5, "tasks": 2}
     for method, changes in (("l2dp-ml", {}), ("dp-fedavg", {"scenario": federated})):
         with pytest.raises(BadInput, match="column of people: take cosine, peft-ensemble") as refused:
-            checks.check(spec(method, **changes))
+            checks.check_run(spec(method, **changes))
         assert methods.card(str(refused.value.fix["method"])).guarantee == "proved"
 
 
@@ -151,7 +151,7 @@ def test_the_way_out_leaves_the_other_methods_settings_behind(data_dir: Path) ->
     hospital(data_dir / "mine", 1)
     raw = json.loads(spec("l2dp-ml", params={"batch_size": 20, "head": "shared"}).to_json())
     mended = checks.parse(checks.changed(raw, checks.repair(raw)))
-    checks.check(mended)
+    checks.check_run(mended)
     assert mended.method == "cosine"
 
 
@@ -174,7 +174,7 @@ def test_a_delta_of_which_a_row_gets_too_little_is_refused(data_dir: Path) -> No
     privacy = {"epsilons": [4.0, math.inf], "delta": 1e-12}
     said = r"privacy.delta = 1e-12: must be at least 1.92e-11, 1e-12 of each of a person's 3 rows at epsilon 4"
     with pytest.raises(BadInput, match=said) as refused:
-        checks.check(spec(privacy=privacy))
-    checks.check(spec(privacy={**privacy, "delta": refused.value.fix["privacy.delta"]}))
+        checks.check_run(spec(privacy=privacy))
+    checks.check_run(spec(privacy={**privacy, "delta": refused.value.fix["privacy.delta"]}))
     with pytest.raises(BadInput, match=r"privacy.epsilons = 60.0: must be smaller where a person has 3 rows"):
-        checks.check(spec(privacy={"epsilons": [60.0], "delta": 1e-5}))
+        checks.check_run(spec(privacy={"epsilons": [60.0], "delta": 1e-5}))

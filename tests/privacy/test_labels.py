@@ -16,7 +16,15 @@ from scipy.stats import binom, binomtest
 from dpcl_core import checks
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld, list_budget, of_group, training_budget
-from dpcl_core.privacy.labels import ONE, LabelLists, chances, in_label_space, label_space, people_to_be_named, released
+from dpcl_core.privacy.labels import (
+    ONE,
+    LabelLists,
+    chances,
+    in_label_space,
+    label_space,
+    people_to_be_named,
+    release_labels,
+)
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Adjacency, Cell, PrivacySpec
@@ -154,7 +162,7 @@ def test_a_single_person_is_named_with_chance_delta_and_nobody_never() -> None:
 
 def names(labels: np.ndarray, epsilon: float, delta: float, adjacency: Adjacency = "add-remove") -> tuple[int, ...]:
     book = Ledger(DELTA, adjacency, "once")
-    return released(labels, epsilon, delta, ReleaseNoise(), book, task=0, people_of=(0,))
+    return release_labels(labels, epsilon, delta, ReleaseNoise(), book, task=0, people_of=(0,))
 
 
 def test_real_draws_follow_the_chances() -> None:
@@ -189,7 +197,7 @@ def test_replacing_is_given_half_of_the_budget_a_label() -> None:
 def test_the_entry_is_written_and_costs_what_was_asked_for() -> None:
     for adjacency in ("add-remove", "replace"):
         book = Ledger(DELTA, adjacency, "once")  # type: ignore[arg-type]
-        released(np.array([3, 3]), 0.5, DELTA / 2, ReleaseNoise(), book, task=2, people_of=(1, 2))
+        release_labels(np.array([3, 3]), 0.5, DELTA / 2, ReleaseNoise(), book, task=2, people_of=(1, 2))
         assert [(entry.task, entry.people_of) for entry in book.entries] == [(2, (1, 2))]
         assert book.epsilon() <= 0.5 + 1e-3
         at_its_own_delta = Pld().epsilon([book.entries[0].event], DELTA / 2 * (1 + 1e-9), adjacency)  # type: ignore[arg-type]
@@ -283,7 +291,7 @@ def test_list_and_weights_stay_within_what_was_asked_for(adjacency: Adjacency, e
         sensitivity = {"add-remove": 1.0, "replace": 2.0}[adjacency]
         sigma = gaussian.sigma(left, delta, sensitivity)
         for task in range(n_tasks):
-            released(np.zeros(3, np.int64), spent, list_delta, ReleaseNoise(), book, task=task, people_of=(task,))
+            release_labels(np.zeros(3, np.int64), spent, list_delta, ReleaseNoise(), book, task=task, people_of=(task,))
             book.spend(dp.GaussianDpEvent(sigma), task=task, what="sums")
         assert max(book.by_task().values()) <= epsilon
         assert math.isfinite(book.if_in_every_task())

@@ -16,16 +16,16 @@ from dpcl_core.privacy.guarantee import guarantee, who
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.statement import (
     by_channel,
+    guarantee_words,
     is_nominal,
     kind,
     odds,
     odds_bound,
-    shown,
+    shown_number,
     spent,
     standing,
     three_numbers,
     ways_out,
-    words,
 )
 from dpcl_core.spec import Cell
 
@@ -42,7 +42,7 @@ def made(epsilon: float = 1.0, n_people: int = 1347, recurrence: str = "once", *
 
 
 def all_words(given: Guarantee) -> str:
-    said = words(given)
+    said = guarantee_words(given)
     return " ".join(
         [said.headline, *said.covered, *said.not_covered, *said.assumptions, *said.caveats, said.odds, said.banner or "",
          given.composition, given.scope, given.unit, given.adjacency]
@@ -121,7 +121,7 @@ def test_recurring_people_are_told_the_sum() -> None:
 
 
 def test_the_headline_states_the_factor_and_delta() -> None:
-    said = words(made())
+    said = guarantee_words(made())
     assert said.is_private
     assert said.banner is None
     assert "at most 2.72 times as likely" in said.headline
@@ -136,7 +136,7 @@ def test_public_labels_are_named_as_an_assumption(labels: str) -> None:
 
 def test_labels_from_the_data_are_not_dp_whatever_epsilon_was_asked_for() -> None:
     given = made(labels="data")
-    said = words(given)
+    said = guarantee_words(given)
     assert given.epsilon == math.inf
     assert given.claimed_epsilon == 1.0
     assert not said.is_private
@@ -149,17 +149,17 @@ def test_labels_from_the_data_are_not_dp_whatever_epsilon_was_asked_for() -> Non
 
 
 def test_no_noise_is_not_dp() -> None:
-    said = words(made(math.inf))
+    said = guarantee_words(made(math.inf))
     assert not said.is_private
     assert said.banner is not None
     assert "No noise" in said.banner
 
 
 def test_a_recorded_seed_is_said_to_void_the_bound() -> None:
-    said = words(made(noise="seeded"))
+    said = guarantee_words(made(noise="seeded"))
     assert said.banner is not None
     assert "seed" in said.banner
-    assert words(made()).banner is None
+    assert guarantee_words(made()).banner is None
 
 
 SHARED = "One noise vector is shared by all records. Subtracting two noisy records removes it."
@@ -178,7 +178,7 @@ AUDIT = AuditNote(6.98, 0.95, 3000, "differencing the memory", "knows one record
 
 
 def test_a_claim_is_never_said_without_not_verified_and_what_the_audit_proved() -> None:
-    said = words(nominal(audit=AUDIT))
+    said = guarantee_words(nominal(audit=AUDIT))
     assert not said.is_private
     assert said.banner == "Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). No bound: an audit proved at least 6.9."
     assert said.headline.startswith("Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). Not differentially private")
@@ -191,7 +191,7 @@ def test_a_claim_is_never_said_without_not_verified_and_what_the_audit_proved() 
 
 
 def test_a_claim_without_an_audit_is_no_bound_either() -> None:
-    said = words(nominal())
+    said = guarantee_words(nominal())
     assert said.banner == "Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). No bound: no ledger bears it out."
     assert said.audited is None
 
@@ -202,7 +202,7 @@ def test_what_stands_behind_an_epsilon_is_told_apart() -> None:
     assert kind(made(math.inf)) == kind(made(labels="data")) == kind(nominal(math.inf)) == "none"
     assert is_nominal(nominal())
     assert not is_nominal(made())
-    assert str(words(nominal(math.inf)).banner).startswith("Not DP. No noise was added")
+    assert str(guarantee_words(nominal(math.inf)).banner).startswith("Not DP. No noise was added")
 
 
 def test_small_data_and_large_epsilon_get_their_notes() -> None:
@@ -238,7 +238,7 @@ def test_odds_of_any_size() -> None:
      (99.99, "100")],
 )  # fmt: skip
 def test_numbers_are_shown_with_three_digits_or_all_before_the_point_rounded_up(value: float, text: str) -> None:
-    assert shown(value) == text
+    assert shown_number(value) == text
 
 
 @pytest.mark.parametrize("labels", ["data", "prior", "prior-const"])
@@ -255,7 +255,7 @@ def test_a_nominal_budget_of_tokens_never_goes_without_its_words() -> None:
     ledger = Ledger(1e-6, "add-remove", "once", claimed=text_mechanisms.nominal_claim(1.0, 10.0, 1e-6, 64, 3))
     ledger.spend(dp.NonPrivateDpEvent(), task=0, what="embeddings with noise that depends on the text")
     given = guarantee(ledger, spec, Cell(10.0, 0), unit="text", n_people=1500, n_tasks=6)
-    said = words(given)
+    said = guarantee_words(given)
     assert is_nominal(given)
     for sentence in (said.headline, said.banner, said.claimed):
         assert sentence is not None
@@ -283,10 +283,12 @@ def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> No
     assert 3.0 < private.epsilon < 5.0
     assert list(ways_out(private).values()) == list(by_channel(private.parts).values())
     assert list(ways_out(private)) == ["replay", "head", "total"]
-    assert words(private).headline.endswith(f"Replay ε = 2, head ε = 3, total ε = {shown(private.epsilon)}.")
-    assert words(clean).banner.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")  # type: ignore[union-attr]
+    assert guarantee_words(private).headline.endswith(
+        f"Replay ε = 2, head ε = 3, total ε = {shown_number(private.epsilon)}."
+    )
+    assert guarantee_words(clean).banner.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")  # type: ignore[union-attr]
     claimed = two_ways_out(dp.NonPrivateDpEvent(), Claim(4.0, "a paper", {}, {}, accounted=62.3))
-    said = words(claimed)
+    said = guarantee_words(claimed)
     assert "Claimed ε = 4 (a paper, not verified)" in said.headline
     assert "The same noise accounted, if its other premises held: ε = 62.3." in said.headline
     for text in (said.headline, said.banner or ""):
@@ -307,7 +309,7 @@ def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
 def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
     assert three_numbers(made().parts) == ""
     assert ways_out(made()) == {}
-    assert "head" not in words(made()).headline
+    assert "head" not in guarantee_words(made()).headline
 
 
 @pytest.mark.parametrize(
@@ -332,7 +334,7 @@ def test_the_unit_is_named_as_it_is(unit: str, whole: str, neighbours: str, rule
     assert any(sentence.startswith(f"Only 20 {counted}:") for sentence in given.caveats)
     assert "of the dataset" in given.not_covered
     assert any(text.startswith("a person about whom several clients") for text in given.not_covered) is (unit == "user")
-    said = words(given)
+    said = guarantee_words(given)
     assert "  " not in " ".join([said.headline, *said.covered, *said.not_covered, *said.assumptions, *said.caveats])
 
 

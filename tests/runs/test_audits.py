@@ -120,7 +120,7 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
     monkeypatch.delenv("DPCL_DATA", raising=False)
     spec = own_data(home)
     run_id = replay.fill(store, spec, replay.recorded(spec))
-    administration.check(store, store.get(run_id))
+    administration.check_own_files(store, store.get(run_id))
     created = store.get(run_id).created
     os.utime(home / "data" / "mine" / "train.csv", (created + 60, created + 60))
     replay.alter(store, run_id, started=created + 3600, finished=created + 3600)
@@ -133,14 +133,14 @@ def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_i
     assert store.claim(audit_id, process.me())
     engine = audits.engine_of(store, audit_id, play=played)
     looks = iter([StoreTrouble("away"), None])
-    true_check = administration.check
+    true_check = administration.check_own_files
 
     def check(*of: object) -> None:
         if (trouble := next(looks)) is not None:
             raise trouble
         true_check(*of)
 
-    monkeypatch.setattr(administration, "check", check)
+    monkeypatch.setattr(administration, "check_own_files", check)
     assert worker.carry_out(store, audit_id, engine=engine) == "finished"
 
 

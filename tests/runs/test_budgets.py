@@ -125,8 +125,8 @@ def test_a_plan_counts_and_not_the_wish(data: str, store: Store) -> None:
 @pytest.mark.parametrize("params", [{"budget": "per-task"}, {"mechanism": "fn", "budget_per": "token"}])
 def test_an_epsilon_for_a_part_is_no_bound_for_the_whole(params: dict[str, str], data: str, store: Store) -> None:
     whole, part = (asking(data, method="lm-gem", params=one) for one in ({}, params))
-    assert charges.released(whole, None) == (1.0, DELTA)
-    assert charges.released(part, None)[0] == math.inf
+    assert charges.released_bound(whole, None) == (1.0, DELTA)
+    assert charges.released_bound(part, None)[0] == math.inf
 
 
 def test_models_on_the_same_batches_have_a_bound_from_their_plan_on(data: str, store: Store) -> None:
@@ -282,7 +282,7 @@ def test_a_part_of_a_run_is_counted_with_the_whole(data: str, store: Store) -> N
     declare(store, data, 2.0)
     run_id = replay.claim(store, asking(data, [1.0], [0, 1]), split=Split(2, "local", "cpu"))
     shards._put_into_queue(store, run_id, [[0], [1]], "cpu")
-    assert len(shards.of_run(store, run_id)) == 2
+    assert len(shards.parts_of(store, run_id)) == 2
     assert spent(store, data)[0] == 2.0
 
 

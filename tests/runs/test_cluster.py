@@ -113,7 +113,7 @@ def lose_a_node(url: str) -> Lost:
         command, store = started(url, *settings, "--executor", "ray", "--shards", "2"), Store(url)
 
         def on_second() -> Row[Any] | None:
-            of_all = [one for run in store.list_runs() for one in shards.of_run(store, run.id)]
+            of_all = [one for run in store.list_runs() for one in shards.parts_of(store, run.id)]
             return next((one for one in of_all if one.runs_on == "second/cpu" and one.status in ACTIVE), None)
 
         def n_saved() -> int:
@@ -159,7 +159,7 @@ def test_a_stop_reaches_the_parts_on_all_nodes(home: Path) -> None:
         store = Store(url)
 
         def running() -> list[Row[Any]]:
-            found = [one for run in store.list_runs() for one in shards.of_run(store, run.id)]
+            found = [one for run in store.list_runs() for one in shards.parts_of(store, run.id)]
             return [one for one in found if one.status == "running"]
 
         until(lambda: len(running()) == 2 or command.poll() is not None)
@@ -168,7 +168,7 @@ def test_a_stop_reaches_the_parts_on_all_nodes(home: Path) -> None:
         store.request_stop(run.id)
         command.communicate(timeout=PATIENCE_SECONDS)
         until(lambda: not store.unfinished())
-        assert {one.status for one in shards.of_run(store, run.id)} == {"cancelled"}
+        assert {one.status for one in shards.parts_of(store, run.id)} == {"cancelled"}
         assert store.status(run.id) == "cancelled"
 
 
@@ -191,7 +191,7 @@ def timed(url: str, names: tuple[str, ...], seconds: float, n_shards: int) -> To
         found = document(started(url, *settings, "--executor", "ray", "--shards", str(n_shards)))
         whole = time.monotonic() - begun
     store = Store(url)
-    of_run = [store.get(shard.id) for shard in shards.of_run(store, found["run_id"])]
+    of_run = [store.get(shard.id) for shard in shards.parts_of(store, found["run_id"])]
     spans = [(run.started, run.finished) for run in of_run if run.started is not None and run.finished is not None]
     assert len(spans) == n_shards
     return Took(

@@ -74,14 +74,14 @@ def test_the_drivers_cards_have_names_and_sizes() -> None:
 def test_a_computer_without_a_driver_has_the_processor_only() -> None:
     """For real: the process that asks finds no library here, or cards that it can count."""
     asked = subprocess.run([sys.executable, "-I", "-S", cuda_driver.__file__], capture_output=True, text=True, check=True)
-    assert len(process.found()) == 1 + len(json.loads(asked.stdout))
+    assert len(process.devices()) == 1 + len(json.loads(asked.stdout))
 
 
 def test_cards_need_no_device_file_and_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answers(monkeypatch, '[["NVIDIA Y", 17179869184], ["NVIDIA Z", 8589934592]]')
     wanted = [("cpu", "Processor"), ("cuda:0", "NVIDIA Y (16 GB)"), ("cuda:1", "NVIDIA Z (8 GB)")]
     for _ in range(2):
-        assert [(device.name, device.title) for device in process.found()] == wanted
+        assert [(device.name, device.title) for device in process.devices()] == wanted
     assert process.default() == "cuda:0"
     assert len(asked) == 1
 
@@ -142,6 +142,6 @@ def test_the_command_line_hides_cards_from_what_runs_on_the_processor(monkeypatc
 
 
 def test_finding_devices_loads_no_torch() -> None:
-    script = "import sys; from dpcl_core.runs import process; process.found(); print('torch' in sys.modules)"
+    script = "import sys; from dpcl_core.runs import process; process.devices(); print('torch' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "False"

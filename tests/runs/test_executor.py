@@ -136,7 +136,7 @@ def test_a_worker_that_ends_before_it_begins_is_missed_with_its_last_words(store
 
 @pytest.mark.parametrize("status", ["running", "stopping"])
 def test_a_stranger_with_the_number_of_a_dead_worker_is_left_alone(store, stranger, status):
-    run_id = _under_way(store, replace(process.of(stranger.pid), ticks=7), status, silent=30)
+    run_id = _under_way(store, replace(process.process_of(stranger.pid), ticks=7), status, silent=30)
     LocalExecutor(store).schedule()
     assert store.status(run_id) == ("lost" if status == "running" else "cancelled")
     assert stranger.answers()
@@ -153,7 +153,7 @@ def test_a_stranger_with_the_number_of_a_dead_worker_is_left_alone(store, strang
 )
 def test_a_process_that_gives_no_sign_for_too_long_is_lost(store, stranger, monkeypatch, limit, machine, ends_as):
     monkeypatch.setattr(executor, limit, 0.2)
-    worker = process.of(stranger.pid)
+    worker = process.process_of(stranger.pid)
     if machine == "elsewhere":
         worker = replace(worker, machine=machine)
     run_id = _under_way(store, worker, "running", silent=0)
@@ -170,7 +170,7 @@ def test_a_process_that_gives_no_sign_for_too_long_is_lost(store, stranger, monk
 @pytest.mark.parametrize("status", ["running", "stopping"])
 def test_a_heartbeat_that_is_old_at_first_sight_proves_nothing(store, stranger, machine, status):
     """After an outage of the store, a computer's sleep, or where a second app has just been started."""
-    worker = process.of(stranger.pid)
+    worker = process.process_of(stranger.pid)
     run_id = _under_way(store, worker if machine == "here" else replace(worker, machine=machine), status, silent=3600)
     LocalExecutor(store).schedule()
     assert store.status(run_id) == status
@@ -182,7 +182,7 @@ def test_silence_counts_only_while_the_store_takes_writes(store, home, stranger,
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.3)
     monkeypatch.setattr(executor, "SILENT_SECONDS", 0.2)
     monkeypatch.setattr(executor, "STUCK_SECONDS", 0.2)
-    its = process.of(stranger.pid) if machine == "here" else process.Process("elsewhere", 1, 1)
+    its = process.process_of(stranger.pid) if machine == "here" else process.Process("elsewhere", 1, 1)
     run_id = _under_way(store, its, "running", silent=3600)
     app, other = LocalExecutor(Store()), sqlite3.connect(home / "store.sqlite", isolation_level=None)
     app.check()
@@ -210,7 +210,7 @@ def test_a_run_that_a_living_terminal_waits_for_is_left_to_it_and_ends_with_it(s
     started: list[str] = []
     monkeypatch.setattr(LocalExecutor, "_start", lambda self, run: started.append(run.id))
     mine, later = store.create(replay.a_spec()), store.create(replay.a_spec())
-    store.wait(mine, process.of(stranger.pid))
+    store.wait(mine, process.process_of(stranger.pid))
     LocalExecutor(store).schedule()
     assert (started, store.status(mine), store.status(later)) == ([], "queued", "queued")
     stranger.kill()

@@ -88,7 +88,7 @@ def test_looks_spend_and_budgets_of_every_earlier_layout_count_in_a_new_store(ho
     old, store = an_old_store(home, number, asking(data, (1.0, 2.0))), Store()
     before = contents(old)
     assert carry_over(store, str(old)) == (3 if number == 1 else 4 if number == 2 else 5)
-    looks = administration.of(store, data)
+    looks = administration.looks_at(store, data)
     assert (looks.runs, looks.models, looks.tuned, looks.audits) == (2, 4, 2 * (number >= 2), number >= 3)
     assert looks.epsilon == (6.0 if number == 1 else math.inf), "of a tuning no bound is known"
     assert administration.marks_kept(store) == ({"gone"} if number >= 6 else set())
@@ -137,7 +137,7 @@ def test_looks_that_cannot_be_read_are_refused_and_never_counted_as_none(home, d
         connection.execute(damage)
     with pytest.raises(StoreTrouble):
         carry_over(store, str(old))
-    looks = administration.of(store, data)
+    looks = administration.looks_at(store, data)
     assert (looks.runs, looks.audits, looks.tuned) == (0, 0, 0)
 
 
@@ -155,7 +155,7 @@ def test_the_command_says_how_many_runs_count(home, data, number, capsys):
     old = an_old_store(home, number, asking(data))
     assert cli.main(["data", "carry-over", str(old), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"runs": 5}
-    assert administration.of(Store(), data).runs == 2
+    assert administration.looks_at(Store(), data).runs == 2
     assert cli.main(["data", "carry-over", str(home / "none.sqlite")]) != 0
 
 

@@ -39,7 +39,7 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
     run_id = store.create(own_run())
     assert store.claim(run_id)
     store.end(run_id, "cancelled")
-    looked = administration.of(store, "own:mine")
+    looked = administration.looks_at(store, "own:mine")
     never = store.create(own_run())
     for _ in range(2):
         resumption.resume(store, run_id)
@@ -48,7 +48,7 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
         store.request_stop(run_id)
     assert store.claim(never)
     assert store.requeue(store.get(never))
-    assert administration.of(store, "own:mine") == looked
+    assert administration.looks_at(store, "own:mine") == looked
     assert looked.runs == 1
 
 
@@ -62,13 +62,13 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
     launched(store, own_run("own:m_ne"))
     waiting = store.create(own_run())
     store.request_stop(waiting)
-    found = administration.of(store, "own:mine")
+    found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.models, found.tuned, found.audits) == (2, 8, 0, 0)
     assert found.epsilon == pytest.approx(2 * 2 * (1.0 + 2.0))
     assert found.delta == pytest.approx(8 * 1e-5)
     assert found.sentence.startswith("Looks at own:mine so far: 2 runs, 8 models. All of them together: at most epsilon 12,")
     found = administration.Looks("own:m_ne", 1, 4, 0, 0, 6.0, pytest.approx(4e-5))
-    assert administration.of(store, "own:m_ne") == found, "_ is no wildcard"
+    assert administration.looks_at(store, "own:m_ne") == found, "_ is no wildcard"
 
 
 def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say(store: Store) -> None:
@@ -76,23 +76,23 @@ def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say
     raw = own_run().jsonable() | {"method": "peft-ensemble", "params": {"adapter": "head"}}
     shared = checks.parse(raw)
     run_id = launched(store, shared)
-    found = administration.of(store, "own:mine")
+    found = administration.looks_at(store, "own:mine")
     assert found.epsilon == math.inf
     with store.writing() as connection:
         parts = {statement.all_models(4, 1e-5, 1e-5): 7.5}
         of_cell = {"metrics": {}, "guarantee": {"parts": parts}, "seconds": 1.0}
         connection.execute(insert(tables.cells).values(run_id=run_id, epsilon=1.0, seed=0, **of_cell))
-    found = administration.of(store, "own:mine")
+    found = administration.looks_at(store, "own:mine")
     assert (found.models, found.epsilon, found.delta) == (4, 7.5, 1e-5)
     launched(store, checks.parse(raw | {"params": {"adapter": "film"}, "seeds": [0]}))
-    found = administration.of(store, "own:mine")
+    found = administration.looks_at(store, "own:mine")
     assert (found.models, found.epsilon, found.delta) == (6, 7.5 + 3.0, pytest.approx(3e-5))
 
 
 def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) -> None:
     launched(store, own_run())
     assert administration.sentence(store, "own:new") == "Nobody has looked at own:new yet: the first run is the first look."
-    assert administration.of(store, "digits") is None
+    assert administration.looks_at(store, "digits") is None
     assert administration.sentence(store, "digits") == ""
 
 
@@ -100,7 +100,7 @@ def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) ->
 def test_one_look_without_a_bound_leaves_none_for_all(changes: dict[str, object], store: Store) -> None:
     launched(store, own_run())
     launched(store, own_run(**changes))
-    found = administration.of(store, "own:mine")
+    found = administration.looks_at(store, "own:mine")
     assert (found.epsilon, found.document()["epsilon"]) == (math.inf, "inf")
     assert "no bound is known, as one of them has none" in found.sentence
 
@@ -119,12 +119,12 @@ def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None
             studies.add_trial(study_id, Trial(number, 0.1, 8, 1.0, 0.5, None, 1.0))
         assert store.claim(study_id)
         store.end(study_id, "cancelled")
-    found = administration.of(store, "own:mine")
+    found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.tuned, found.audits, found.epsilon) == (0, 2, 0, math.inf)
     run_id = launched(store, base)
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id)
-    found = administration.of(store, "own:mine")
+    found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.models, found.tuned, found.audits) == (1, 1, 2, 1)
     assert found.sentence.startswith("Looks at own:mine so far: 1 run, 1 model, 2 settings tried by tunings, 1 audit.")
 
@@ -150,7 +150,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def n_runs(store: Store, name: str) -> int:
-    found = administration.of(store, name)
+    found = administration.looks_at(store, name)
     return found.runs
 
 
@@ -174,10 +174,10 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
     name = taken_in(home / "visits.csv")
     for _ in range(2):
         launched(store, own_run(name))
-    before = administration.of(store, name)
+    before = administration.looks_at(store, name)
     administration.purge(store, name)
     again = taken_in(home / "other.csv")
-    found = administration.of(store, again)
+    found = administration.looks_at(store, again)
     assert (found.runs, found.models, found.epsilon) == (before.runs, before.models, before.epsilon)
     assert "Some were at data with the same rows, under another name or deleted since." in found.sentence
     assert n_runs(store, taken_in(home / "target.csv", target="two")) == 2

@@ -16,7 +16,7 @@ def test_machines_that_look_after_the_queue_are_present_until_they_fall_silent(s
     cards = (process.Device("cpu", "Processor"), process.Device("cuda:0", "A card"))
     for name, found in (("lab1", cards[:1]), ("lab2", cards), ("lab2", cards)):
         monkeypatch.setenv("DPCL_MACHINE", name)
-        monkeypatch.setattr(process, "found", lambda found=found: found)
+        monkeypatch.setattr(process, "devices", lambda found=found: found)
         executor.announce(store)
     assert executor.present_machines(store) == {"lab1": ["cpu"], "lab2": ["cpu", "cuda:0"]}
     assert [executor.n_devices("local", device, store) for device in ("cpu", "cuda")] == [2, 1]
@@ -52,7 +52,7 @@ def test_a_free_machine_takes_the_next_run_that_it_can_serve(store, monkeypatch)
     """One run for each device of a machine, in the order of the queue; none for a card that the machine has not."""
     started = list[str]()
     monkeypatch.setattr(LocalExecutor, "_start", lambda self, run: started.append(run.id))
-    monkeypatch.setattr(process, "found", lambda: (process.Device("cpu", "Processor"),))
+    monkeypatch.setattr(process, "devices", lambda: (process.Device("cpu", "Processor"),))
     ids = [store.create(replay.a_spec(), device=device) for device in ("cuda", "lab2/cpu", "cpu", "cpu", "cpu")]
     for name, wanted in (("lab1", [ids[2]]), ("lab2", [ids[1]]), ("lab3", [ids[3]]), ("lab1", [])):
         monkeypatch.setenv("DPCL_MACHINE", name)

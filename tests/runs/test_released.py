@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Row, delete, insert, select
 
 from dpcl_core import paths
-from dpcl_core.data.files import held
+from dpcl_core.data.files import hold_file
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import Event, TaskLearned
 from dpcl_core.runs import process, resumption, worker
@@ -152,7 +152,7 @@ def test_what_root_has_made_belongs_to_whom_the_home_does(home, monkeypatch):
     for name, named in names.items():
         monkeypatch.setattr(os, name, lambda what, *owner, named=named: given.update({Path(named(what)).name: owner}))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with held(home / "data.lock"):
+    with hold_file(home / "data.lock"):
         resumption.record("0123456789ab", 0, 1)
     whose = (home.stat().st_uid, home.stat().st_gid)
     assert given == dict.fromkeys(("data.lock", "released", "0123456789ab.txt"), whose)
@@ -162,7 +162,7 @@ def test_what_is_another_users_fails_at_once_and_names_no_path(home, monkeypatch
     def refused(*_: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", str(home))
 
-    monkeypatch.setattr(paths, "opened", refused)
+    monkeypatch.setattr(paths, "open_file", refused)
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("nobody mends that while a run waits"))
     with pytest.raises(StoreTrouble) as told:
         Patience().outlast(lambda: resumption.record("0123456789ab", 0, 1))
@@ -173,7 +173,7 @@ def test_what_is_another_users_fails_at_once_and_names_no_path(home, monkeypatch
 @pytest.mark.parametrize(("folder", "lock"), [(0o700, 0o600), (0o755, 0o600), (0o770, 0o660), (0o777, 0o666)])
 def test_a_lock_is_for_whoever_may_write_its_folder(home, folder, lock):
     home.chmod(folder)
-    with held(home / "data.lock") as is_held:
+    with hold_file(home / "data.lock") as is_held:
         assert is_held
     assert stat.S_IMODE((home / "data.lock").stat().st_mode) == lock
 
@@ -185,7 +185,7 @@ def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(st
     waiting = worker.shards.Waiting(store, run_id, Split(2, "ray"), Supervisor(store), Patience())
     with pytest.raises(StoreUnusable, match=AGAIN):
         waiting.begin(2, 2)
-    assert worker.shards.of_run(store, run_id) == []
+    assert worker.shards.parts_of(store, run_id) == []
 
 
 def test_a_line_that_a_power_cut_left_half_counts_for_nothing_and_spoils_no_later_one(home):

@@ -95,7 +95,7 @@ def test_a_run_in_parts_is_the_unsplit_run(method, store, tmp_path, data_dir, mo
     assert worker.carry_out(store, run_id, executor=runner) == "finished"
     assert len(runner.seen) == 2
     assert is_the_unsplit_run(store, run_id, spec)
-    assert [shard.status for shard in shards.of_run(store, run_id)] == ["finished"] * 2
+    assert [shard.status for shard in shards.parts_of(store, run_id)] == ["finished"] * 2
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_parts_are_listed_and_counted_nowhere_as_runs_of_their_own(store, spec):
     assert worker.carry_out(store, run_id, executor=InProcess(store)) == "finished"
     assert [run.id for run in store.list_runs()] == [run_id]
     assert Sets(store).finished([spec.digest()]) == {spec.digest(): run_id}
-    for shard in shards.of_run(store, run_id):
+    for shard in shards.parts_of(store, run_id):
         assert not store.results([shard.id])[shard.id], "what a part released is the whole run's"
         assert {to_json(event)["event"] for event in store.events(shard.id)} <= {"Progress", "Started"}
     assert store.rows(tables.checkpoints.select()) == [], "a run that is over needs none"
@@ -115,7 +115,7 @@ def test_groups_that_share_work_stay_together(store):
     spec = replay.a_spec(epsilons=(1.0, 2.0), seeds=(0, 1), tasks=2)
     run_id, runner = begun(store, spec, 4), InProcess(store)
     assert worker.carry_out(store, run_id, executor=runner) == "finished"
-    assert runner.seen == shards.of_run(store, run_id) == []
+    assert runner.seen == shards.parts_of(store, run_id) == []
 
 
 def test_a_part_that_dies_goes_on_after_its_last_checkpoint_on_any_machine(store, spec, monkeypatch):
@@ -163,7 +163,7 @@ def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(sto
     run = store.get(run_id)
     assert run.error == "Gone." + resumption._GIVEN_UP
     assert len(runner.seen) == 3
-    assert {shard.status for shard in shards.of_run(store, run_id)} == {"lost", "cancelled"}
+    assert {shard.status for shard in shards.parts_of(store, run_id)} == {"lost", "cancelled"}
     resumption.resume(store, run_id)
     assert store.claim(run_id, process.me())
     assert worker.carry_out(store, run_id, executor=InProcess(store)) == "finished"
@@ -186,7 +186,7 @@ def test_a_part_that_fails_ends_the_run_with_its_sentence_and_stops_the_others(s
     assert worker.carry_out(store, run_id, executor=InProcess(store)) == "failed"
     run = store.get(run_id)
     assert (run.error_kind, run.error) == ("diverged", "the loss is not finite at step 7")
-    assert sorted(shard.status for shard in shards.of_run(store, run_id)) == ["cancelled", "cancelled", "failed"]
+    assert sorted(shard.status for shard in shards.parts_of(store, run_id)) == ["cancelled", "cancelled", "failed"]
 
 
 def test_a_stop_ends_the_run_and_its_parts(store, spec):
@@ -198,7 +198,7 @@ def test_a_stop_ends_the_run_and_its_parts(store, spec):
         return True
 
     assert worker.carry_out(store, run_id, executor=InProcess(store, stopped)) == "cancelled"
-    assert {shard.status for shard in shards.of_run(store, run_id)} == {"cancelled"}
+    assert {shard.status for shard in shards.parts_of(store, run_id)} == {"cancelled"}
     resumption.resume(store, run_id)
     assert store.claim(run_id, process.me())
     assert worker.carry_out(store, run_id, executor=InProcess(store)) == "finished"
@@ -252,7 +252,7 @@ def lost_with_a_part(store: Store, spec: RunSpec, n_tasks: int) -> tuple[str, sh
     run_id = begun(store, spec, 3)
     shards.Waiting(store, run_id, Split(3, "local"), InProcess(store), Patience()).begin(3, spec.scenario.tasks)
     assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
-    first = shards.of_run(store, run_id)[0].id
+    first = shards.parts_of(store, run_id)[0].id
     assert store.claim(first, process.me())
     part = shards.part_of(store, first, Patience())
     assert part is not None
@@ -264,7 +264,7 @@ def lost_with_a_part(store: Store, spec: RunSpec, n_tasks: int) -> tuple[str, sh
 def test_a_deleted_run_stops_its_parts_and_they_save_nothing_for_it(store, spec):
     run_id, part, learned = lost_with_a_part(store, spec, 1)
     store.delete(run_id)
-    assert [shard.status for shard in shards.of_run(store, run_id)] == ["stopping", "cancelled", "cancelled"]
+    assert [shard.status for shard in shards.parts_of(store, run_id)] == ["stopping", "cancelled", "cancelled"]
     with pytest.raises(BadInput, match="is over"):
         part.save(learned[1])
 
@@ -275,7 +275,7 @@ def test_a_run_is_not_resumed_after_a_checkpoint_that_is_missing(store, spec):
     store.delete(run_id)
     store.restore(run_id)
     part.save(learned[1])
-    store.end(shards.of_run(store, run_id)[0].id, "cancelled")
+    store.end(shards.parts_of(store, run_id)[0].id, "cancelled")
     why = "some of its checkpoints are missing, and noise must not be drawn twice; Retry starts a new run"
     assert resumption.why_not(store, run_id) == why
     with pytest.raises(BadInput, match="some of its checkpoints are missing"):
@@ -285,7 +285,7 @@ def test_a_run_is_not_resumed_after_a_checkpoint_that_is_missing(store, spec):
 def test_a_run_is_not_resumed_whose_part_has_finished_and_was_deleted(store, spec):
     """Nobody would learn this part again: the run would wait for it for ever."""
     run_id, _, _ = lost_with_a_part(store, spec, spec.scenario.tasks)
-    store.end(shards.of_run(store, run_id)[0].id, "finished")
+    store.end(shards.parts_of(store, run_id)[0].id, "finished")
     store.delete(run_id)
     store.restore(run_id)
     assert "a part of it has finished, but its checkpoints are deleted" in (resumption.why_not(store, run_id) or "")
@@ -301,9 +301,9 @@ def test_a_run_passes_on_no_task_of_a_part_before_the_one_that_is_missing(store,
 
 
 def test_an_executor_that_is_not_to_be_had_is_one_sentence(store, monkeypatch):
-    assert isinstance(executor.opened("local", store), LocalExecutor)
+    assert isinstance(executor.executor_for("local", store), LocalExecutor)
     with pytest.raises(BadInput, match="did you mean ray"):
         executor.checked("rays")
     monkeypatch.setattr("dpcl_core.machine.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'dpcl\[ray\]'"):
-        executor.opened("ray", store)
+        executor.executor_for("ray", store)

@@ -246,7 +246,7 @@ def test_only_the_process_it_was_started_for_adopts_a_run(store):
     store.claim(run_id)
     assert store.attach(run_id, process.me())
     assert store.attach(run_id, process.me())
-    assert not store.attach(run_id, process.of(1))
+    assert not store.attach(run_id, process.process_of(1))
     assert store.get(run_id).process == process.me()
 
 

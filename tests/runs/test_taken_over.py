@@ -99,7 +99,7 @@ def test_resume_of_a_run_that_another_process_carries_out_follows_it_to_its_resu
     run_id = store.create(spec)
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        other = process.of(sleeper.pid)
+        other = process.process_of(sleeper.pid)
         assert store.claim(run_id, other)
         store.append(run_id, replay.recorded(spec)[:10], by=other)
         exits: list[int] = []

@@ -81,7 +81,7 @@ def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
         assert store.claim(whole, process.me())
         shards._put_into_queue(store, whole, [[0], [1], [2]], "cpu")
         replay.alter(store, whole, runs_on=None)
-        names |= {shard.id: name for shard in shards.of_run(store, whole)}
+        names |= {shard.id: name for shard in shards.parts_of(store, whole)}
     names[visiting(store, "carl").create(SPEC)] = "carl"  # who has had no run, but came last
     with store.reading() as connection:
         order = [names[row.id] for row in queue.in_order(connection)["cpu"]]

@@ -271,11 +271,11 @@ def test_a_run_restored_while_the_trash_is_emptied_keeps_its_results(store, monk
 def test_an_emptied_run_on_own_data_stays_a_look(store):
     spec = replace(SPEC, data=replace(SPEC.data, dataset="own:mine"))
     run_id = _finished(store, spec)
-    before = administration.of(store, "own:mine")
+    before = administration.looks_at(store, "own:mine")
     store.delete(run_id)
     empty_trash(store)
     assert before.runs == 1
-    assert administration.of(store, "own:mine") == before
+    assert administration.looks_at(store, "own:mine") == before
 
 
 def test_limits_are_read_from_one_line(monkeypatch):

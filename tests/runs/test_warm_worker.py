@@ -59,7 +59,7 @@ def waiting(app: LocalExecutor) -> process.Process:
     assert app.warm is not None
     app.schedule()
     until(lambda: app.warm.listens)
-    return process.of(app.warm.pid)
+    return process.process_of(app.warm.pid)
 
 
 def finishes_without(store: Store, run_id: str, warm: process.Process) -> None:
@@ -180,7 +180,7 @@ def test_one_that_does_not_listen_yet_is_not_waited_for(store, make, monkeypatch
     app = make()
     run_id = store.create(replay.a_spec())
     app.warm.keep(store.url, is_idle=True)
-    halted(ready := process.of(app.warm.pid))  # long before it listens
+    halted(ready := process.process_of(app.warm.pid))  # long before it listens
     app.submit(run_id)
     assert store.get(run_id).process != ready
     until(lambda: gone(ready))
@@ -254,7 +254,9 @@ def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run
         app.warm.expect(own.url, MODULE)
         app.warm.keep(own.url, is_idle=True)
         until(lambda: app.warm.listens)
-        told.write_text(json.dumps(asdict(process.of(app.warm.pid))))  # asked while it lives: it may be gone before the app
+        told.write_text(
+            json.dumps(asdict(process.process_of(app.warm.pid)))
+        )  # asked while it lives: it may be gone before the app
         if has_run:
             app.submit(run_id)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import LIST_FROM_DATA, NOT_DP, standing, words
+from dpcl_core.privacy.statement import LIST_FROM_DATA, NOT_DP, guarantee_words, standing
 from dpcl_core.scenarios.blurry import BY_COIN
 from dpcl_core.spec import Cell
 
@@ -44,7 +44,7 @@ def test_a_stream_with_empty_tasks_runs_through(
         found = event.metrics["AA"]
         assert found is not None
         assert 0 < found <= 1
-        assert BY_COIN in words(event.guarantee).assumptions
+        assert BY_COIN in guarantee_words(event.guarantee).assumptions
         assert not any("public rule" in text for text in event.guarantee.assumptions)
     bound = finished[0].guarantee.epsilon
     assert math.isinf(bound) if spec.reads_labels else bound == pytest.approx(1.0, rel=2e-5)
@@ -81,7 +81,7 @@ def test_a_list_of_the_labels_that_occur_has_no_bound(
             assert methods.standing(spec) == standing(given[name, labels])
     for labels in ("prior", "prior-const"):
         assert given["without", labels] == given["with", labels]
-    read, public = words(given["with", "prior"]), words(given["with", "prior-const"])
+    read, public = guarantee_words(given["with", "prior"]), guarantee_words(given["with", "prior-const"])
     assert (read.is_private, public.is_private) == (False, True)
     assert read.banner == NOT_DP.format(reason=LIST_FROM_DATA)
     assert not [text for text in read.assumptions if "list of labels" in text]

@@ -111,7 +111,7 @@ def test_users_travel_with_their_records() -> None:
 def test_what_check_allows_opens_with_so_many_tasks(tasks: int, per_task: int | None, n_classes: int) -> None:
     chosen = settings(tasks, per_task)
     try:
-        count = catalog.check(chosen, n_classes, ())
+        count = catalog.number_of_tasks(chosen, n_classes, ())
     except BadInput:
         fits = tasks * (per_task or 1) <= n_classes and (per_task is not None or n_classes % tasks == 0)
         assert not fits

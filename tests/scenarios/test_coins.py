@@ -96,7 +96,9 @@ def test_one_row_less_moves_no_other(chosen: ScenarioSpec, gone: int, place: int
 def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: Federated, leaving: int, seed: int) -> None:
     rows = np.arange(N)
     whole = table(rows)
-    groups = _order(chosen, whole, catalog.check(chosen, N_CLASSES, tuple(source.name for source in whole.sources)))
+    groups = _order(
+        chosen, whole, catalog.number_of_tasks(chosen, N_CLASSES, tuple(source.name for source in whole.sources))
+    )
     held = _dealt_out(chosen, whole, groups, seed).train.users
     assert held is not None
     before, after = (places(chosen, kept, seed) for kept in (rows, rows[held != leaving]))

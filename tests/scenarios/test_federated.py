@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpcl_core.data import coins
 from dpcl_core.data.dataset import Source
-from dpcl_core.scenarios.catalog import Federated, check
+from dpcl_core.scenarios.catalog import Federated, number_of_tasks
 from dpcl_core.scenarios.federated import MIN_ROWS, open_stream
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import examples, records, table
@@ -160,9 +160,9 @@ def test_one_client_is_a_stream_as_any_other_and_an_absent_client_has_no_rows_in
 
 
 def test_the_number_of_tasks_is_known_from_public_facts() -> None:
-    assert check(Federated(), 4, ()) == 4
-    assert check(Federated(protocol="domain-incremental"), 2, ("a", "b", "c")) == 3
-    assert check(Federated(protocol="domain-incremental", tasks=2), 2, ("a", "b", "c")) == 2
+    assert number_of_tasks(Federated(), 4, ()) == 4
+    assert number_of_tasks(Federated(protocol="domain-incremental"), 2, ("a", "b", "c")) == 3
+    assert number_of_tasks(Federated(protocol="domain-incremental", tasks=2), 2, ("a", "b", "c")) == 2
 
 
 def test_labels_are_called_what_the_tasks_ask() -> None:

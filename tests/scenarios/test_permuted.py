@@ -138,7 +138,7 @@ def spec(**changes: object) -> dict[str, object]:
 )
 def test_features_of_a_network_cannot_be_permuted(changes: dict[str, object], field: str) -> None:
     with pytest.raises(BadInput) as caught:
-        checks.check(checks.parse(spec(**changes)))
+        checks.check_run(checks.parse(spec(**changes)))
     assert caught.value.field == field
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.data.load import load, read
+from dpcl_core.data.load import load_dataset, read_labels
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import blurry, incremental
 from dpcl_core.scenarios import catalog as previews
@@ -32,7 +32,7 @@ def counted(found: Preview) -> np.ndarray:
 
 def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:
     spec = checks.parse({"data": {"dataset": "digits", "train_per_class": 40}, "scenario": {"kind": "i-blurry"}})
-    digits = load(spec.data)
+    digits = load_dataset(spec.data)
     train, test = (
         Examples(np.zeros((len(split), 1)), split.labels, keys=split.keys) for split in (digits.train, digits.test)
     )
@@ -66,7 +66,7 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
     for name in ("mnist", "notmnist", "fashion_mnist", "cifar10", "mnist_m"):
         write_pair(data_dir / name, [*range(10), 3], list(range(10)))
     spec = checks.parse({"data": {"dataset": "5-datasets-mnist-m"}, "scenario": {"kind": "source-incremental"}})
-    whole, column = load(spec.data), read(spec.data, keyed=False)
+    whole, column = load_dataset(spec.data), read_labels(spec.data, keyed=False)
     assert column is not None
     assert (column.classes, column.sources) == (whole.classes, whole.sources)
     for split, own in ((whole.train, column.train), (whole.test, column.test)):

@@ -49,7 +49,7 @@ LISTS = (0, 1, 2, 3)
 )
 def test_settings_that_do_not_fit(kind: str, settings: dict[str, Any], field: str, mend: dict[str, object]) -> None:
     chosen = catalog.card(kind).settings(**settings)
-    for refuse in (lambda: catalog.check(chosen, 10, tuple("ABCDE")), lambda: catalog.open_stream(chosen, TEN, 0)):
+    for refuse in (lambda: catalog.number_of_tasks(chosen, 10, tuple("ABCDE")), lambda: catalog.open_stream(chosen, TEN, 0)):
         with pytest.raises(BadInput) as caught:
             refuse()
         assert (caught.value.field, caught.value.fix) == (field, mend)
@@ -66,7 +66,7 @@ def test_settings_that_do_not_fit(kind: str, settings: dict[str, Any], field: st
 )
 def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: str, mend: dict[str, object]) -> None:
     chosen = catalog.card(kind).settings(**settings)
-    for refuse in (lambda: catalog.check(chosen, 10, ()), lambda: catalog.open_stream(chosen, BARE, 0)):
+    for refuse in (lambda: catalog.number_of_tasks(chosen, 10, ()), lambda: catalog.open_stream(chosen, BARE, 0)):
         with pytest.raises(BadInput) as caught:
             refuse()
         assert (caught.value.field, caught.value.fix) == (field, mend)

@@ -70,5 +70,5 @@ def test_styles_share_all_classes() -> None:
 
 
 def test_check_counts_the_tasks() -> None:
-    assert catalog.check(SourceIncremental(), 10, NAMES) == 5
-    assert catalog.check(SourceIncremental(order=("B", "A")), 10, NAMES) == 2
+    assert catalog.number_of_tasks(SourceIncremental(), 10, NAMES) == 5
+    assert catalog.number_of_tasks(SourceIncremental(order=("B", "A")), 10, NAMES) == 2

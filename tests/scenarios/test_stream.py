@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.incremental import open_stream
@@ -37,7 +37,7 @@ def test_every_card_names_a_module_that_keeps_its_promises(card: catalog.Scenari
 
 def test_the_digits_in_five_tasks_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    digits = load(DataSpec(dataset="digits"))
+    digits = load_dataset(DataSpec(dataset="digits"))
     train, test = (
         Examples(np.asarray(split.images.content).reshape(len(split), 64), split.labels)
         for split in (digits.train, digits.test)

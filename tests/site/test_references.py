@@ -47,7 +47,7 @@ def test_the_figures_of_a_recorded_question_draw_its_ceiling() -> None:
     first = next(iter(specs.values()))
     known = questions.recorded_references(name, first, found)
     assert known.ceiling is not None
-    drawn = questions.picture(first, found, questions.named(specs), known).figure
+    drawn = questions.picture(first, found, questions.question_names(specs), known).figure
     texts = [note.text for note in drawn.layout.annotations]
     assert f"at once, no noise {100 * known.ceiling:.0f} %" in texts
     assert questions.references_beside(name, specs, found, "AA") == known
@@ -59,7 +59,7 @@ def test_a_recorded_question_has_references_and_they_follow_from_the_labels(name
     spec = next(iter(presets.variants(name).values()))
     recorded = questions.recorded_references(name, spec, {})
     try:
-        checks.check(spec)
+        checks.check_run(spec)
     except DataMissing as error:
         pytest.skip(str(error))
     known = of_labels(spec)
@@ -87,7 +87,7 @@ def test_what_is_recorded_of_texts_is_what_a_run_begins_with(protocol: str) -> N
             "seeds": [0, 1],
         }
     )
-    begun = next(event for event in engine.open_run(checks.check(spec)) if isinstance(event, References))
+    begun = next(event for event in engine.open_run(checks.check_run(spec)) if isinstance(event, References))
     assert record_references.known(spec) == begun
     assert begun.untrained is not None
 

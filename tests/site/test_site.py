@@ -92,7 +92,7 @@ def texts(built: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_it_is_the_same_each_time_with_data_and_without(texts: dict[str, str]) -> None:
     every = build.pages()
-    assert {one.file: runs.written(one, every) for one in every} == texts
+    assert {one.file: runs.run_page(one, every) for one in every} == texts
 
 
 def test_every_link_leads_to_a_page_and_every_page_is_reached_from_the_index(texts: dict[str, str]) -> None:
@@ -159,7 +159,7 @@ def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict
             specs = presets.variants(form.name)
             if found := questions.recorded(specs):
                 answered += 1
-                text, titles = texts[runs._file(question)], questions.named(specs)
+                text, titles = texts[runs._file(question)], questions.question_names(specs)
                 scores = questions.scores(found, titles)
                 asked = form.asks_about_forgetting
                 finding = questions.finding(next(iter(specs.values())), found, titles, with_forgetting=asked)

@@ -16,7 +16,7 @@ from dpcl_core.spec import DataSpec, RunSpec
 from dpcl_core.tuning import search, settings
 from dpcl_core.tuning.settings import TuneSpec
 
-DIGITS = load.load(DataSpec(dataset="digits"))
+DIGITS = load.load_dataset(DataSpec(dataset="digits"))
 
 
 def a_base(seed: int = 0, tasks: int = 5) -> RunSpec:
@@ -26,32 +26,32 @@ def a_base(seed: int = 0, tasks: int = 5) -> RunSpec:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_the_examples_are_those_of_the_seeds_first_task_split_seventy_to_thirty(seed: int) -> None:
-    found = search.chosen(TuneSpec(base=a_base(seed), on="private"), DIGITS)
+    found = search.tuning_split(TuneSpec(base=a_base(seed), on="private"), DIGITS)
     both = np.concatenate([found.train, found.held_out])
     labels = DIGITS.train.labels
     assert len(set(both.tolist())) == len(both)
     assert len(found.train) == settings.n_train_of(len(both))
     assert sorted(both) == sorted(np.flatnonzero(np.isin(labels, found.prior)))  # the whole task, and nothing else
     assert len(found.prior) == 2
-    again = search.chosen(TuneSpec(base=a_base(seed), on="private"), DIGITS)
+    again = search.tuning_split(TuneSpec(base=a_base(seed), on="private"), DIGITS)
     assert (again.train == found.train).all()
 
 
 def test_another_seed_tunes_on_another_task() -> None:
-    first, second = (search.chosen(TuneSpec(base=a_base(seed), on="private"), DIGITS) for seed in (0, 1))
+    first, second = (search.tuning_split(TuneSpec(base=a_base(seed), on="private"), DIGITS) for seed in (0, 1))
     assert first.prior != second.prior
 
 
 def test_the_held_out_examples_are_drawn_and_not_the_last_of_the_file() -> None:
-    found = search.chosen(TuneSpec(base=a_base(), on="private"), DIGITS)
+    found = search.tuning_split(TuneSpec(base=a_base(), on="private"), DIGITS)
     assert found.held_out.min() < found.train.max()
     assert found.train.min() < found.held_out.max()
 
 
 def test_a_public_stand_in_gives_no_more_examples_than_a_task_has() -> None:
-    """The digits as stand-in for themselves, which `settings.check` would refuse: this room does not ask."""
+    """The digits as stand-in for themselves, which `settings.check_search` would refuse: this room does not ask."""
     tune = TuneSpec(base=a_base(tasks=10), on="public", proxy="digits")
-    found = search.chosen(tune, DIGITS)
+    found = search.tuning_split(tune, DIGITS)
     assert len(found.train) + len(found.held_out) == round(of_spec(tune.base).task_size)
     assert len(found.prior) == 2  # a task of one class would be no task
 
@@ -68,7 +68,7 @@ def test_of_a_combined_dataset_a_tenth_of_a_task_is_trained_on(monkeypatch: pyte
     sources = labels // 2
     split = Split(DIGITS.train.images, labels, sources)
     dataset = Dataset("two", "two", tuple("abcd"), split, split, (Source("first", (0, 1)), Source("second", (2, 3))))
-    found = search.chosen(TuneSpec(base=base, on="private"), dataset)
+    found = search.tuning_split(TuneSpec(base=base, on="private"), dataset)
     assert (len(found.train), len(found.held_out)) == (100, 43)
     assert len(set(sources[np.concatenate([found.train, found.held_out])])) == 1
 
@@ -90,7 +90,7 @@ def test_a_tuning_never_asks_for_a_test_image(monkeypatch: pytest.MonkeyPatch) -
     take, digest = Images.take, Images.digest
     monkeypatch.setattr(Images, "take", watched)
     monkeypatch.setattr(Images, "digest", digested)
-    monkeypatch.setattr(load, "load", lambda data: DIGITS)
+    monkeypatch.setattr(load, "load_dataset", lambda data: DIGITS)
     steps = search.prepared(TuneSpec(base=a_base(), on="private"), "cpu")
     while True:
         try:

@@ -158,7 +158,7 @@ def test_a_true_search_on_the_digits_ends_well() -> None:
 
 
 def test_a_tuning_that_cannot_be_is_refused_before_data_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcl_core.data.load.load", lambda data: pytest.fail("data were read"))
+    monkeypatch.setattr("dpcl_core.data.load.load_dataset", lambda data: pytest.fail("data were read"))
     with pytest.raises(BadInput, match="method = cosine"):
         list(search.search(a_tuning(method="cosine")))
     monkeypatch.delenv("DPCL_DATA", raising=False)

@@ -49,7 +49,7 @@ def test_seventy_per_cent_are_trained_on() -> None:
 )
 def test_what_cannot_be_tuned_is_one_sentence(tune: dict[str, object], words: list[str]) -> None:
     with pytest.raises(BadInput) as refused:
-        settings.check(settings.parse(tune))
+        settings.check_search(settings.parse(tune))
     for word in words:
         assert word in str(refused.value)
     assert "\n" not in str(refused.value)

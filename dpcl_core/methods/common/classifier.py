@@ -176,7 +176,7 @@ class Step:
         return scores[:, [self.classes.index(name) for name in self.competing]]
 
 
-def kept(
+def cell_classifier(
     learner: Learner, cell: Cell, task: int, context: PublicContext, reads: Mapping[str, Fact], n_cells: int
 ) -> Classifier | None:
     """The cell's classifier after a task, to be kept with the run; None where there is none, or no room for it.

@@ -12,7 +12,7 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import Recurrence, RunSpec
 
 
-def check(spec: RunSpec, tasks: Iterable[tuple[str, Sequence[int]]], public: Sequence[int]) -> None:
+def check_public_labels(spec: RunSpec, tasks: Iterable[tuple[str, Sequence[int]]], public: Sequence[int]) -> None:
     """Raises BadInput if a task has labels of its own and none of them is public.
 
     `tasks`: each task's name and its own labels.
@@ -64,7 +64,7 @@ class PublicSizes:
             raise BadInput("params.sample_rate", sample_rate, f"{least} that a task has on average")
 
 
-def of_run(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:
+def run_sizes(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:
     """Public sizes of a run, before its data are read; `n_tasks` from the scenario's settings."""
     classes = dataset.classes or tuple(map(str, range(dataset.n_classes)))
     n_labels = len(spec.scenario.label_names(classes))
@@ -78,7 +78,7 @@ def of_spec(spec: RunSpec) -> PublicSizes:
     Raises BadInput for unknown data and for scenario settings that do not fit the data.
     """
     dataset = catalog.facts_of(spec.data)
-    return of_run(spec, dataset, scenarios.check(spec.scenario, dataset.n_classes, dataset.sources))
+    return run_sizes(spec, dataset, scenarios.number_of_tasks(spec.scenario, dataset.n_classes, dataset.sources))
 
 
 def source_sizes(spec: RunSpec) -> Mapping[str, int]:

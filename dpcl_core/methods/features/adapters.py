@@ -356,7 +356,7 @@ def fresh(
     return Adapter(network, kind, rank, np.asarray(sorted(space), dtype=np.int64), n_classes, ready.state(), axes)
 
 
-def trained(
+def train_adapters(
     start: Adapter, pictures: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule, noise_multiplier: float,
     batches: Batches, noise: Noise,
 ) -> Generator[int, None, Adapter]:

@@ -311,13 +311,13 @@ def fresh(spaces: Spaces, n_features: int, n_classes: int, dtype: type[np.floati
     return Heads(np.zeros((len(spaces), len(columns), n_features + 1), dtype), columns, allowed, n_classes)
 
 
-def joined(parts: Sequence[Heads]) -> Heads:
+def join_heads(parts: Sequence[Heads]) -> Heads:
     """All budgets of several heads with the same columns, as one."""
     weights, allowed = (np.concatenate(both) for both in zip(*((part.weights, part.allowed) for part in parts), strict=True))
     return Heads(weights, parts[0].columns, allowed, parts[0].n_classes)
 
 
-def trained(
+def train_heads(
     start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule,
     noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], device: str = "cpu",
 ) -> Generator[int, None, Heads]:

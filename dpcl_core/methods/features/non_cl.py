@@ -14,7 +14,7 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.stream import Examples, Task, joined
+from dpcl_core.scenarios.stream import Examples, Task, join_examples
 from dpcl_core.spec import Cell, RunSpec, parameter
 
 
@@ -56,7 +56,7 @@ class NonCl(ModelOfSeed):
         super().recall(learned)
 
     def _work(self, seen: Sequence[Task]) -> Work:
-        examples: Examples = joined([task.train for task in seen])
+        examples: Examples = join_examples([task.train for task in seen])
         prior = tuple(sorted({label for task in seen for label in task.prior}))
         return Work(examples, prior, tuple(task.index for task in seen), len(seen) * self._context.task_size)
 

@@ -30,7 +30,7 @@ _WIDE = 1e8  # multiplications above which sharing a product between cores pays
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """The arguments of one `linear_heads.trained`; `device`: of its products, the processor in worker processes."""
+    """The arguments of one `linear_heads.train_heads`; `device`: of its products, the processor in worker processes."""
 
     start: linear_heads.Heads
     features: NDArray[np.generic]
@@ -43,7 +43,7 @@ class Job:
 
     def steps(self) -> Generator[int, None, linear_heads.Heads]:
         """The training: yields the steps taken so far, returns the heads."""
-        return linear_heads.trained(
+        return linear_heads.train_heads(
             self.start, self.features, self.labels, self.plan, self.noise_multipliers, self.batches, self.noises, self.device
         )
 
@@ -127,7 +127,7 @@ class _InProcesses:
         except BaseException:  # the generator was closed, or a seed diverged
             self.pool.end()
             raise
-        return {seed: linear_heads.joined([future.result() for future in parts]) for seed, parts in self.futures.items()}
+        return {seed: linear_heads.join_heads([future.result() for future in parts]) for seed, parts in self.futures.items()}
 
 
 Running = _InThisProcess | _InProcesses  # one round of trainings, started already or on the first call of `heads`

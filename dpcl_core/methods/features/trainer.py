@@ -121,7 +121,7 @@ class Trainer:
         else:
             steps, total = self._adapters(works, spaces), total * len(self._epsilons)
         text = f"steps of DP-SGD ({self._params.adapter})"
-        return (yield from shown(steps, lambda done: Progress("training", done, total, task, text)))
+        return (yield from steps_as(steps, lambda done: Progress("training", done, total, task, text)))
 
     @property
     def kept_records(self) -> Records:
@@ -240,16 +240,16 @@ class Trainer:
                     start = adapters.fresh(network, params.adapter, params.lora_rank, space, n_labels, seed, axes)
                 batches, noise = self._batches(seed, work, epsilon), self._noise(Cell(epsilon, seed), work)
                 multiplier = self._steps(work, epsilon).noise_multiplier
-                steps = adapters.trained(
+                steps = adapters.train_adapters(
                     start, work.examples.inputs, work.examples.labels, plan, multiplier, batches, noise
                 )
-                trained.append((yield from shown(steps, partial(add, before))))
+                trained.append((yield from steps_as(steps, partial(add, before))))
                 before += plan.n_steps
             models[seed] = SideBySide(trained)
         return models
 
 
-def shown(steps: Generator[int, None, Returned], as_event: Callable[[int], Shown]) -> Generator[Shown, None, Returned]:
+def steps_as(steps: Generator[int, None, Returned], as_event: Callable[[int], Shown]) -> Generator[Shown, None, Returned]:
     """The steps of a training as other objects; returns what the training returns."""
     while True:
         try:

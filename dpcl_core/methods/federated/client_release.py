@@ -147,7 +147,7 @@ class WeightedSlots:
 Layout = EvenSlots | WeightedSlots  # encodes a client's slots as a vector of bounded norm, and decodes a noisy sum
 
 
-def released(
+def release_vectors(
     vectors: Reals, layout: Layout, targets: Floats, multipliers: Sequence[float], noises: Sequence[Noise],
     ledgers: Sequence[Ledger], *, task: int, n_clients: int
 ) -> list[Replay]:
@@ -344,7 +344,7 @@ class TaskRows:
         return np.asarray(np.eye(self.n_classes, dtype=np.float32)[self.labels])
 
 
-def listed(rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Draws, *, by_label: bool = True) -> Lists:
+def user_lists(rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Draws, *, by_label: bool = True) -> Lists:
     """Every user's list: by label, `learner`'s entries for each label in turn, weighted by the label's share of the user's
     rows; otherwise its entries for all rows, whose targets are then label shares.
 
@@ -441,7 +441,7 @@ class Replay:
         return np.swapaxes(roots, -1, -2).astype(np.float32)
 
 
-def joined(parts: Sequence[Replay]) -> Replay:
+def join_mixtures(parts: Sequence[Replay]) -> Replay:
     """The mixtures of several tasks as one, each task with equal weight; at least one, with covariances of the same kind."""
     covariances = parts[0].covariances
     if covariances.ndim == 3:
@@ -460,7 +460,7 @@ def sampled(
     parts: Sequence[Replay], n: int, generator: np.random.Generator, *, unit_length: bool
 ) -> tuple[Singles, Singles]:
     """Embeddings z [n, d] and targets [n, C] drawn from `joined(parts)`; `unit_length` scales the embeddings to length 1."""
-    z, targets, _ = joined(parts).sample(n, generator)
+    z, targets, _ = join_mixtures(parts).sample(n, generator)
     return unit_rows(z).astype(np.float32) if unit_length else z, targets
 
 

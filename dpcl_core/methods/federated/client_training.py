@@ -109,7 +109,7 @@ class Head:
         return views
 
 
-def trained(
+def train_copies(
     head: Head, start: Singles, z: Singles, targets: Singles, n_steps: int, batch_size: int, learning_rate: float,
     generator: np.random.Generator
 ) -> Singles:

@@ -74,7 +74,7 @@ CARD = federated.card(
     planned=f"{__name__}:planned", notes=notes,
     is_for_the_replay=lambda params: params.head == "clean",  # as published
     needs_anchors=True,
-    printed=federated.printed(
+    printed=federated.printed_settings(
         federated.LISTS, federated.ONCE, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
         {
             "params.head": Printed(

@@ -105,7 +105,7 @@ class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, feder
     )
 
 
-PRINTED = federated.printed(
+PRINTED = federated.printed_settings(
     federated.LISTS, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
     {
         "privacy.epsilons": Printed((1.0, 4.0, 8.0), "Without noise, to see what the noise costs."),
@@ -128,7 +128,7 @@ PRINTED = federated.printed(
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a budget without printed noise, inconsistent lists, and unit length on projected axes."""
-    federated.check(spec, facts)
+    federated.check_federated(spec, facts)
     params = settings_of(spec, CslrPublishedParams)
     if params.dimensions is not None:
         federated.check_axes(spec, params.dimensions)
@@ -271,7 +271,7 @@ class CslrPublished:
             ledger.spend(unbounded, task=task.index, what=what, channels={REPLAY: unbounded})
         fit = ListLearner(params.list_size, params.restarts, form=params.second_moments)
         draws = client_release.draws_of(seed, f"list of task {task.index}")
-        lists = client_release.listed(rows, range(self._n_users), fit, draws, by_label=by_label)
+        lists = client_release.user_lists(rows, range(self._n_users), fit, draws, by_label=by_label)
         compared = matchers.list_features(lists, self._matcher.features)
         random = generator(seed, f"matching of task {task.index}")
         state = _CurrentTask(task.index, ledger, lists, compared, n_groups, random)

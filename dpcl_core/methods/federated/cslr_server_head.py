@@ -20,7 +20,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, ListsObserved, Question, Replay, SeenLabels, TaskRows
-from dpcl_core.methods.federated.client_training import Head, trained
+from dpcl_core.methods.federated.client_training import Head, train_copies
 from dpcl_core.methods.federated.lists import Ints, Reals
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.privacy.ledger import Ledger
@@ -43,7 +43,7 @@ CARD = federated.card(
     planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",
     needs_anchors=True, asks_clients=True,
-    printed=federated.printed(
+    printed=federated.printed_settings(
         federated.LISTS, federated.ONCE, federated.INVENTED, federated.HEAD,
         {"params.steps": "In the paper clients train the head; the server's steps are ours."},
         always=(
@@ -106,7 +106,7 @@ class CslrServerHead:
         ]
         z, targets = (np.stack(arrays) for arrays in zip(*samples, strict=True))
         steps, size, rate = params.steps, params.batch_size, params.learning_rate
-        self._weights = trained(self._head, self._first, z, targets, steps, size, rate, self._random("steps", index))
+        self._weights = train_copies(self._head, self._first, z, targets, steps, size, rate, self._random("steps", index))
 
     def _random(self, purpose: str, index: int) -> np.random.Generator:
         return generator(self._seed, f"{purpose} after task {index}")

@@ -35,7 +35,7 @@ CARD = federated.card(
     source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
     params=DpFedAvgParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
-    printed=federated.printed(
+    printed=federated.printed_settings(
         federated.ROUNDS, federated.CLIP_OPEN,
         always=(
             Departure(

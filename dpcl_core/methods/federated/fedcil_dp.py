@@ -69,7 +69,7 @@ CARD = federated.card(
     source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
     params=FedCilDpParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
-    printed=federated.printed(
+    printed=federated.printed_settings(
         federated.ROUNDS, federated.CLIP_OPEN,
         {
             "params.noise_size": "The size of the generator's input is not given.",

@@ -51,7 +51,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         if math.isfinite(epsilon):
             allowed = "must be inf: FedTA-lite adds no noise"
             raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", allowed, {"privacy.epsilons": (math.inf,)})
-    federated.check(spec, facts)
+    federated.check_federated(spec, facts)
 
 
 CARD = federated.card(
@@ -62,7 +62,7 @@ CARD = federated.card(
     params=FedTaLiteParams, matters=("rounds", "participation", "mixing"), module=__name__, audit="", refuses=check,
     guarantee="none",
     assumes=lambda params: federated.SIMULATED[:1],
-    printed=federated.printed(
+    printed=federated.printed_settings(
         federated.ROUNDS, {"params.mixing": UNKNOWN},
         always=(Departure("", "FedTA by Yu et al. 2025", "a simplified reading of FedTA", UNKNOWN),)
     ),

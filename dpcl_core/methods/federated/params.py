@@ -156,7 +156,7 @@ class ReleaseParams(Params):
     )
 
 
-def check(spec: RunSpec, facts: PublicSizes) -> None:
+def check_federated(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput where clients, lists or anchors do not fit data of these public sizes."""
     params = spec.params
     n_users = facts.n_users or 1
@@ -371,7 +371,9 @@ ONE_VECTOR = Departure(
 CLIP_OPEN: PrintedPart = {"params.clip_norm": "Where updates are clipped is not given."}
 
 
-def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper") -> Print:
+def printed_settings(
+    *parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper"
+) -> Print:
     """What the paper prints of a method: that of these groups of settings; a string says why it leaves a setting open."""
     groups = (OF_ALL, *parts)
     settings = {name: one for part in groups for name, one in part.items() if isinstance(one, Printed)}
@@ -387,7 +389,7 @@ card = partial(
     scenarios=("federated",),
     ceiling="non-cl",
     audit="dpcl_core.attacks.federated_games",
-    refuses=check,
+    refuses=check_federated,
     derived=derived,
     assumes=lambda params: SIMULATED,
     differences=differences,

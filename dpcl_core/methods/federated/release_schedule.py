@@ -161,7 +161,7 @@ class ReleaseSchedule:
             question = Question(index, 0, layout.width, self.prototypes(budget, rows.space))
             vectors = self.answers(rows, question, lists) if self._collect is None else self._collect(question, everyone)
             multiplier, noise, n = [self.multipliers[budget]], [self._noises[budget]], self._n_clients
-            (mixture,) = client_release.released(
+            (mixture,) = client_release.release_vectors(
                 vectors, layout, self.targets(rows), multiplier, noise, [ledgers[cell]], task=index, n_clients=n
             )
             self.keep(budget, index, rows, mixture)
@@ -182,7 +182,7 @@ class ReleaseSchedule:
         assert self._lists is not None
         learner = ListLearner(self._lists.list_size, self._lists.restarts)
         draws = client_release.draws_of(self._seed, f"list of task {index}")
-        return client_release.listed(rows, range(self._n_users), learner, draws)
+        return client_release.user_lists(rows, range(self._n_users), learner, draws)
 
     def answers(self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None) -> Floats:
         """Every client's vector [n, D] for the task's sum. Private. `lists`: as in `of_task`; None: fitted here.

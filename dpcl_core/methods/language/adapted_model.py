@@ -88,7 +88,7 @@ class TrainingInputs:
         return TrainingInputs(chosen, None if self.copies is None else self.copies[torch.from_numpy(places)])
 
 
-def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
+def join_texts(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     """The texts of several tasks, concatenated and padded to the longest."""
     import torch
 

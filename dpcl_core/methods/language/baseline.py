@@ -53,7 +53,7 @@ from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Steps
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
 
@@ -231,13 +231,13 @@ def sentence(params: BaselineParams, plan: Plan, epsilon: float) -> str:
     if params.mechanism == "fn":
         copy = copy_noise(params, plan, epsilon)
         total = copies_ledger(params, plan, copy).epsilon()
-        noise_text = f"noise of {shown(copy.ratio)} times the clip on every token"
-        return f"At ε = {epsilon:g}: {noise_text}, total ε {shown(total)} for a text of {params.length} tokens."
+        noise_text = f"noise of {shown_number(copy.ratio)} times the clip on every token"
+        return f"At ε = {epsilon:g}: {noise_text}, total ε {shown_number(total)} for a text of {params.length} tokens."
     calibrated = noises(params, plan, epsilon)
     noise_text = f"noise multiplier {calibrated.steps:g}"
     if params.share_of_references > 0 and plan.n_tasks > 1 and calibrated.references != calibrated.steps:
         noise_text += f", {calibrated.references:g} on references"
-    return f"At ε = {epsilon:g}: {noise_text}, total ε {shown(ledger(params, plan, calibrated).epsilon())}."
+    return f"At ε = {epsilon:g}: {noise_text}, total ε {shown_number(ledger(params, plan, calibrated).epsilon())}."
 
 
 def _worst_off(params: BaselineParams, plan: Plan, steps: float, references: float = 0.0) -> Sequence[dp.DpEvent]:
@@ -249,7 +249,7 @@ RAW_BUFFER = "Texts kept for later tasks are stored unprotected by the trainer: 
 NOISY_BUFFER = "Texts kept for later tasks are noisy copies; their labels are as the setting on labels says."
 
 
-def check(spec: RunSpec, facts: PublicSizes) -> None:
+def check_baseline(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings under which no bound holds or can be stated."""
     if settings_of(spec, BaselineParams).is_local:
         language.check_local(spec, "with params.mechanism = fn")
@@ -337,7 +337,7 @@ def card(method: str, left_open: Mapping[str, str] | None = None, **more: Any) -
         return method, "FN" if settings_of(spec, BaselineParams).is_local else "DPSGD"
 
     of_own: language.PrintedPart = {f"params.{name}": why for name, why in (left_open or {}).items()}
-    usual: dict[str, Any] = {"refuses": check, "derived": derived, "totals": totals, "notes": notes}
+    usual: dict[str, Any] = {"refuses": check_baseline, "derived": derived, "totals": totals, "notes": notes}
     usual |= {"differences": differences, "printed": language.printed(PRINTED, of_own), "planned": f"{__name__}:planned"}
     return language.card(table_names=table_names, **usual | more)
 

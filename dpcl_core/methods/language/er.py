@@ -16,7 +16,7 @@ import numpy as np
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.language import baseline
-from dpcl_core.methods.language.adapted_model import joined
+from dpcl_core.methods.language.adapted_model import join_texts
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
@@ -80,7 +80,7 @@ class Er(Baseline):
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         inputs = self.open_task(task, ledger)
-        texts, draw_replayed = joined([inputs, *self.kept]), self._replay_sampler(task)
+        texts, draw_replayed = join_texts([inputs, *self.kept]), self._replay_sampler(task)
         gradient_fn = self.gradient_fn(texts, self._expected(), f"task {task.index}")
         own = self.batches(inputs, task)
         yield from self._train(task, gradient_fn, (np.concatenate([rows, len(inputs) + draw_replayed()]) for rows in own))

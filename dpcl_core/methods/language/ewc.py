@@ -90,7 +90,7 @@ def likelihood(forks: Forks | None = None) -> TextLoss:
     return TextLoss(_likelihood, answers_only=True, forks=forks)
 
 
-def released(
+def release_fisher(
     net: Adapted, inputs: TrainingInputs, answers: Sequence[Answer], n_nominal: float, clip_norm: float,
     noise_multiplier: float, noise: Noise, *, device: str, forks: Forks | None = None
 ) -> list[Tensor]:
@@ -248,7 +248,7 @@ class Ewc(Baseline):
             multiplier = self.charges[1].steps.noise_multiplier
         answers, noise = self.answers_of(task), self.noise(f"Fisher information of task {task.index}")
         device, forks = self.context.device, self.forks
-        return released(self.net, inputs, answers, size, clip, multiplier, noise, device=device, forks=forks)
+        return release_fisher(self.net, inputs, answers, size, clip, multiplier, noise, device=device, forks=forks)
 
 
 make_learner = partial(LazyLearner, Ewc)

@@ -13,7 +13,7 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language import params as language
-from dpcl_core.methods.language.adapted_model import joined
+from dpcl_core.methods.language.adapted_model import join_texts
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
@@ -63,7 +63,7 @@ class Mtl(Baseline):
         self.keep(inputs, np.arange(len(inputs)))
         if task.index < self.context.n_tasks - 1:
             return
-        together = joined(self.kept)
+        together = join_texts(self.kept)
         self.kept.clear()
         gradient_fn = self.gradient_fn(together, self.expected_batch, "all tasks")
         yield from self._train(task, gradient_fn, self.batches(together, task))

@@ -121,7 +121,7 @@ class PeclParams(SculptingParams):
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings under which no bound holds or can be stated, or that have no effect."""
     params = settings_of(spec, PeclParams)
-    sculpting.check(spec)
+    sculpting.check_lambdas(spec)
     if not params.is_local:
         if params.label_share > 0:
             allowed = "must be 0 with params.mode = central, which hides labels as it hides texts"

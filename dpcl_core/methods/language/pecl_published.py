@@ -79,7 +79,7 @@ class PublishedParams(SculptingParams):
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a nominal budget that is not one number, or for settings that contradict each other."""
     params = settings_of(spec, PublishedParams)
-    sculpting.check(spec)
+    sculpting.check_lambdas(spec)
     if len(spec.privacy.epsilons) != 1:
         epsilons = ", ".join(f"{epsilon:g}" for epsilon in spec.privacy.epsilons)
         allowed = "must be one number, the nominal budget of the least noised token: it is no guarantee to be compared by"

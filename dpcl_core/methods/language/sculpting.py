@@ -75,7 +75,7 @@ class SculptingParams(LanguageParams):
     )
 
 
-def check(spec: RunSpec) -> None:
+def check_lambdas(spec: RunSpec) -> None:
     """Raises BadInput if lambda_min exceeds lambda_max."""
     params = settings_of(spec, SculptingParams)
     if params.lambda_min > params.lambda_max:

@@ -210,9 +210,9 @@ def picked(params: BatchParams, n_batches: int, generator: np.random.Generator) 
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput for a finite budget, and as `params.check` does."""
+    """Raises BadInput for a finite budget, and as `params.check_lifelong` does."""
     settings.refuse_budgets(spec, "A-GEM adds no noise; dp-agem is its private form")
-    settings.check(spec, facts)
+    settings.check_lifelong(spec, facts)
 
 
 CARD = settings.network_card(

@@ -293,7 +293,7 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for inconsistent settings, and for settings that data of these public sizes cannot train with."""
-    settings.check(spec, facts)
+    settings.check_lifelong(spec, facts)
     params = spec.params
     assert isinstance(params, DpAgemParams)
     facts.check_sampled(params.sample_rate)
@@ -369,7 +369,7 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 _NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5
 _CLIPS = tuple(dict.fromkeys(published.by_budget("lifelong", "text", "clipping_bound_C").values()))
 # The numbers after "z=" and "C=" in the variants of table 5, such as "z=1.0 C=0.1".
-_GRID = [part for row, _ in published.numbers("lifelong", "5", "avg_accuracy_pct") for part in row.variant.split()]
+_GRID = [part for row, _ in published.rows_with("lifelong", "5", "avg_accuracy_pct") for part in row.variant.split()]
 _GRID_OF = {name: tuple(dict.fromkeys(float(p[2:]) for p in _GRID if p.startswith(f"{name}="))) for name in "zC"}
 
 

@@ -23,7 +23,7 @@ from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import NetworkName
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.stream import Examples, Task, generator, joined
+from dpcl_core.scenarios.stream import Examples, Task, generator, join_examples
 from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class JointNetwork:
         what = f"training on all tasks without noise, {self._params.epochs} epochs"
         ledger.spend(dp.NonPrivateDpEvent(), task=task.index, what=what, people_of=everyone)
         of_task = np.repeat(np.arange(len(self._waiting)), [len(examples) for examples in self._waiting])
-        examples = joined(self._waiting)
+        examples = join_examples(self._waiting)
         self._waiting.clear()
         yield from self._train(examples, of_task, task.index)
 
@@ -152,9 +152,9 @@ make_learner = JointNetwork
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput for a finite budget, for a network that cannot read the data, and as `settings.check` does."""
+    """Raises BadInput for a finite budget, for a network that cannot read the data, and as `params.check_lifelong` does."""
     settings.refuse_budgets(spec, "this training adds no noise; it is the ceiling of the methods that do")
-    settings.check(spec, facts)
+    settings.check_lifelong(spec, facts)
     params = spec.params
     assert isinstance(params, JointNetworkParams)
     if params.network != "lifelong" and datasets.card(spec.data.dataset).kind != "sensor":

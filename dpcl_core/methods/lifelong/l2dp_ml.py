@@ -341,10 +341,10 @@ make_learner = L2dpMl
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where a part of the budget would be zero, and as `settings.check` does."""
+    """Raises BadInput where a part of the budget would be zero, and as `params.check_lifelong` does."""
     assert isinstance(spec.params, L2dpMlParams)
     claim.check_share(spec.params.encoder_share)
-    settings.check(spec, facts)
+    settings.check_lifelong(spec, facts)
 
 
 def batch_size(params: Params) -> int:

@@ -306,7 +306,7 @@ def pieces(batch: Batch, size: int) -> list[Batch]:
     return [Batch(inputs, targets, batch.columns) for inputs, targets in parts]
 
 
-def drawn(stored: Sequence[Batch], at_most: int, generator: np.random.Generator) -> Sequence[Batch]:
+def sample_batches(stored: Sequence[Batch], at_most: int, generator: np.random.Generator) -> Sequence[Batch]:
     """A random sample of `at_most` stored batches without replacement; all of them if fewer are stored."""
     if at_most >= len(stored):
         return stored
@@ -329,7 +329,7 @@ def descend(
     for step in range(n_steps):
         grads = gradients(batches[step % len(batches)])
         if stored and params.projection != "never":
-            of_stored = [gradients(batch) for batch in drawn(stored, params.ref_batches, generator)]
+            of_stored = [gradients(batch) for batch in sample_batches(stored, params.ref_batches, generator)]
             refs = of_stored[0]
             if len(of_stored) > 1:
                 refs = [torch.stack(parts).mean(0) for parts in zip(*of_stored, strict=True)]

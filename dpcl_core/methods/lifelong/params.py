@@ -88,7 +88,7 @@ class BatchParams(ReplayParams):
         description="Stored batches that the memory's gradient is taken on, at most.")
 
 
-def check(spec: RunSpec, facts: PublicSizes) -> None:
+def check_lifelong(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings inconsistent with each other or with the stream."""
     params = spec.params
     if spec.data.backbone != "pixels":

@@ -26,7 +26,7 @@ def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     if facts.get("random") == "projection":
         values = RandomProjection(values.shape[1], size, seed).of(values)
     if facts.get("centred"):
-        values = centred(values, form(facts))
+        values = centred(values, input_form(facts))
     if facts.get("unit_length"):
         values = unit_rows(values).astype(np.float32)
     if "unit" in facts:
@@ -40,7 +40,7 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
 
     from dpcl_core.methods.lifelong import nets
 
-    last, facts, layout = steps[-1], steps[-1].facts, form(steps[-1].facts)
+    last, facts, layout = steps[-1], steps[-1].facts, input_form(steps[-1].facts)
     made = nets.build_named(cast(NetworkName, facts.get("architecture", "lifelong")), layout, len(last.classes), 0)
     offset = last.arrays.get("offset")
     made.load_state_dict({name: torch.from_numpy(one) for name, one in last.arrays.items() if name != "offset"})
@@ -55,6 +55,6 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
         return last.chosen(made.head(hidden.clamp(max=1) if facts["clips_hidden"] else hidden).numpy())
 
 
-def form(facts: Mapping[str, Fact]) -> Form:
+def input_form(facts: Mapping[str, Fact]) -> Form:
     """The layout of an example's own values."""
     return Form(cast("tuple[int, ...]", facts["shape"]), cast(float, facts["low"]), cast(float, facts["high"]))

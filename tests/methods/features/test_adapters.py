@@ -32,7 +32,7 @@ def after(
 ) -> adapters.Adapter:
     drawn = Prescribed(BATCHES) if batches is None else batches
     schedule = plan(**changes)
-    steps = adapters.trained(start, pictures, labels, schedule, sigma, cast(Batches, drawn), cast(Noise, noise))
+    steps = adapters.train_adapters(start, pictures, labels, schedule, sigma, cast(Batches, drawn), cast(Noise, noise))
     told = []
     while True:
         try:
@@ -167,7 +167,7 @@ class Pushing:
 def test_training_that_diverges_stops_at_once_and_names_step_and_learning_rate(sigma: float) -> None:
     """Long before a number overflows, whether noise pushes the weights or the data alone."""
     pictures, labels = small_network.pictures()
-    steps = adapters.trained(
+    steps = adapters.train_adapters(
         small_network.start("film", double=False), pictures, labels, plan(learning_rate=400.0, n_steps=40), sigma,
         Batches(0.5, 0), cast(Noise, Pushing()),
     )  # fmt: skip

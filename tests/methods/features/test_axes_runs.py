@@ -61,7 +61,7 @@ def learners(monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
 def test_each_budget_releases_as_many_axes_as_the_rule_says(method: str, learners: list[Learner]) -> None:
     run = spec(method)
     events: list[Event] = list(engine.run(run))
-    counts = methods_catalog.numbers(run, public_sizes.of_spec(run))
+    counts = methods_catalog.axes_by_epsilon(run, public_sizes.of_spec(run))
     assert len(set(counts.values())) == 3, "the test needs budgets that differ"
     assert len({event.cell for event in events if isinstance(event, TaskLearned)}) == 3
     for learner, (epsilon, n_axes) in zip(learners, counts.items(), strict=True):
@@ -85,7 +85,7 @@ def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkey
     """The examples of a trial are of a fifth of the classes: their number over all classes would give fewer axes."""
     raw = asdict(spec("peft-ensemble")) | {"scenario": {"kind": "class-incremental", "tasks": 5}}
     run = checks.parse({**raw, "privacy": {"epsilons": [8.0]}, "params": {"adapter": adapter}})
-    (n_axes,) = methods_catalog.numbers(run, public_sizes.of_spec(run)).values()
+    (n_axes,) = methods_catalog.axes_by_epsilon(run, public_sizes.of_spec(run)).values()
     assert methods_catalog.FEWEST < n_axes < methods_catalog.MOST, "the test needs a number between the rule's ends"
     seen: list[tuple[PublicContext, int]] = []
 

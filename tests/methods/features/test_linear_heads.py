@@ -191,7 +191,7 @@ def test_an_empty_task_takes_the_same_noisy_steps(space: tuple[int, ...]) -> Non
     spaces = [space, (0, 1)]
     start = linear_heads.fresh(spaces, N_FEATURES, 4)
     nothing = np.zeros((0, N_FEATURES)), np.zeros(0, dtype=np.int64)
-    training = linear_heads.trained(start, *nothing, plan(), [1.0, 1.0], Batches(0.3, None), [ReleaseNoise()] * 2)
+    training = linear_heads.train_heads(start, *nothing, plan(), [1.0, 1.0], Batches(0.3, None), [ReleaseNoise()] * 2)
     assert [next(training) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
     with pytest.raises(StopIteration) as ended:
         next(training)

@@ -75,13 +75,13 @@ Trainings = list[tuple[Schedule, Batches]]
 def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     """The plan and the batches of every training that takes place from now on."""
     found: Trainings = []
-    trained = linear_heads.trained
+    trained = linear_heads.train_heads
 
     def watched(*given: Any, **named: Any) -> Generator[int, None, linear_heads.Heads]:
         found.append((given[3], deepcopy(given[5])))  # as it was before the first draw
         return trained(*given, **named)
 
-    monkeypatch.setattr(linear_heads, "trained", watched)
+    monkeypatch.setattr(linear_heads, "train_heads", watched)
     return found
 
 

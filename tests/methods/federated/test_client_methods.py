@@ -17,7 +17,7 @@ from dpcl_core.methods.federated import client_release
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.guarantee import guarantee
-from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, written
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries
 from dpcl_core.privacy.noise import Batches
 from dpcl_core.privacy.statement import standing, three_numbers
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
@@ -48,7 +48,7 @@ def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
     assert {entry.task for entry in ledger.entries} == set(range(len(OF.tasks)))
     given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
     assert three_numbers(given.parts).startswith("Replay ε = ")
-    finished = CellFinished(cell, {}, given, 1.0, written(ledger))
+    finished = CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))
     plan = plan_of({cell: ledger}, n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
     (found,) = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, method, "", [finished], plan)).encode())
     assert found.verdict == "matches", privacy_card.sentence(found)

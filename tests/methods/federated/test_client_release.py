@@ -11,7 +11,15 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Replay, Slotted, WeightedSlots, joined, sampled
+from dpcl_core.methods.federated.client_release import (
+    EvenSlots,
+    Layout,
+    Replay,
+    Slotted,
+    WeightedSlots,
+    join_mixtures,
+    sampled,
+)
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
 from dpcl_core.privacy.ledger import REPLAY, Ledger
@@ -31,7 +39,7 @@ def slotted() -> Slotted:
 
 
 def released(of: Slotted, layout: Layout, multiplier: float = 0.0, n_clients: int = N) -> Replay:
-    (found,) = client_release.released(
+    (found,) = client_release.release_vectors(
         layout.vectors(of), layout, TARGETS[: layout.n_slots], [multiplier], [ReleaseNoise()],
         [Ledger(1e-5, "add-remove", "every")], task=0, n_clients=n_clients
     )
@@ -201,7 +209,7 @@ def test_each_budget_is_in_its_ledger_with_the_multiplier_that_scaled_its_noise(
     books = [Ledger(1e-5, "add-remove", "every") for _ in range(3)]
     layout = WeightedSlots(VIEW, K)
     vectors, noises = layout.vectors(slotted()), [ReleaseNoise() for _ in books]
-    found = client_release.released(vectors, layout, TARGETS, [2.163, 0.5, 0.0], noises, books, task=1, n_clients=N)
+    found = client_release.release_vectors(vectors, layout, TARGETS, [2.163, 0.5, 0.0], noises, books, task=1, n_clients=N)
     assert len(found) == 3
     assert books[0].entries[0].event == dp.GaussianDpEvent(pytest.approx(2.163))
     assert books[0].entries[0].task == 1
@@ -210,7 +218,7 @@ def test_each_budget_is_in_its_ledger_with_the_multiplier_that_scaled_its_noise(
     assert books[2].entries[0].event == dp.NonPrivateDpEvent()
     four = Ledger(1e-5, "add-remove", "every")
     for task in range(4):
-        client_release.released(vectors, layout, TARGETS, [2.163], [ReleaseNoise()], [four], task=task, n_clients=N)
+        client_release.release_vectors(vectors, layout, TARGETS, [2.163], [ReleaseNoise()], [four], task=task, n_clients=N)
     assert four.epsilon() == pytest.approx(4.0, rel=0.01)  # the card's multiplier for four releases
 
 
@@ -291,7 +299,7 @@ def test_no_samples_of_a_weightless_component_and_none_at_all() -> None:
 @pytest.mark.parametrize("kind", ["shared", "own", "diagonal"])
 def test_joined_parts_weigh_the_same(kind: str) -> None:
     parts = [of(kind), of(kind, (0.2, 0.6))]
-    both = joined(parts)
+    both = join_mixtures(parts)
     assert both.weights == pytest.approx([0.15, 0.35, 0.125, 0.375])
     assert (both.means == np.tile(MEANS, (2, 1))).all()
     z, _, k = both.sample(20_000, np.random.default_rng(5))
@@ -302,15 +310,15 @@ def test_joined_parts_weigh_the_same(kind: str) -> None:
 def test_a_shared_covariance_stays_shared_where_it_is_one() -> None:
     one = of("shared")
     other = Replay(one.weights, one.means, one.covariances, one.targets)
-    assert joined([one, other]).covariances is one.covariances
+    assert join_mixtures([one, other]).covariances is one.covariances
     different = Replay(one.weights, one.means, 2 * FULL, one.targets)
-    assert joined([one, different]).covariances.shape == (4, 3, 3)
+    assert join_mixtures([one, different]).covariances.shape == (4, 3, 3)
 
 
 def test_invented_embeddings_keep_their_direction_at_unit_length() -> None:
     parts = [of("own"), of("own", (0.5, 0.5))]
     z, targets = sampled(parts, 50, np.random.default_rng(3), unit_length=False)
-    drawn, expected, _ = joined(parts).sample(50, np.random.default_rng(3))
+    drawn, expected, _ = join_mixtures(parts).sample(50, np.random.default_rng(3))
     assert (z == drawn).all()
     units, same = sampled(parts, 50, np.random.default_rng(3), unit_length=True)
     assert (targets == expected).all()

@@ -13,7 +13,7 @@ from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release, cslr_published, published_release
-from dpcl_core.methods.federated.client_release import TaskRows, listed
+from dpcl_core.methods.federated.client_release import TaskRows, user_lists
 from dpcl_core.methods.federated.lists import ListLearner
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
 from dpcl_core.methods.federated.published_release import SlotSums
@@ -146,7 +146,7 @@ def test_a_list_of_a_whole_task_is_one_mixture_whose_entries_have_shares_of_labe
     assert train.users is not None
     rows = TaskRows(train.inputs, train.labels, train.users, (0, 1), 4)
     learner = ListLearner(3, 1)
-    found = listed(rows, range(9), learner, lambda user: np.random.default_rng(user), by_label=False)
+    found = user_lists(rows, range(9), learner, lambda user: np.random.default_rng(user), by_label=False)
     assert found.weights.shape == (9, 3)
     for user in range(8):
         own = train.labels[train.users == user]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.errors import Diverged
-from dpcl_core.methods.federated.client_training import Head, cycled, trained
+from dpcl_core.methods.federated.client_training import Head, cycled, train_copies
 from dpcl_core.methods.federated.fedcil_dp import binary_gradient, class_gradient
 
 D, C = 5, 3
@@ -104,10 +104,10 @@ def test_copies_side_by_side_learn_what_each_would_alone() -> None:
     head = Head(D, C, 4)
     z, targets = (each.astype(np.float32) for each in rows(3, 20))
     start = np.stack([head.initial(np.random.default_rng(seed)) for seed in range(3)])
-    together = trained(head, start, z, targets, 30, 8, 0.01, np.random.default_rng(4))
+    together = train_copies(head, start, z, targets, 30, 8, 0.01, np.random.default_rng(4))
     for copy in range(3):
         own = slice(copy, copy + 1)
-        alone = trained(head, start[own], z[own], targets[own], 30, 8, 0.01, np.random.default_rng(4))
+        alone = train_copies(head, start[own], z[own], targets[own], 30, 8, 0.01, np.random.default_rng(4))
         assert together[own] == pytest.approx(alone, abs=1e-5)
 
 
@@ -117,7 +117,7 @@ def test_one_step_is_adam_s_first() -> None:
     z, targets = (each.astype(np.float32) for each in rows(1, 10))
     start = head.initial(np.random.default_rng(5))[None]
     gradient = head.gradients(start, z, targets, np.full((1, 10), 0.1, dtype=np.float32))
-    found = trained(head, start, z, targets, 1, 10, 0.01, np.random.default_rng(6))
+    found = train_copies(head, start, z, targets, 1, 10, 0.01, np.random.default_rng(6))
     assert found == pytest.approx(start - 0.01 * gradient / (np.abs(gradient) + 1e-8), abs=1e-6)
 
 
@@ -127,7 +127,7 @@ def test_a_head_learns_what_can_be_learned() -> None:
     z = (np.eye(C, D)[labels] * 3 + random.standard_normal((300, D))).astype(np.float32)
     head = Head(D, C, 16)
     start = head.initial(random)[None]
-    found = trained(head, start, z[None, :200], np.eye(C, dtype=np.float32)[labels[None, :200]], 200, 32, 0.01, random)
+    found = train_copies(head, start, z[None, :200], np.eye(C, dtype=np.float32)[labels[None, :200]], 200, 32, 0.01, random)
     right = head.logits(found, z[200:])[0].argmax(axis=1) == labels[200:]
     assert right.mean() > 0.85
 
@@ -144,9 +144,9 @@ def test_a_training_that_diverges_says_so() -> None:
     z, targets = (each.astype(np.float32) for each in rows(1, 10))
     start = head.initial(np.random.default_rng(9))[None]
     with pytest.raises(Diverged, match=r"diverged at step 1 of 5 with params\.learning_rate = 10000"):
-        trained(head, start, z, targets, 5, 4, 1e4, np.random.default_rng(10))
+        train_copies(head, start, z, targets, 5, 4, 1e4, np.random.default_rng(10))
     with pytest.raises(Diverged):
-        trained(head, start * math.nan, z, targets, 5, 4, 0.01, np.random.default_rng(10))
+        train_copies(head, start * math.nan, z, targets, 5, 4, 0.01, np.random.default_rng(10))
 
 
 # Slopes through two layers against finite differences, copies side by side against one at a time.

@@ -11,7 +11,7 @@ import pytest
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline
-from dpcl_core.methods.language.baseline import BaselineParams, check
+from dpcl_core.methods.language.baseline import BaselineParams, check_baseline
 from dpcl_core.methods.language.er import ErParams
 from dpcl_core.methods.language.ewc import EwcParams
 from dpcl_core.methods.language.gem import GemParams
@@ -190,5 +190,5 @@ def test_the_accountant_of_the_table_is_the_librarys_own() -> None:
 def test_settings_that_no_bound_holds_for_are_refused(params: BaselineParams, privacy: PrivacySpec, field: str) -> None:
     spec = RunSpec(method="lm-seqft", params=params, privacy=privacy, scenario=SourceIncremental())
     with pytest.raises(BadInput) as refused:
-        check(spec, FACTS)
+        check_baseline(spec, FACTS)
     assert refused.value.field == field

@@ -16,7 +16,7 @@ from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.language import ewc
-from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
+from dpcl_core.methods.language.adapted_model import TrainingInputs, join_texts
 from dpcl_core.methods.language.ewc import Consolidation
 from dpcl_core.methods.language.gem import projected_gradient
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
@@ -50,7 +50,7 @@ class TestFisher:
         drawn = ewc.sampled(net, material, ANSWERS, SeededNoise(Cell(1.0, 0), "answers"), device="cpu")
         squares = torch.stack([gradient.square() for gradient in likelihood_gradients(net, drawn)])
         noise = SeededNoise(Cell(1.0, 0), "answers")
-        found = ewc.released(net, material, ANSWERS, 10.0, math.inf, 20.0, noise, device="cpu")
+        found = ewc.release_fisher(net, material, ANSWERS, 10.0, math.inf, 20.0, noise, device="cpu")
         torch.testing.assert_close(tiny.row(found), squares.sum(0) / 10, rtol=1e-9, atol=1e-15)
 
     def test_one_text_more_changes_the_sum_of_squares_by_at_most_the_clip_squared(self) -> None:
@@ -68,7 +68,7 @@ class TestFisher:
     def test_its_noise_has_the_standard_deviation_that_is_accounted(self) -> None:
         """No texts: noise alone, cut off at zero. Half of a normal's mean square stays; a false alarm is rarer than 1e-6."""
         net, nothing = tiny.adapted(width=32, rank=16), TrainingInputs(tiny.texts()).take(np.zeros(0, np.int64))
-        found = tiny.row(ewc.released(net, nothing, ANSWERS, 100.0, 0.5, 20.0, NOISE, device="cpu"))
+        found = tiny.row(ewc.release_fisher(net, nothing, ANSWERS, 100.0, 0.5, 20.0, NOISE, device="cpu"))
         std = 20.0 * 0.5**2 / 100
         spread = 5 * math.sqrt(1.25 / len(found))  # of a mean of squares, half of them 0: variance 3/2 - 1/4
         assert float(found.square().mean()) / std**2 == pytest.approx(0.5, abs=spread)
@@ -301,7 +301,7 @@ class TestTrainingInputs:
         short = TrainingInputs(
             prompted(tiny.Letters(), tiny.encoded(["ab", "the"], 4), np.zeros(2, np.int64), tiny.CLASSES, "x")  # type: ignore[arg-type]
         )
-        both = joined([TrainingInputs(tiny.texts()), short])
+        both = join_texts([TrainingInputs(tiny.texts()), short])
         found = log_probs(net, batch_of(both.texts, np.arange(len(both)), "cpu")).detach()
         for material, rows in ((TrainingInputs(tiny.texts()), ALL), (short, np.arange(2))):
             alone = log_probs(net, batch_of(material.texts, rows, "cpu")).detach()
@@ -326,6 +326,6 @@ class TestTrainingInputs:
         taken = TrainingInputs(texts, copies).take(rows)
         batch = batch_of(taken.texts, np.arange(2), "cpu")
         torch.testing.assert_close(log_probs(net, batch, taken.reading, answers_only=True).detach(), read[0], rtol=0, atol=0)
-        both = joined([TrainingInputs(texts, copies), taken])
+        both = join_texts([TrainingInputs(texts, copies), taken])
         batch = batch_of(both.texts, len(ALL) + np.arange(2), "cpu")
         torch.testing.assert_close(log_probs(net, batch, both.reading, answers_only=True).detach(), read[0], rtol=0, atol=0)

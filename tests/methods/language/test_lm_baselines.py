@@ -21,7 +21,7 @@ from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline, gem, public_text
-from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
+from dpcl_core.methods.language.adapted_model import TrainingInputs, join_texts
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams
 from dpcl_core.methods.language.er import Er
 from dpcl_core.methods.language.gem import Gem, GemParams
@@ -217,7 +217,7 @@ def test_replayed_texts_join_the_sum_of_every_step() -> None:
         while True:
             yield mean_gradient(model.net, inputs, len(inputs))
 
-    for inputs in (first, joined([second, first])):
+    for inputs in (first, join_texts([second, first])):
         steps_by_hand(model, along(inputs), 3, 2e-3)
     found = tiny.row([part.detach() for part in model.net.trainable().values()])
     torch.testing.assert_close(weights(learner), found, rtol=0, atol=1e-12)

@@ -259,7 +259,7 @@ def test_l2dp_ml_without_noise_on_the_same_loss_is_a_gem_exactly() -> None:
 def pooled_mnist(per_class: int, tested: int) -> Table:
     """The first pictures of every class of MNIST, 4x4 pixels made one, so that a network trains on them in seconds."""
     run = spec(data={"dataset": "mnist", "train_per_class": per_class, "test_per_class": tested})
-    dataset = load.load(run.data)
+    dataset = load.load_dataset(run.data)
     parts = []
     for split in (dataset.train, dataset.test):
         pictures = np.concatenate(list(split.images.batches(None, 1, 1000))).reshape(-1, 7, 4, 7, 4)

@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core import checks, cli, engine
 from dpcl_core.events import CellFinished, Guarantee, TaskLearned
-from dpcl_core.privacy.statement import words
+from dpcl_core.privacy.statement import guarantee_words
 
 SETTINGS: dict[str, Any] = {
     "method": "dp-agem",
@@ -44,7 +44,7 @@ def test_the_statement_tells_own_task_and_whole_life_apart() -> None:
     assert so_far == sorted(so_far)
     assert so_far[0] == own[0]
     assert "again" in given.composition
-    assert "kept for replay" in words(given).caveats[0]
+    assert "kept for replay" in guarantee_words(given).caveats[0]
 
 
 def test_one_image_in_all_permuted_tasks_pays_for_all_of_them() -> None:

@@ -179,6 +179,6 @@ def settings(**changes: object) -> dict[str, object]:
 
 def test_given_noise_runs_at_a_budget_that_it_keeps_and_under_a_cap_at_a_smaller_one() -> None:
     given: dict[str, object] = {"memory_size": 100, "budget": "fixed", "noise_multiplier": 2.2}
-    checks.check(checks.parse(settings(params=given, privacy={"epsilons": [10.0]})))
+    checks.check_run(checks.parse(settings(params=given, privacy={"epsilons": [10.0]})))
     capped = {**given, "memory_epsilon_cap": 1.8}
-    checks.check(checks.parse(settings(params=capped, privacy={"epsilons": [1.9]})))
+    checks.check_run(checks.parse(settings(params=capped, privacy={"epsilons": [1.9]})))

@@ -14,7 +14,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.agem import fixed, picked, schedule
-from dpcl_core.methods.lifelong.nets import Batch, descend, drawn, project, projected
+from dpcl_core.methods.lifelong.nets import Batch, descend, project, projected, sample_batches
 from dpcl_core.methods.lifelong.params import BatchParams, Projection, Scope
 
 GREY, SMALL, COLOUR = Form((28, 28, 1), 0.0, 1.0), Form((8, 8, 1), 0.0, 1.0), Form((32, 32, 3), 0.0, 1.0)
@@ -187,12 +187,12 @@ def test_steps_of_a_task_follow_the_variant() -> None:
 
 def test_memory_gives_so_many_of_what_it_holds_none_twice_and_each_as_often() -> None:
     draws = np.random.default_rng(0)
-    assert not drawn([], 3, draws)
-    assert set(drawn("abcd", 10, draws)) == set("abcd")
+    assert not sample_batches([], 3, draws)
+    assert set(sample_batches("abcd", 10, draws)) == set("abcd")
     counts = dict.fromkeys("abcd", 0)
     n = 4000
     for _ in range(n):
-        pair = drawn("abcd", 2, draws)
+        pair = sample_batches("abcd", 2, draws)
         assert len(set(pair)) == 2
         for batch in pair:
             counts[batch] += 1
