@@ -78,8 +78,8 @@ class Group:
 
     `requested`: the run's settings; `run`: with the budget of one row where a person has several; `place`: of the group
     among the run's; `keep`: for its checkpoints, if any; `make`: makes the learner, where that is not as usual; `written`:
-    when own data were (`own.written_at`), asked before reading them; `planned`: the plan of the whole run, None for a learner
-    alone: its models' joint epsilon is then not stated; `observe`, `audit`: as `engine.run` takes them.
+    when own data were (`own.written_at`), asked before reading them; `planned`: the plan of the whole run, None for a
+    learner alone: its models' joint epsilon is then not stated; `observe`, `audit`: as `engine.run` takes them.
     """
 
     requested: RunSpec

@@ -60,7 +60,7 @@ STOP_WORDS = frozenset(_LISTED.split())
 
 
 def network_folder(backbone: str) -> Path:
-    """Settings, tokenizer and weights as transformers saves them. Raises as `packaged.genuine_folder` and `HubFolders.folder` do."""
+    """Settings, tokenizer and weights as transformers saves them. Raises as `packaged.genuine_folder` does."""
     if package := catalog.card(backbone).package:
         return packaged.genuine_folder(backbone, package)
     return packaged.FOLDERS.folder(backbone.removeprefix(packaged.HUB))

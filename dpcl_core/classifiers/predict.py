@@ -225,8 +225,8 @@ def predicted(
 ) -> Predicted:  # fmt: skip
     """The predictions for a file or folder of examples.
 
-    `epsilon`, `seed`, `after`: which classifier, as `folder.read_classifier` takes them; `task`: the examples' own task, counted from
-    1, where it is known. Raises BadInput in one sentence for folders, inputs and choices that do not fit.
+    `epsilon`, `seed`, `after`: which classifier, as `folder.read_classifier` takes them; `task`: the examples' own task,
+    counted from 1, where it is known. Raises BadInput in one sentence for folders, inputs and choices that do not fit.
     """
     found = folders.read_classifier(folder, epsilon, seed, after)
     facts = found.steps[-1].facts

@@ -19,7 +19,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 
-from dpcl_core.runs import process, queue, tables
+from dpcl_core.runs import administration, process, queue, tables
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.run import columns_of
 from dpcl_core.runs.shards import Sets

@@ -46,7 +46,7 @@ UNKNOWN = "Its mixing equations were not at hand."
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput for a finite budget, and as `federated.check` does."""
+    """Raises BadInput for a finite budget, and as `params.check_federated` does."""
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon):
             allowed = "must be inf: FedTA-lite adds no noise"
