@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args
@@ -452,17 +452,7 @@ Event = (
     | CellFinished | Note
 )  # fmt: skip
 Kind = TypeVar("Kind", bound=Event)
-Returned = TypeVar("Returned")
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
-
-
-def result_of(steps: Generator[object, None, Returned]) -> Returned:
-    """What a generator returns, without looking at what it yields."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return cast(Returned, ended.value)
 
 
 def of_kind(events: Iterable[Event], kind: type[Kind]) -> Iterator[Kind]:

@@ -235,7 +235,7 @@ def _product_milliseconds(n: int, sizes: Sizes, device: str) -> float:
 
 
 def _ours(network: Network, kind: Kind, sizes: Sizes) -> Step:
-    """A step as `adapters.trained` takes it."""
+    """A step as `adapters.train_adapters` takes it."""
     module = adapters.fresh(network, kind, _RANK, range(_CLASSES), _CLASSES, 0).module()
     parameters = [parameter for _, parameter in module.trainable()]
     gradients = OfPictures(module, 1.0, min(adapters.at_once(network), sizes.batch), network.device)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from dpcl_core.data.dataset import Content
 from dpcl_core.data.files import replacing
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
-from dpcl_core.events import result_of
 
 # Cache of the vectors of texts and pictures, one by one: a subset, a larger set and a stopped run share them.
 #
@@ -36,9 +35,19 @@ from dpcl_core.events import result_of
 
 Floats = NDArray[np.float32]
 
+Returned = TypeVar("Returned")
 _KEYS_PER_QUERY = 500  # hashes in one query
 _CHECK = 4  # bytes behind each vector
 _WAITS_SECONDS = 10.0  # for another process that writes
+
+
+def result_of(steps: Generator[object, None, Returned]) -> Returned:
+    """What a generator returns, without looking at what it yields."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast(Returned, ended.value)
 
 
 def cached(

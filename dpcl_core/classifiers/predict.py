@@ -27,7 +27,7 @@ from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.data.texts import Sentences, Texts, decode
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.events import JsonValue, result_of
+from dpcl_core.events import JsonValue
 from dpcl_core.methods.common.classifier import Step
 
 # Files that predictions are asked for: a picture or a folder of pictures, lines of text, tables, arrays.
@@ -281,7 +281,7 @@ def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generi
         is_embedding = encoding is not None and encoding.is_embedding
         return _along(found, table_features.units(given.features) if is_embedding else given.features), ()
     assert given.content is not None
-    values = result_of(engine.inputs(spec, backbones.card(spec.data.backbone), given.content, device))
+    values = extractor.result_of(engine.inputs(spec, backbones.card(spec.data.backbone), given.content, device))
     now, then = extractor.identity(spec.data.backbone, device, spec.data.resolution), str(facts["network_identity"])
     differs = now.split("|")[:2] != then.split("|")[:2]
     warning = f"the network {spec.data.backbone} is another version than the one that the classifier was made with"

@@ -288,10 +288,10 @@ def test_an_unforeseen_error_of_one_private_picture_makes_it_black(monkeypatch: 
 NO_ARROW = """
 import sys
 sys.modules["pyarrow"] = None
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load_dataset
 from dpcl_core.spec import DataSpec
 for name in sys.argv[1:]:
-    found = load(DataSpec(dataset=name), undeclared=True)
+    found = load_dataset(DataSpec(dataset=name), undeclared=True)
     print(name, found.classes, *((part.images.digest(), part.labels.tolist()) for part in (found.train, found.test)))
     print(found.train.keys.tolist())
 """

@@ -102,7 +102,7 @@ def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accou
 
 
 def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Store, monkeypatch: Patch, idle: None) -> None:
-    monkeypatch.setattr("pages.parts.tuning_panel.settings.check", lambda tune: None)
+    monkeypatch.setattr("pages.parts.tuning_panel.settings.check_search", lambda tune: None)
     monkeypatch.setattr("pages.parts.tuning_panel._proxies_here", lambda dataset: ("mnist", "cifar10"))
     page = press(unfolded(open_page("train", v="1", m="peft-ensemble"), "tune"), "Start tuning")
     (study,) = Studies(store).newest()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dpcl_core.events import result_of
+from dpcl_core.backbones.extractor import result_of
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.privacy.noise import Batches, Noise
