@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcl_core.events import result_of
+from dpcl_core.backbones.extractor import result_of
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features import linear_heads
