@@ -141,6 +141,7 @@ def ended(work: Coroutine[None, None, list[str]]) -> list[str]:
 
 def test_fresh_cookies_count_for_their_address_and_a_class_for_itself(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))  # the other tests' has a provider of logins
     monkeypatch.setenv(queue.VARIABLE, "places=3,address_places=3,class_places=4")
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "127.0.0.1")  # as behind a proxy, which says from where it was asked
     strangers, (honest, teacher), pupils = ([secrets.token_hex(16) for _ in range(n)] for n in (5, 2, 5))
