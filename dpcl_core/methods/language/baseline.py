@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from dpcl_core.methods.language.training import Penalty
 
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Public numbers of a stream and its training: steps in each task, and a text's sampling rate in its own task.
