@@ -61,19 +61,29 @@ def right_after_learning(average: float, backward: float, n_tasks: int) -> float
     return average - backward * (n_tasks - 1) / n_tasks
 
 
-def summary(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> dict[str, float | None]:
-    """The metrics of a finished run: AA, AF, BWT, FWT (None unless evaluated), Last (on the last task), Avg (mean AA_k).
+def trend(curve: Sequence[float | None]) -> float | None:
+    """The rise of the least-squares line through a curve, from its first task to its last; None below three known points."""
+    points = [(k, value) for k, value in enumerate(curve) if value is not None]
+    if len(points) < 3:
+        return None
+    middle = sum(k for k, _ in points) / len(points)
+    slope = sum((k - middle) * value for k, value in points) / sum((k - middle) ** 2 for k, _ in points)
+    return slope * (len(curve) - 1)
 
-    `baseline`: accuracy of the untrained model on each task; None if not evaluated.
+
+def summary(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> dict[str, float | None]:
+    """The metrics of a finished run: AA, AF, BWT, FWT (None unless evaluated), Last, Avg (mean AA_k).
+
+    Last is what PeCL calls so: AA after the last task. `baseline`: accuracy of the untrained model on each task; None if
+    not evaluated.
     """
     averages = average_accuracy(matrix)
-    last = len(matrix) - 1
     return {
         "AA": averages[-1],
         "AF": average_forgetting(matrix)[-1],
         "BWT": backward_transfer(matrix),
         "FWT": forward_transfer(matrix, baseline),
-        "Last": _entry(matrix, last, last),
+        "Last": averages[-1],
         "Avg": mean(averages),
     }
 

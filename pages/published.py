@@ -51,8 +51,8 @@ def page() -> None:
     _picture(key, found, metric, comparison.quantity(metric, specs.values()))
     published_cards.draw_numbers(key, metric, found)
     if experiment.has_match_rates:
-        published_cards.match_rates(found.runs)
-    published_cards.earlier(paper, experiment, found.rows, found.runs, found.provenance())
+        published_cards.match_rates(found.form.runs)
+    published_cards.earlier(paper, experiment, found.rows, found.form.runs, found.provenance())
     text.button()
     published_cards.runs(key, found)
     values = {"paper": paper.name, "experiment": experiment.name, "size": linked_size, "metric": metric}
@@ -86,7 +86,7 @@ def _choices(view: state.View) -> tuple[Paper, Experiment, Size, str, dict[str, 
 def _picture(key: published_cards.Key, found: published_cards.Content, metric: str, quantity: str) -> None:
     from dpcl_core.figures import reproduction
 
-    experiment = found.experiment
+    experiment = found.form.experiment
     frame, references = published_cards.figure_numbers(key, metric, found)
     n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
     note = f"{found.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]

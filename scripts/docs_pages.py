@@ -8,24 +8,24 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from dpcl_core import export, layers, machine, paths, presets
+from dpcl_core import export, layers, machine, paths
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.figures.statistics import points_text
 from dpcl_core.lessons import glossary
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, comparison, measured, questions, report
+from dpcl_core.papers import catalog, claims, comparison, questions, report
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, JUDGED, Experiment, Paper, Size, State
+from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Paper, Size, State
 from dpcl_core.privacy.statement import shown_number
-from dpcl_core.spec import RunSpec, fields_of
+from dpcl_core.spec import fields_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GPU = ROOT / "assets" / "reproduction" / "gpu.json"
@@ -42,10 +42,6 @@ _STATES: Mapping[State, str] = {
     "both guess": "not decided: both only guess",
     "two editions": "not decided: two editions of the code",
     "not run": "not run",
-}
-_UNDECIDED: Mapping[State, str] = {
-    "both guess": "of two runs that only guess",
-    "two editions": "of records from two editions of the code",
 }
 _LEGEND = f"""Budgets are those asked for. *Accounted* is what a run's ledger adds up to in all, shown wherever that is
 another number; ∞ means that nothing bounds what the run releases.
@@ -67,12 +63,16 @@ bundled, made here, or fetched from the Hugging Face hub. A subset or a stand-in
 For data of your own see [the guide](guides/own_data.md).
 """
 _NETWORKS = "# Networks\n\nMade from the cards, and from what was recorded when the bundled networks were trained.\n"
-_DEVIATIONS = """# Deviations by paper
+_DEVIATIONS = (
+    """# Deviations by paper
 
 What each publication prints, setting by setting, and why a run may differ. A run's layer follows from this table: it is
 *as printed* where nothing differs but the scale, *made to work* where something does, and *repaired* where a bound is proved
-that the print does not have. Of scale are: """ + layers.EXEMPTED + """. Whatever of these differs is named beside the layer.
+that the print does not have. Of scale are: """
+    + layers.EXEMPTED
+    + """. Whatever of these differs is named beside the layer.
 """
+)
 _GPU = """# Graphics cards
 
 Networks run on an NVIDIA card where there is one: features, FiLM, LoRA, language models and the methods of Lifelong DP.
@@ -238,16 +238,19 @@ def _results_index() -> str:
 
 def _results(paper: Paper) -> str:
     lines = [f"# {paper.title}", "", f"{paper.source}. Accuracies in %, mean ± standard deviation over seeds.", "", _LEGEND]
+    lines += ["## Its claims", "", claims.sentence(claims.of_paper(paper)), ""]
+    lines += _table(("claim", "at", "verdict"), [_claim(one) for one in claims.of_paper(paper)])
     for experiment in paper.experiments:
         for size in experiment.sizes:
-            specs, runs = _recorded(paper, experiment, size)
+            form = claims.form(paper, experiment, size)
+            specs, runs = form.specs, form.runs
             if not runs:
                 continue
             lines += [f"## {experiment.title}, {_FORMS[size]}", "", experiment.question, ""]
             every = comparison.comparison_rows(paper, experiment, runs)
             rows = [_row(row) for row in every if row.ours is not None and row.metric == experiment.metrics[0]]
             lines += _table(("", "budget", "published", "ours"), rows)
-            for judged in report.judged(experiment, size, specs, runs):
+            for judged in form.judged:
                 what = f"{judged.ordering.statement}, {report.budgets_of(judged.ordering)}"
                 lines.append(f"- {what}: **{_STATES[judged.state]}** ({report.range_text(judged)})")
             dates = sorted({run.date for run in runs.values()})
@@ -259,6 +262,12 @@ def _results(paper: Paper) -> str:
             lines += [sentence] if (sentence := questions.no_ceiling(next(iter(specs.values())))) else []
             lines += ["", *(f"- {reason}" for reason in comparison.reasons(paper, experiment, size, runs.values())), ""]
     return "\n".join(lines)
+
+
+def _claim(claim: claims.Claim) -> tuple[str, str, str]:
+    """A claim, its budgets, and its verdict; of an undecided one what our runs exclude."""
+    excluded = "" if claim.excluded is None else f": less than {points_text(claim.excluded)} points either way"
+    return claim.ordering.statement, report.budgets_of(claim.ordering), f"{claim.verdict}{excluded}"
 
 
 def made_with(runs: Collection[Measured]) -> str:
@@ -276,12 +285,6 @@ def made_with(runs: Collection[Measured]) -> str:
 _FORMS: Mapping[Size, str] = {"small": "small form", "bundled": "larger form", "full": "the paper's protocol"}
 
 
-def _recorded(paper: Paper, experiment: Experiment, size: Size) -> tuple[Mapping[str, RunSpec], dict[str, Measured]]:
-    specs, among = presets.variants(experiment.preset(size)), measured.recorded(paper.name)
-    by_label = {label: measured.find(spec, among) for label, spec in specs.items()}
-    return specs, {label: run for label, run in by_label.items() if run is not None}
-
-
 def _row(row: Row) -> tuple[str, str, str, str]:
     budget, spent = epsilon_label(row.epsilon, "claimed" if row.is_nominal else "bound"), row.accounted_epsilon
     if spent is not None and not math.isclose(spent, row.epsilon, rel_tol=_SAME_EPSILON):
@@ -290,20 +293,8 @@ def _row(row: Row) -> tuple[str, str, str, str]:
 
 
 def _sentence(paper: Paper) -> str:
-    """The outcome of the comparisons that the paper draws in all recorded runs, in one or two sentences."""
-    states: Counter[State] = Counter()
-    for experiment in paper.experiments:
-        for size in experiment.sizes:
-            specs, runs = _recorded(paper, experiment, size)
-            judged = comparison.of_the_paper(report.judged(experiment, size, specs, runs))
-            states.update(verdict.state for verdict in judged)
-    n_judged = sum(states[state] for state in JUDGED)
-    more = ", and ".join(f"{states[state]} {what}" for state, what in _UNDECIDED.items() if states[state])
-    return (
-        f"**{paper.title}.** Of {n_judged} comparisons that the paper draws and our records can judge, "
-        f"{states['found']} came out as claimed, {states['not found']} the other way round, and "
-        f"{states['cannot tell']} cannot be told apart." + (f" Not counted: {more}." if more else "")
-    )
+    """The count of its claims by verdict."""
+    return f"**{paper.title}.** {claims.sentence(claims.of_paper(paper))}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison
+from dpcl_core.papers import claims
 from dpcl_core.privacy import statement, text_mechanisms
 from dpcl_core.spec import DataSpec, RunSpec, fields_of, validated
 
@@ -192,7 +192,7 @@ def test_whatever_a_layer_does_not_count_has_a_word_that_the_readme_and_the_lege
     assert not [one for card in PRINTED for one in card.printed.always if one.is_of_scale]
     readme = " ".join((Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8").split())
     assert f"A layer does not count differences of scale: {layers.EXEMPTED}." in readme
-    assert layers.EXEMPTED in comparison.MEANING["as printed"]
+    assert layers.EXEMPTED in claims.MEANING["as printed"]
 
 
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)

@@ -62,7 +62,12 @@ class Model:
     audited_epsilon: float | None = None
 
     def value(self, metric: str, rule: str | None = None) -> float | None:
-        """A metric, or the average accuracy (AA) of one prediction rule; None where it is not defined."""
+        """A metric, or the average accuracy (AA) of one prediction rule; None where it is not defined.
+
+        "trend": the change of average accuracy from the first task to the last on its least-squares line over tasks.
+        """
+        if metric == "trend":
+            return metrics.trend(self.curves.get("AA", ()))
         return self.metrics.get(metric) if rule is None else self.by_rule.get(rule)
 
 

@@ -220,7 +220,7 @@ class Experiment:
     `departures`: how ours differ from the paper beyond what settings show; `small_departures`: further differences with a
     bundled network. `is_ours`: the paper has no such experiment. `has_match_rates`: its tables also print how often an
     anchor separates two list entries, a property of lists and not of models. `earlier`: the table of an earlier version of
-    the paper that prints the same experiment.
+    the paper that prints the same experiment. `dataset`: how the names of the printed data begin; empty: any.
     """
 
     name: str
@@ -236,6 +236,12 @@ class Experiment:
     is_ours: bool = False
     has_match_rates: bool = False
     earlier: str | None = None
+    dataset: str = ""
+
+    @property
+    def claimed_in(self) -> tuple[str, str]:
+        """Where the paper makes its claims: experiments that share a table and its dataset repeat the same claims."""
+        return self.table or self.name, self.dataset
 
     @property
     def place(self) -> str:
@@ -267,7 +273,8 @@ class Paper:
 
     `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
     `departs` gives the differences of a run from the paper that its settings and data show, one sentence each.
-    `is_unpaired`: its intervals of differences pair no seeds (`eq_23`), and are shown beside ours.
+    `is_unpaired`: its intervals of differences pair no seeds (`eq_23`), and are shown beside ours. `toys`: networks that
+    are too small for any method to learn the tasks, so that runs with them say nothing of the claims.
     """
 
     name: str
@@ -280,6 +287,7 @@ class Paper:
     named: Named
     nominal: tuple[str, ...] = ()
     is_unpaired: bool = False
+    toys: tuple[str, ...] = ()
 
 
 # Reads and checks the papers of `assets/papers/NAME.toml`; an error names the file and the key.
@@ -346,6 +354,7 @@ class _File(Document):
     nominal: tuple[_Words, ...] = ()
     metrics: tuple[_Words, ...] = ("AA", "AF")
     is_unpaired: bool = False
+    toys: tuple[_Words, ...] = ()
     words: Mapping[str, _Words] = {}
     experiments: tuple[_Experiment, ...] = Field(min_length=1)
     orderings: Mapping[str, tuple[_Claimed, ...]]
@@ -371,7 +380,7 @@ def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named,
     experiments = tuple(_experiment(one, record, file) for one in record.experiments)
     return Paper(
         name, record.title, record.source, experiments, record.remarks, printed_as, departs, named, record.nominal,
-        record.is_unpaired,
+        record.is_unpaired, record.toys,
     )  # fmt: skip
 
 
@@ -385,6 +394,7 @@ def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
                 raise unknown(f"{key}.{field}", word, of.words)
     made: dict[str, Any] = {
         "prints": (lambda row: False) if one.prints is None else one.prints.has,
+        "dataset": "" if one.prints is None else one.prints.dataset,
         "metrics": one.metrics or of.metrics,
         "orderings": tuple(found for claimed in of.orderings[one.orderings] for found in claimed.orderings(one.is_ours)),
         "departures": tuple(of.words[word] for word in one.departures),

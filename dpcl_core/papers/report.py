@@ -12,10 +12,10 @@ from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.figures.picture import capital, counted, epsilon_label, minus
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison, questions
+from dpcl_core.papers import claims, comparison
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Experiment, Judged, Ordering, Paper, Size, judge, unpaired
+from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Experiment, Judged, Ordering, Paper, Size, unpaired
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.spec import RunSpec
 
@@ -57,25 +57,12 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
                 "reasons": list(comparison.reasons(paper, experiment, size, done[experiment.name].values())),
                 "orderings": [
                     _ordering(paper, experiment, runs, done[experiment.name], verdict)
-                    for verdict in judged(experiment, size, runs, done[experiment.name])
+                    for verdict in claims.judged(experiment, size, runs, done[experiment.name])
                 ],
             }
             for experiment, runs in plan.items()
         ],
     }
-
-
-def judged(experiment: Experiment, size: Size, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> list[Judged]:
-    """The verdict on every ordering whose two sides have runs in this form of the experiment, from the finished runs.
-
-    `specs`: the form's runs by label; `runs`: those with results.
-    """
-    chances = questions.recorded_chances(experiment.preset(size), specs)
-    return [
-        judge(ordering, runs, chances)
-        for ordering in experiment.orderings
-        if ordering.first.run in specs and ordering.second.run in specs
-    ]
 
 
 def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
@@ -91,7 +78,7 @@ def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
         lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, measured.values())]
         lines += [
             f"  {one.state}: {one.ordering.statement}, {budgets_of(one.ordering)}: {range_text(one)}"
-            for one in judged(experiment, size, runs, measured)
+            for one in claims.judged(experiment, size, runs, measured)
         ]
         lines += [""]
     return "\n".join(lines)
@@ -222,9 +209,7 @@ def _ordering(
 # Tables of a paper's experiment: its claims with our verdicts, and its numbers beside ours. Texts without markup.
 
 
-LAYERS_NOTE = (
-    "Claims of the paper that the seeds decide. Each counts for the layer that both of its runs are in, else between layers."
-)
+LAYERS_NOTE = "Only comparisons that our repeats settle are counted."
 _CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
 _INTERVALS = (
     "Differences are formed seed by seed; brackets: their 95 % interval. “Not found”: the interval shows the opposite. "
@@ -313,12 +298,12 @@ def drawn_numbers(rows: Sequence[Row]) -> pd.DataFrame:
     return pd.DataFrame(values, columns=columns).astype(types)
 
 
-def layer(count: comparison.LayerCount) -> tuple[str, str]:
+def layer(count: claims.LayerCount) -> tuple[str, str]:
     """One layer in words: its name with its runs, and what it means with the claims that come out."""
     decided = f" {count.n_found} of {count.n_claims} decided claims come out." if count.n_claims else ""
     runs = f" ({count.n_here} of {counted(count.n_runs, 'run')})" if count.n_runs else ""
     title = f"{capital(count.layer)}{runs}"
-    return title, f"{comparison.MEANING[count.layer]}{decided}"
+    return title, f"{claims.MEANING[count.layer]}{decided}"
 
 
 def source(label: str, run: Measured | None) -> str:

@@ -36,7 +36,7 @@ def index() -> Page:
     """One person taken out, and three doors."""
     cards = "".join(
         f'<li class="card"><p><b>{what}</b> {escape(question)}</p>'
-        f'{DOOR.inline(element.doors_document(door), name=f"door-{door}")}'
+        f"{DOOR.inline(element.doors_document(door), name=f'door-{door}')}"
         f'<p><a class="touch" href="{_BEHIND[door]}" aria-label="{what}: {escape(question)}">Open →</a></p></li>'
         for door, (what, question) in element.DOORS.items()
     )
@@ -53,7 +53,7 @@ def budget() -> Page:
     """The ε slider, with every list of labels and number of tasks that has a table."""
     labels, n_tasks = FIRST
     first = element.drag_document(calculator.digits(labels, n_tasks), START, PANELS)
-    body = f'{_card(DRAG, first, "drag")}{_settings()}{paragraph(_TEACHING, "small")}{_choices()}'
+    body = f"{_card(DRAG, first, 'drag')}{_settings()}{paragraph(_TEACHING, 'small')}{_choices()}"
     return Page("budget.html", "Privacy budget", "What does ε cost?", body, "Budget")
 
 

@@ -19,10 +19,10 @@ from dpcl_core.events import References
 from dpcl_core.figures import reproduction, svg
 from dpcl_core.figures.picture import Picture, counted, epsilon_text, span
 from dpcl_core.figures.statistics import interval
-from dpcl_core.papers import catalog, comparison, measured, questions, report
-from dpcl_core.papers.comparison import LayerCount
+from dpcl_core.papers import catalog, claims, comparison, questions, report
+from dpcl_core.papers.claims import Form
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import Experiment, Judged, Paper, Size
+from dpcl_core.papers.paper import Paper, Size
 from dpcl_core.papers.questions import Question
 from dpcl_core.presets import Preset
 from dpcl_core.spec import RunSpec
@@ -305,24 +305,6 @@ def _sources(form: _Form, titles: Mapping[str, str]) -> str:
 
 
 PUBLISHED_FILE = "published.html"
-_STATES = {
-    "found": "come out",
-    "not found": "the other way",
-    "cannot tell": "cannot be decided yet",
-    "both guess": "compare two runs that only guess",
-    "two editions": "compare two editions of the code",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _PublishedForm:
-    """A form of an experiment with recorded runs, by label, and the verdicts on its claims."""
-
-    experiment: Experiment
-    size: Size
-    specs: Mapping[str, RunSpec]
-    runs: Mapping[str, Measured]
-    judged: Sequence[Judged]
 
 
 def published_pages() -> Iterator[Page]:
@@ -330,56 +312,40 @@ def published_pages() -> Iterator[Page]:
     papers = [(paper, _forms(paper)) for paper in catalog.PAPERS.values()]
     yield Page(PUBLISHED_FILE, "Published numbers", "Do the papers' results come out here?", _overview(papers), "Published")
     for paper, forms in papers:
-        parts = [paragraph(_sentence(_judged(forms)), "finding"), _layers(forms), *(_form(paper, form) for form in forms)]
+        parts = [
+            paragraph(claims.sentence(claims.of_paper(paper)), "finding"),
+            _layers(forms),
+            *(_form(paper, form) for form in forms),
+        ]
         yield Page(_published_file(paper), paper.title, paper.source, "".join(parts), under=PUBLISHED_FILE)
 
 
-def _forms(paper: Paper) -> list[_PublishedForm]:
-    found = []
-    for experiment in paper.experiments:
-        for size in experiment.sizes:
-            specs = presets.variants(experiment.preset(size))
-            every = {label: measured.find(spec, measured.recorded(paper.name)) for label, spec in specs.items()}
-            runs = {label: run for label, run in every.items() if run is not None}
-            if runs:
-                found.append(_PublishedForm(experiment, size, specs, runs, report.judged(experiment, size, specs, runs)))
-    return found
+def _forms(paper: Paper) -> list[Form]:
+    """The forms with recorded runs."""
+    return [form for form in claims.recorded_forms(paper) if form.runs]
 
 
 def _published_file(paper: Paper) -> str:
     return f"published-{paper.name}.html"
 
 
-def _judged(forms: Sequence[_PublishedForm]) -> list[Judged]:
-    """The verdicts on the paper's own claims whose runs are recorded."""
-    of_papers = (one for form in forms for one in comparison.of_the_paper(form.judged))
-    return [one for one in of_papers if one.state != "not run"]
-
-
-def _counts(judged: Sequence[Judged]) -> dict[str, int]:
-    return {state: sum(one.state == state for one in judged) for state in _STATES}
-
-
-def _sentence(judged: Sequence[Judged]) -> str:
-    counts = _counts(judged)
-    others = "; ".join(f"{counts[state]} {_STATES[state]}" for state in list(_STATES)[1:] if counts[state])
-    return f"{counts['found']} of {len(judged)} claims come out" + (f" ({others})." if others else ".")
-
-
-def _overview(papers: Sequence[tuple[Paper, Sequence[_PublishedForm]]]) -> str:
-    every = [one for _, forms in papers for one in _judged(forms)]
-    heads = ("paper", "claims", *_STATES.values())
+def _overview(papers: Sequence[tuple[Paper, Sequence[Form]]]) -> str:
+    every = {paper.title: claims.of_paper(paper) for paper, _ in papers}
+    heads = ("paper", "claims", *claims.VERDICTS, "found at 5 %", "contradicted at 5 %")
     rows = []
-    for paper, forms in papers:
-        counts = _counts(_judged(forms))
-        rows.append((paper.title, str(sum(counts.values())), *map(str, counts.values())))
+    for title, of in every.items():
+        numbers = (len(of), *claims.counts(of).values(), *claims.discoveries(of).values())
+        rows.append((title, *map(str, numbers)))
+    found = sum(claims.counts(of)["found"] for of in every.values())
+    finding = f"Of {sum(map(len, every.values()))} claims in four papers, {found} are found here."
     note = (
-        "A claim compares two runs of a paper. It comes out where the 95 % interval of our paired difference decides so. "
-        f"{report.UNDECIDED} Comparisons of our own are not counted."
+        "A claim is one sentence of a paper at one budget. It is found or contradicted where the 95 % interval of our "
+        "paired difference says so, mixed where two forms of the experiment disagree. “At 5 %”: with false discoveries held "
+        f"at 5 % within a paper. {report.UNDECIDED} Comparisons of our own are not counted."
     )
     return "".join(
         [
-            paragraph(_sentence(every), "finding"), paragraph(note, "small"),
+            paragraph(finding, "finding"), paragraph(note, "small"),
             f'<div class="card">{table(heads, rows, "Claims by paper")}</div>',
             _layers([form for _, forms in papers for form in forms]),
             "<h2>Differences, and why</h2>", *(_why(paper, forms) for paper, forms in papers),
@@ -387,45 +353,44 @@ def _overview(papers: Sequence[tuple[Paper, Sequence[_PublishedForm]]]) -> str:
     )  # fmt: skip
 
 
-def _why(paper: Paper, forms: Sequence[_PublishedForm]) -> str:
+def _why(paper: Paper, forms: Sequence[Form]) -> str:
     """A paper's claims in a sentence, every reason why our numbers differ, and the way to its experiments."""
     reasons = dict.fromkeys(
         reason for form in forms for reason in comparison.reasons(paper, form.experiment, form.size, form.runs.values())
     )
     link = f'<p><a class="touch" href="{_published_file(paper)}">{escape(paper.title)}, experiment by experiment →</a></p>'
     why = folded("Why our numbers differ", html_list(reasons))
-    return f'<div class="card"><h3>{escape(paper.title)}</h3>{paragraph(_sentence(_judged(forms)))}{why}{link}</div>'
+    lead = paragraph(claims.sentence(claims.of_paper(paper)))
+    return f'<div class="card"><h3>{escape(paper.title)}</h3>{lead}{why}{link}</div>'
 
 
-def _layers(forms: Sequence[_PublishedForm]) -> str:
+def _layers(forms: Sequence[Form]) -> str:
     """The three layers, with their runs and decided claims over all these forms."""
-    counts = [one for form in forms for one in comparison.by_layer(form.specs, form.runs, form.judged)]
-    by_name = {name: [one[1:] for one in counts if one.layer == name] for name in comparison.MEANING}
-    lines = (report.layer(LayerCount(name, *map(sum, zip(*of, strict=True)))) for name, of in by_name.items() if of)
+    lines = map(report.layer, claims.by_layer(forms))
     items = "".join(f"<li><b>{escape(name)}</b>: {escape(what)}</li>" for name, what in lines)
     return f'<div class="card"><h2>Layer by layer</h2><ul>{items}</ul>{paragraph(report.LAYERS_NOTE, "small")}</div>'
 
 
-def _form(paper: Paper, form: _PublishedForm) -> str:
+def _form(paper: Paper, form: Form) -> str:
     """One experiment in one form: its verdict, its claims, its numbers beside ours, and why they differ."""
     of = form.experiment
-    claims = [report.claim(paper, of, form.specs, form.runs, one) for one in form.judged]
+    tested = [report.claim(paper, of, form.specs, form.runs, one) for one in form.judged]
     rows = comparison.comparison_rows(paper, of, form.runs)
     reasons = html_list(comparison.reasons(paper, of, form.size, form.runs.values()))
     parts = [
         f"<h2>{escape(of.title)}: {escape(FORMS[form.size].partition(':')[0].lower())}</h2>",
-        paragraph(comparison.verdicts_headline(form.judged), "finding"),
+        paragraph(claims.sentence(claims.claims([form], are_ours=of.is_ours)), "finding"),
         paragraph(of.question),
         paragraph(missing(form.specs, form.runs), "small"),
         _picture(form, rows),
-        _claims(paper, claims),
+        _claims(paper, tested),
         *(_published_numbers(form, rows, metric) for metric in of.metrics),
         folded("Why our numbers differ", reasons),
     ]
     return f"<section>{''.join(parts)}</section>"
 
 
-def _picture(form: _PublishedForm, rows: Sequence[comparison.Row]) -> str:
+def _picture(form: Form, rows: Sequence[comparison.Row]) -> str:
     """Published numbers and ours of the first quantity, as a figure; nothing where there are neither."""
     metric = form.experiment.metrics[0]
     numbers = report.drawn_numbers([row for row in rows if row.metric == metric])
@@ -442,7 +407,7 @@ def _claims(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:
     return folded("Its claims, tested in our runs", table_of(lines, "Claims") + note) if lines else ""
 
 
-def _published_numbers(form: _PublishedForm, rows: Sequence[comparison.Row], metric: str) -> str:
+def _published_numbers(form: Form, rows: Sequence[comparison.Row], metric: str) -> str:
     lines, notes = report.number_rows([row for row in rows if row.metric == metric])
     if not lines:
         return ""

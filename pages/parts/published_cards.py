@@ -15,12 +15,12 @@ from dpcl_core.figures import statistics
 from dpcl_core.figures.picture import Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.features.params import MEMBER
-from dpcl_core.papers import catalog, comparison, measured, questions, report
+from dpcl_core.papers import catalog, claims, comparison, measured, questions, report
+from dpcl_core.papers.claims import Form
 from dpcl_core.papers.comparison import Row
-from dpcl_core.papers.paper import Experiment, Judged, Paper, Size
+from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.shards import Sets
-from dpcl_core.spec import RunSpec
 from pages.parts import figure_card, layout, state, text, train_form
 from pages.parts.text import plain
 
@@ -30,27 +30,28 @@ Key = tuple[str, str, Size, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True)
 class Content:
-    """An experiment in one form: runs of its preset by label, those with results, its claims judged, all its numbers."""
+    """An experiment in one form, with the verdicts on its claims, and all its numbers."""
 
     paper: Paper
-    experiment: Experiment
-    size: Size
-    specs: Mapping[str, RunSpec]
-    runs: Mapping[str, measured.Measured]
-    judged: Sequence[Judged]
+    form: Form
     rows: Sequence[Row]
+
+    @property
+    def lead(self) -> str:
+        """The count of its claims by verdict."""
+        return claims.sentence(claims.claims([self.form], are_ours=self.form.experiment.is_ours))
 
     def provenance(self) -> Provenance:
         """The source of a figure of these runs."""
-        specs = [run.spec for run in self.runs.values()]
+        specs = [run.spec for run in self.form.runs.values()]
         return Provenance(
-            dataset=" | ".join(dict.fromkeys(run.dataset_title for run in self.runs.values())),
+            dataset=" | ".join(dict.fromkeys(run.dataset_title for run in self.form.runs.values())),
             n_train=None,
             method=f"published: {self.paper.source}",
             epsilons=tuple(sorted({epsilon for spec in specs for epsilon in spec.privacy.epsilons})),
             delta=specs[0].privacy.delta if specs else None,
             n_seeds=tuple(dict.fromkeys(len(spec.seeds) for spec in specs)),
-            runs=tuple(run.run_id for run in self.runs.values() if run.run_id is not None),
+            runs=tuple(run.run_id for run in self.form.runs.values() if run.run_id is not None),
             standings=tuple(methods.standing(spec) for spec in specs) or ("bound",),
         )
 
@@ -97,14 +98,16 @@ def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> 
             runs[label] = measured.measured_run(_own[label], state.run_result(_own[label]).events)
         elif recorded is not None:
             runs[label] = recorded
-    judged = report.judged(experiment, size, specs, runs)
-    return Content(paper, experiment, size, specs, runs, judged, comparison.comparison_rows(paper, experiment, runs))
+    form = claims.form(paper, experiment, size, runs)
+    return Content(paper, form, comparison.comparison_rows(paper, experiment, runs))
 
 
 @st.cache_resource(max_entries=100, show_spinner=False)
 def figure_numbers(key: Key, metric: str, _content: Content) -> tuple[pd.DataFrame, References | None]:
     """The numbers of a metric for its figure, and its lines of reference."""
-    known = questions.references_beside(_content.experiment.preset(_content.size), _content.specs, _content.runs, metric)
+    known = questions.references_beside(
+        _content.form.experiment.preset(_content.form.size), _content.form.specs, _content.form.runs, metric
+    )
     return report.drawn_numbers(_content.of_metric(metric)), known
 
 
@@ -120,20 +123,20 @@ _MEMBERS = (
 @figure_card.still
 def findings(key: Key, _content: Content) -> None:
     """Draws the lead, the runs that are still missing, a line for each layer, and a verdict on each of the claims."""
-    if lead := comparison.verdicts_headline(_content.judged):
+    if lead := _content.lead:
         st.header(lead, anchor=False)
-    if not _content.runs:
+    if not _content.form.runs:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
-    elif len(_content.runs) < len(_content.specs):
-        missing = ", ".join(label for label in _content.specs if label not in _content.runs)
-        st.info(f"Here: {len(_content.runs)} of {counted(len(_content.specs), 'run')}. Still missing: {missing}.")
+    elif len(_content.form.runs) < len(_content.form.specs):
+        missing = ", ".join(label for label in _content.form.specs if label not in _content.form.runs)
+        st.info(f"Here: {len(_content.form.runs)} of {counted(len(_content.form.specs), 'run')}. Still missing: {missing}.")
     _layers(_content)
     _claims(_content)
 
 
 def _layers(content: Content) -> None:
     """Draws a line for each layer: its runs, what it means, and the claims between two runs of it."""
-    counts = comparison.by_layer(content.specs, content.runs, content.judged)
+    counts = claims.by_layer([content.form])
     if not counts:
         return
     with layout.card("layers"):
@@ -144,15 +147,16 @@ def _layers(content: Content) -> None:
 
 def _claims(content: Content) -> None:
     """Draws the table of verdicts; nothing without claims."""
-    if not content.judged:
+    if not content.form.judged:
         return
-    lines = [report.claim(content.paper, content.experiment, content.specs, content.runs, one) for one in content.judged]
+    lines = [
+        report.claim(content.paper, content.form.experiment, content.form.specs, content.form.runs, one)
+        for one in content.form.judged
+    ]
     with st.container(key="card-claims", gap="small"):
-        whose = "Our own" if content.experiment.is_ours else "The paper's"
+        whose = "Our own" if content.form.experiment.is_ours else "The paper's"
         st.markdown(f"**{whose} claims, tested in our runs**")
-        st.dataframe(
-            pd.DataFrame(lines), hide_index=True, key="claims-table", alt=comparison.verdicts_headline(content.judged)
-        )
+        st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=content.lead)
         st.caption(report.claims_note(content.paper, lines))
 
 
@@ -166,9 +170,11 @@ def draw_numbers(key: Key, metric: str, _content: Content) -> None:
             alt = f"{len(lines)} numbers, published and ours, in percent"
             st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
         remarks = [f"Note {number}: {remark}" for number, remark in enumerate(notes, start=1)]
-        for remark in (*remarks, *comparison.table_remarks(_content.paper, _content.experiment)):
+        for remark in (*remarks, *comparison.table_remarks(_content.paper, _content.form.experiment)):
             st.caption(plain(remark))
-        reasons = comparison.reasons(_content.paper, _content.experiment, _content.size, _content.runs.values())
+        reasons = comparison.reasons(
+            _content.paper, _content.form.experiment, _content.form.size, _content.form.runs.values()
+        )
         if reasons:
             st.markdown("**Why our numbers differ**")
             st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
@@ -177,11 +183,11 @@ def draw_numbers(key: Key, metric: str, _content: Content) -> None:
 @figure_card.still
 def runs(key: Key, _content: Content) -> None:
     """Draws a line for each run of the preset, with its link, and the command for all."""
-    experiment, size = _content.experiment, _content.size
+    experiment, size = _content.form.experiment, _content.form.size
     with st.container(key="card-reproduction-runs", gap="small"):
         st.markdown("**The runs**")
-        for label, spec in _content.specs.items():
-            run = _content.runs.get(label)
+        for label, spec in _content.form.specs.items():
+            run = _content.form.runs.get(label)
             with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
                 layer = methods.layer(spec)
                 suffix = "" if layer is None else f" · {layer.title}"

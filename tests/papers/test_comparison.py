@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import catalog, comparison, measured, report
+from dpcl_core.papers import catalog, claims, comparison, measured, report
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.paper import Experiment, Paper
@@ -128,9 +128,7 @@ def test_data_with_other_classes_give_no_difference() -> None:
 
 def test_what_the_paper_prints_about_a_claim() -> None:
     specs = presets.variants("paper-split-cifar-100")
-    found = {
-        (o.statement, o.first.epsilon): comparison.printed_difference(PAPER, CIFAR, o, specs) for o in CIFAR.orderings
-    }
+    found = {(o.statement, o.first.epsilon): comparison.printed_difference(PAPER, CIFAR, o, specs) for o in CIFAR.orderings}
     assert found["The ensemble (FiLM) beats the cosine classifier", 1.0] == pytest.approx(79.79 - 72.78)
     assert found["Ensemble (FiLM): without privacy it ends below ε = 8", 8.0] == pytest.approx(85.26 - 79.39)
     assert found["Naive collapses: it forgets more than the ensemble", 1.0] is None  # hangs on the doubtful number
@@ -195,7 +193,7 @@ def test_a_full_disk_costs_no_earlier_record(tmp_path: Path) -> None:
 def test_presets_have_the_runs_that_the_claims_compare(experiment: Experiment) -> None:
     assert {"small", "full"} <= set(experiment.sizes) or experiment.sizes == ("bundled",)
     for size in experiment.sizes:
-        assert report.judged(experiment, size, presets.variants(experiment.preset(size)), {}), size
+        assert claims.judged(experiment, size, presets.variants(experiment.preset(size)), {}), size
 
 
 def test_small_forms_stay_small() -> None:

@@ -159,7 +159,7 @@ def test_a_run_can_be_read_under_another_rule():
     assert under["pooled"].isna().all(), "counted for the run's own rule only"
     found = frames.metrics(events, "median").set_index("metric")["value"]
     assert found["AA"] == pytest.approx(0.7)
-    assert found["Last"] == 0.9
+    assert found["Last"] == found["AA"]
     assert frames.metrics(events, "argmax").equals(frames.metrics(events))
     with pytest.raises(KeyError):
         frames.accuracy(events, "loudest")

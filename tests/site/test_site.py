@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.picture import span
 from dpcl_core.lessons import in_browser
-from dpcl_core.papers import catalog, measured, questions, report
+from dpcl_core.papers import catalog, claims, measured, questions
 from dpcl_core.site import build, runs
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -180,29 +181,18 @@ def test_a_size_is_headed_by_how_long_its_runs_took_where_that_is_known(texts: d
 
 
 def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:
-    states = [
-        verdict.state
-        for paper in catalog.PAPERS.values()
-        for experiment in paper.experiments
-        for size in experiment.sizes
-        for specs in [presets.variants(experiment.preset(size))]
-        for verdict in report.judged(experiment, size, specs, questions.recorded(specs))
-        if verdict.state != "not run" and not experiment.is_ours and not verdict.ordering.is_ours
-    ]
-    text = texts[runs.PUBLISHED_FILE]
-    lead = f"{states.count('found')} of {len(states)} claims come out"
-    undecided = {"both guess": "compare two runs that only guess", "two editions": "compare two editions of the code"}
-    for state, words in undecided.items():
-        n_claims = states.count(state)  # type: ignore[arg-type]
-        assert re.findall(rf"(\d+) {words}", text)[:1] == ([str(n_claims)] if n_claims else [])
+    every = [one for paper in catalog.PAPERS.values() for one in claims.of_paper(paper)]
+    text, counts = texts[runs.PUBLISHED_FILE], Counter(one.verdict for one in every)
+    assert f"Of {len(every)} claims in four papers, {counts['found']} are found here." in text
+    for paper in catalog.PAPERS.values():
+        assert claims.sentence(claims.of_paper(paper)) in text
     by_layer = text[text.index("Layer by layer") : text.index("Differences, and why")]
-    counts = [(int(found), int(decided)) for found, decided in re.findall(r"(\d+) of (\d+) decided claims", by_layer)]
-    n_decided = states.count("found") + states.count("not found")
-    assert tuple(map(sum, zip(*counts, strict=True))) == (states.count("found"), n_decided)
+    layers = [(int(found), int(decided)) for found, decided in re.findall(r"(\d+) of (\d+) decided claims", by_layer)]
+    assert tuple(map(sum, zip(*layers, strict=True))) == (counts["found"], counts["found"] + counts["contradicted"])
     ours = texts["published-pecl.html"].partition("Parts, settings and orders without noise")[2].partition("</section>")[0]
-    assert "of our own 30 claims" in ours
+    assert "Of 30 comparisons of our own" in ours
     assert "the paper&#x27;s" not in ours.partition("</p>")[0]
-    assert text.index(lead) < text.index("Layer by layer") < text.index("Differences, and why")
+    assert text.index("claims in four papers") < text.index("Layer by layer") < text.index("Differences, and why")
 
 
 def test_a_ceiling_is_named_below_its_picture(texts: dict[str, str]) -> None:
