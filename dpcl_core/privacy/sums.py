@@ -101,17 +101,17 @@ class ExactSum:
     """
 
     def __init__(self, shape: tuple[int, ...], step: float) -> None:
-        self._steps, self._step = np.zeros(shape, dtype=np.int64), step
+        self.steps, self._step = np.zeros(shape, dtype=np.int64), step
 
     def add(self, values: NDArray[np.float64], places: NDArray[np.intp] | slice = slice(None)) -> None:
         """Adds multiples of the step, each below 2^53 steps, so that sums formed by the caller were exact as well.
 
         `places`: where along the first axis, each at most once.
         """
-        self._steps[places] += (values * (1 / self._step)).astype(np.int64)
+        self.steps[places] += (values * (1 / self._step)).astype(np.int64)
 
     def value(self) -> NDArray[np.float64]:
-        return np.clip(self._steps, -(2**53), 2**53).astype(np.float64) * self._step
+        return np.clip(self.steps, -(2**53), 2**53).astype(np.float64) * self._step
 
 
 # Products of private rows with a public matrix: each row's product is a function of that row alone, to the last digit.
