@@ -167,6 +167,11 @@ class ScenarioSpec(Settings):
         return False
 
     @property
+    def classes_return(self) -> bool:
+        """Whether a class can have examples in several tasks."""
+        return True
+
+    @property
     def reads_lists(self) -> bool:
         """Whether a task's own list of labels is read off its training examples, and so is not public."""
         return False

@@ -60,6 +60,10 @@ class Factorisation:
         """Standard deviation [T] of the noise in every running sum, for noise z_t of standard deviation 1."""
         return np.sqrt(np.cumsum(self.decoder**2))
 
+    def step_noise(self, task: int) -> float:
+        """Standard deviation of the noise in the change of the running sum at this task, as of `prefix_noise`."""
+        return float(np.linalg.norm(np.diff(self.decoder[: task + 1], prepend=0.0)))
+
     def sensitivity(self, n_tasks: int = 1, gap: int = 1) -> float:
         """L2 length of C times a person's rows, of length at most 1 in each of `n_tasks` tasks at least `gap` apart.
 
@@ -221,9 +225,11 @@ def noisy_stream_sums(
         raise ValueError(f"task {task} of {n_tasks} with {stream.n_tasks} added: tasks are released in order, each once")
     for std, ledger in zip(stds, ledgers, strict=True):
         if task == 0:
-            ledger.spend(dp.GaussianDpEvent(std), task=0, what=WHAT, people_of=tuple(range(n_tasks)))
+            event = dp.GaussianDpEvent(std) if std > 0 else dp.NonPrivateDpEvent()
+            ledger.spend(event, task=0, what=WHAT, people_of=tuple(range(n_tasks)))
     clean = stream.encoded()
-    return np.stack([noise.added(clean, std * length) for std, noise in zip(stds, noises, strict=True)])
+    pairs = zip(stds, noises, strict=True)
+    return np.stack([noise.added(clean, std * length) if std > 0 else clean for std, noise in pairs])
 
 
 # A second way to read releases with fresh noise: what a task released of a class is shrunk before it is added.

@@ -33,6 +33,10 @@ class ClassGroups(ScenarioSpec):
         None, description="Classes in each task; empty: all classes, split evenly."
     )
 
+    @property
+    def classes_return(self) -> bool:
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassIncremental(ClassGroups):

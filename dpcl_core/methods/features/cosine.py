@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print
 from dpcl_core.methods.common.classifier import Rule
@@ -16,7 +18,9 @@ from dpcl_core.methods.common.dpsgd import learned_list
 from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.features import params, trainer
+from dpcl_core.privacy import continual
 from dpcl_core.privacy.accounting import training_budget
+from dpcl_core.privacy.continual import Stream, choose, noisy_stream_sums, shrunk
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
@@ -24,22 +28,31 @@ from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import row_blocks, unit_rows
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
 class CosineParams(Params):
-    """Settings of the cosine classifier: none, because the budget alone sets its noise."""
+    """How the noise of several tasks goes together; its size follows from the budget alone."""
+
+    noise_over_tasks: Literal["fresh", "remembered"] = parameter(
+        "fresh", title="Noise over tasks",
+        description="fresh: new noise for every task, as printed; it adds up. remembered: one mechanism for the whole "
+        "stream, whose noises cancel in part; for one public list and people who are in one task each.")
+    prediction: Literal["added", "by-stream"] = parameter(
+        "added", title="What is added up",
+        description="added: what each task released, as printed. by-stream: where no class returns, each task's release is "
+        "shrunk towards zero first, as far as noise would explain it.")
 
 
 class CosineClassifier:
     """Noisy class sums of all budgets and seeds of a run, in one array [seeds, epsilons, classes, K]. Keeps nothing else.
 
     Budgets of one seed with the same labels share a task's clean sums, which exist only inside the mechanism; they never
-    share noise.
+    share noise. With remembered noise the clean sums of all tasks stay in memory, and in no checkpoint (`recall`).
     """
 
-    KEPT = ("_noises", "_sums", "_released")
+    KEPT = ("_noises", "_sums", "_shrunk", "_stream_releases", "_released")
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
@@ -50,6 +63,16 @@ class CosineClassifier:
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "class sums") for cell in cells}
         self._sums = np.zeros((len(self._seeds), len(self._epsilons), context.n_labels, context.n_inputs))
         self._n_classes = context.n_classes
+        params = spec.params
+        assert isinstance(params, CosineParams)
+        self._streams: dict[int, Stream] = {}
+        if params.noise_over_tasks == "remembered":
+            factorisation = choose(context.n_tasks).factorisation
+            self._streams = {seed: Stream(factorisation, *self._sums.shape[2:]) for seed in self._seeds}
+        self._stream_releases: dict[int, list[NDArray[np.float64]]] = {seed: [] for seed in self._streams}
+        has_two_rules = spec.labels == "prior-const" and context.n_tasks > 1
+        self._shrunk = np.zeros_like(self._sums) if has_two_rules else None
+        self._is_shrunk = params.prediction == "by-stream" and has_two_rules and not spec.scenario.classes_return
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -61,39 +84,86 @@ class CosineClassifier:
             for space in dict.fromkeys(spaces):  # one space, unless every budget has learned its own
                 alike = [place for place, other in enumerate(spaces) if other == space]
                 train = labelled(task, space)
-                self._sums[row, alike] += noisy_class_sums(
-                    train.inputs, train.labels, space, self._sums.shape[2],
-                    [self._stds[place] for place in alike],
-                    [self._noises[cells[place]] for place in alike],
-                    [ledgers[cells[place]] for place in alike], task=task.index,
-                )
+                stds = [self._stds[place] for place in alike]
+                of = [cells[place] for place in alike]
+                drawn, entered = [self._noises[cell] for cell in of], [ledgers[cell] for cell in of]
+                if seed in self._streams:  # one list for all
+                    self._streams[seed].add(train.inputs, train.labels)
+                    self._remember(row, noisy_stream_sums(self._streams[seed], stds, drawn, entered, task=task.index))
+                else:
+                    found = noisy_class_sums(
+                        train.inputs, train.labels, space, self._sums.shape[2], stds, drawn, entered, task=task.index
+                    )
+                    self._add(row, alike, found, stds)
                 self._released[row][np.ix_(alike, space)] = True
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
 
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Adds the clean sums of earlier tasks again: they are in no checkpoint."""
+        for tasks in learned:
+            for seed, stream in self._streams.items():
+                train = labelled(tasks[seed], tasks[seed].prior)
+                stream.add(train.inputs, train.labels)
+
+    def _add(self, row: int, places: Sequence[int], found: NDArray[np.float64], stds: Sequence[float]) -> None:
+        """Adds what a task released [places, classes, K] of a seed, with noise of these standard deviations."""
+        self._sums[row, places] += found
+        if self._shrunk is not None:
+            self._shrunk[row, places] += np.stack([shrunk(one, std) for one, std in zip(found, stds, strict=True)])
+
+    def _remember(self, row: int, released: NDArray[np.float64]) -> None:
+        """Keeps a stream's release [epsilons, classes, K] and reads the running sums off all releases so far."""
+        seed = self._seeds[row]
+        releases, of = self._stream_releases[seed], self._streams[seed].factorisation
+        releases.append(released)
+        after, noise = of.running_sums(releases), of.step_noise(len(releases) - 1) * of.sensitivity()
+        self._add(row, range(len(self._epsilons)), after - self._sums[row], [std * noise for std in self._stds])
+        self._sums[row] = after  # as read off: the sum of changes may differ in its last digit
+
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float64]]:
-        """Cosines [epsilons, n, classes] of the task's test examples, the method's only rule."""
-        return {"cosine": self.cosines(seed, task.test.inputs)}
+        """Cosines [epsilons, n, classes] of the task's test examples by rule, the run's own first.
+
+        Where one list stands for several tasks: with sums as they were added up, and with each task's part shrunk.
+        """
+        found = {"cosine": self.cosines(seed, task.test.inputs)}
+        if self._shrunk is None:
+            return found
+        shrunk = {"shrunk": self._cosines(seed, task.test.inputs, self._shrunk_of(self._seeds.index(seed)))}
+        return {**shrunk, **found} if self._is_shrunk else {**found, **shrunk}
+
+    def _shrunk_of(self, row: int) -> NDArray[np.float64]:
+        """A seed's shrunk sums [epsilons, classes, K]; as added up for a model of which nothing would be left."""
+        assert self._shrunk is not None
+        found: NDArray[np.float64] = np.where(
+            self._shrunk[row].any(axis=(1, 2), keepdims=True), self._shrunk[row], self._sums[row]
+        )
+        return found
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """`sums` [classes, K] over all tasks so far, and which `labels` [classes] are released; see `listed_labels`."""
         place = self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)
         listed = listed_labels(self._released[place], self._n_classes)
-        return {"sums": self._sums[place][listed], "labels": self._released[place][listed]}
+        found: dict[str, NDArray[np.generic]] = {"sums": self._sums[place][listed], "labels": self._released[place][listed]}
+        return found if self._shrunk is None else {**found, "shrunk": self._shrunk_of(place[0])[place[1]][listed]}
 
     def rule(self, cell: Cell) -> Rule:
         """The released label whose sum has the largest cosine."""
         released = self._released[self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)]
         columns = listed_labels(released, self._n_classes)
-        return Rule("cosine", ("sums",), columns, np.flatnonzero(released))
+        return Rule("cosine", ("shrunk" if self._is_shrunk else "sums",), columns, np.flatnonzero(released))
 
     def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
         """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and for zero sums.
 
         Classes are the declared ones, then any other released ones; see `listed_labels`.
         """
+        return self._cosines(seed, inputs, self._sums[self._seeds.index(seed)])
+
+    def _cosines(self, seed: int, inputs: NDArray[np.generic], of_seed: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same with these sums [epsilons, classes, K]."""
         row = self._seeds.index(seed)
         listed = listed_labels(self._released[row].any(axis=0), self._n_classes)
-        directions = np.stack([unit_rows(sums) for sums in self._sums[row][:, listed]])
+        directions = np.stack([unit_rows(sums) for sums in of_seed[:, listed]])
         blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
         scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)
         # Without noise a class without data has a zero sum: it must lose, not win as NaN or with a cosine of 0.
@@ -107,9 +177,28 @@ make_learner = CosineClassifier
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): one noisy sum of every class a task."""
     std = class_sums_std(*training_budget(spec.privacy, spec.labels, epsilon), spec.privacy.adjacency)
+    if isinstance(spec.params, CosineParams) and spec.params.noise_over_tasks == "remembered":
+        ledger.spend(dp.GaussianDpEvent(std), task=0, what="planned sums", people_of=tuple(range(facts.n_tasks)))
+        return
     for task in range(facts.n_tasks):
         learned_list(spec, facts, epsilon, ledger, (task,))
         ledger.spend(dp.GaussianDpEvent(std), task=task, what="planned sums")
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where noise cannot be remembered, or where that would leave as much of it as fresh noise."""
+    field, value = "params.noise_over_tasks", "remembered"
+    if not isinstance(spec.params, CosineParams) or spec.params.noise_over_tasks != value:
+        return
+    mend = {field: "fresh"}
+    if spec.labels != "prior-const":
+        allowed = "needs one public list of labels for all tasks: labels = prior-const, or fresh noise"
+        raise BadInput(field, value, allowed, mend)
+    if choose(facts.n_tasks, facts.n_recurring).gain <= 1:
+        why = "does not pay here: with people who may be in every task, or in one task alone, fresh noise is as little"
+        raise BadInput(field, value, f"{why}; choose fresh", mend)
+    if facts.recurrence == "every":
+        raise BadInput(field, value, "is for people who are in one task each; choose fresh noise here", mend)
 
 
 def forecast(
@@ -117,7 +206,10 @@ def forecast(
 ) -> NoiseForecast:
     """The noise on a class's sum, in each task whose release has a sum for it."""
     class_size, uses = facts.n_people / facts.n_classes, facts.n_tasks if spec.labels == "prior-const" else 1
-    ratio = noise_to_signal(trainer.sigma(spec, epsilon), n_features, class_size, uses=uses)
+    sigma = trainer.sigma(spec, epsilon)
+    if isinstance(spec.params, CosineParams) and spec.params.noise_over_tasks == "remembered":
+        sigma, uses = sigma * choose(facts.n_tasks).noise[continual.SQUARE_ROOT], 1
+    ratio = noise_to_signal(sigma, n_features, class_size, uses=uses)
     return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
 
 
@@ -127,7 +219,8 @@ CARD = params.card(
     summary="Sums the unit-length features of each class once per task, with Gaussian noise. A test example gets the class "
     "whose noisy sum is closest in direction. Nothing is trained, so a later task cannot overwrite an earlier one.",
     source="Tobaben et al. 2025, Algorithm 1",
-    params=CosineParams, module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.feature_games",
+    params=CosineParams, refuses=check, module=__name__, planned=f"{__name__}:planned",
+    audit="dpcl_core.attacks.feature_games",
     forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),
     printed=Print(
         params.SOURCE,
