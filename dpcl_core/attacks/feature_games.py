@@ -19,7 +19,9 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.methods.features.params import PeftParams
+from dpcl_core.privacy.continual import choose
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples
@@ -72,14 +74,26 @@ def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     def score(seed: int, seen: Released) -> Floats:
         if is_read:
             return np.array([[float(seen[0]["labels"][pair.labels[0]])]])
-        after = [float((np.asarray(one["sums"], dtype=np.float64) * direction).sum()) for one in seen]
-        first, second = after[0], after[1] - after[0]
-        return np.array([[first, first - second, first + second]])
+        return _evidence(spec, [(np.asarray(one["sums"], dtype=np.float64) * direction).sum()[None] for one in seen])
 
     example = "a real digit" if is_natural else "a worst-case example"
     how = "is its label in the list?" if is_read else "projection of the sums on the example"
     streams = play.one_person(spec, known, crowd, pair)
     return Game(spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read)
+
+
+def _evidence(spec: RunSpec, running: Sequence[Floats]) -> Floats:
+    """Scores [n, 3] from the running sums [n] along each person's own effect, after each of two tasks.
+
+    Of people in the first task: the likelihood ratio of all releases, which are independent, each of mean the weight of that
+    task in it. Then the difference and the sum of both tasks' releases, for those who left or came with the second.
+    """
+    weights, released = np.array([1.0, 0.0]), [running[0], running[1] - running[0]]
+    if cast("CosineParams", spec.params).noise_over_tasks == "remembered":
+        of = choose(_N_TASKS).factorisation
+        weights, released = of.column, of.releases(running)
+    first, second = released
+    return np.stack([weights[0] * first + weights[1] * second, first - second, first + second], axis=1)
 
 
 def _cosine_examples(spec: RunSpec, epsilon: float, *, is_natural: bool) -> tuple[Examples, Examples]:
@@ -112,8 +126,7 @@ def cosine_axes_game(spec: RunSpec, epsilon: float) -> Game:
     def score(seed: int, seen: Released) -> Floats:
         after = [np.asarray(one["sums"], dtype=np.float64) for one in seen]
         evidence = [sums[labels, places] - (sums[1 - labels, places] if is_replaced else 0) for sums in after]
-        first, second = evidence[0], evidence[1] - evidence[0]
-        return np.stack([first, first - second, first + second], axis=1)
+        return _evidence(spec, evidence)
 
     streams = play.many_persons(spec, known, rows, labels, 1 - labels, takes_part)
     attack, is_gaussian = "sums on the example's own axis (worst-case examples)", spec.labels != "data"

@@ -83,6 +83,14 @@ class Factorisation:
         """What one row of length 1 in this task moves C G by: at most `sensitivity()`, less for later tasks."""
         return float(np.linalg.norm(self.column[: self.n_tasks - task])) * _ROUND_UP
 
+    def releases(self, running_sums: Sequence[Floats]) -> list[Floats]:
+        """The releases y_0 to y_t of which these are the estimates: `running_sums` turned round."""
+        found: list[Floats] = []
+        for total in running_sums:
+            rest = sum((weight * one for weight, one in zip(self.decoder[len(found) : 0 : -1], found, strict=True)), 0.0)
+            found.append(total - rest)
+        return found
+
     def running_sums(self, released: Sequence[Floats]) -> Floats:
         """The estimate of the last running sum from the releases y_0 to y_t, each of the same shape."""
         weights = self.decoder[: len(released)][::-1]
