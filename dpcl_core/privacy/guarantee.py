@@ -87,6 +87,10 @@ _REUSED = (
     "every {noun} is in one task, but releases after later tasks read it again: its uses add up, and the {noun}s "
     "used most count"
 )
+_STREAM = (
+    "all tasks are one release whose noise is remembered: every {noun} is in one task only, and is charged once for the whole "
+    "stream, even if it ends early"
+)
 _JOINT = {
     "once": "one training reads the {noun}s of all tasks together: each is used in it alone, and the largest cost counts",
     "every": "one training reads all tasks together: {article} {noun} may be in every task, and counts once for each",
@@ -228,6 +232,8 @@ def _composition(ledger: Ledger, protected: Protected) -> str:
     text, rows = _COMPOSITION[ledger.recurrence], ledger.rows_per_unit
     if _is_joint(ledger):
         text = _JOINT[ledger.recurrence]
+    elif _is_stream(ledger):
+        text = _STREAM
     elif ledger.recurrence == "once" and _reads_other_tasks(ledger):
         text = _REUSED
     noun, article = _of_one(protected, rows)
@@ -240,13 +246,18 @@ def _reads_other_tasks(ledger: Ledger) -> bool:
     return any(entry.people_of != (entry.task,) for entry in ledger.entries)
 
 
+def _is_stream(ledger: Ledger) -> bool:
+    """Whether a release is charged to people of tasks that come after it: one mechanism for a whole stream."""
+    return any(entry.task < max(entry.people_of, default=0) for entry in ledger.entries)
+
+
 def _is_joint(ledger: Ledger) -> bool:
     """Whether all tasks are learned together after the last one, and nothing but lists of labels is released before."""
     from dpcl_core.privacy.accounting import LabelListDpEvent  # loads the accountants, as the next line does
     from dpcl_core.privacy.labels import LIST_READ
 
     trained = [e for e in ledger.entries if not isinstance(e.event, LabelListDpEvent) and e.what != LIST_READ]
-    return _reads_other_tasks(ledger) and len({entry.task for entry in trained}) == 1
+    return _reads_other_tasks(ledger) and not _is_stream(ledger) and len({entry.task for entry in trained}) == 1
 
 
 def _caveats(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print
+from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import learned_list
 from dpcl_core.methods.common.learner import PublicContext, labelled
@@ -224,7 +224,13 @@ CARD = params.card(
     forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),
     printed=Print(
         params.SOURCE,
-        params.OF_ALL,
+        params.OF_ALL
+        | {
+            "params.noise_over_tasks": Printed(("fresh",), "Fresh noise adds up over tasks; remembered noise cancels in part."),
+            "params.prediction": Printed(
+                ("added",), "Where no class returns, most of what a task releases of a class is noise: shrinking leaves it out."
+            ),
+        },
         left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},
     ),
 )
