@@ -226,9 +226,9 @@ CARD = params.card(
         params.SOURCE,
         params.OF_ALL
         | {
-            "params.noise_over_tasks": Printed(("fresh",), "Fresh noise adds up over tasks; remembered noise cancels in part."),
+            "params.noise_over_tasks": Printed(("fresh",), "Fresh noise adds up over tasks, remembered noise in part."),
             "params.prediction": Printed(
-                ("added",), "Where no class returns, most of what a task releases of a class is noise: shrinking leaves it out."
+                ("added",), "Where no class returns, most of what tasks release of a class is noise, which shrinking takes away."
             ),
         },
         left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},
