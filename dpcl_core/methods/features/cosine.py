@@ -228,7 +228,7 @@ CARD = params.card(
         | {
             "params.noise_over_tasks": Printed(("fresh",), "Fresh noise adds up over tasks, remembered noise in part."),
             "params.prediction": Printed(
-                ("added",), "Where no class returns, most of what tasks release of a class is noise, which shrinking takes away."
+                ("added",), "Where no class returns, most that tasks release of a class is noise; shrinking takes it away."
             ),
         },
         left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},
