@@ -1,5 +1,6 @@
-// How an element is drawn in the app: its data come as bytes of JSON. Parts of them may come as addresses of files, which are
-// asked for once its place has been seen for a moment. Appended to the element's scripts, without their exports.
+// How an element is drawn in the app: its data come as bytes of JSON. Parts of them may come as addresses of files: it is
+// drawn without these, and again with them, which are asked for once its place has been seen for a moment. Appended to the
+// scripts of the element, without their exports.
 
 const bytesAsText = new TextDecoder(), partsByAddress = new Map();
 
@@ -13,18 +14,21 @@ const isSeen = (place) => new Promise((resolve) => {
 });
 
 async function partAt(address) {
-  const answer = await fetch(address);
-  if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
-  return answer.json();
+  const answer = await fetch(address).catch((error) => ({ ok: false, status: error.message }));
+  if (answer.ok) return answer.json();
+  partsByAddress.delete(address); // for the next time
+  throw new Error(`${address}: ${answer.status}`);
 }
 
 async function drawWithParts({ data, files, ...others }) {
-  if (!Object.values(files).every((address) => partsByAddress.has(address))) await isSeen(others.parentElement);
-  for (const [name, address] of Object.entries(files)) {
-    if (!partsByAddress.has(address)) partsByAddress.set(address, partAt(address).catch((error) => { partsByAddress.delete(address); throw error; }));
-    data[name] = await partsByAddress.get(address);
+  const addresses = Object.values(files);
+  if (!addresses.every((address) => partsByAddress.has(address))) {
+    element({ ...others, data });
+    await isSeen(others.parentElement);
   }
-  return element({ ...others, data });
+  for (const address of addresses) if (!partsByAddress.has(address)) partsByAddress.set(address, partAt(address));
+  const parts = Object.entries(files).map(async ([name, address]) => [name, await partsByAddress.get(address)]);
+  return element({ ...others, data: { ...data, ...Object.fromEntries(await Promise.all(parts)) } });
 }
 
 export default ({ data: bytes, ...others }) => {

@@ -28,7 +28,7 @@ def named(scripts: Iterable[Path]) -> set[str]:
 
 
 def subset(font: bytes, icons: Collection[str]) -> bytes:
-    """The font, a WOFF2 file, with these icons alone. Raises ValueError, LookupError or struct.error for another make."""
+    """The font, a WOFF2 file, with these icons alone. Raises ValueError, LookupError, OSError or struct.error for others."""
     import pyarrow as pa  # has the compression; loaded only where the font is made
 
     at, lengths = _HEAD, {}
