@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_ICON: Final = re.compile(rb":material/(\w+):")
+_ICON: Final = re.compile(rb"\bmaterial/(\w+):")
 _CMAP, _POST, _GLYF, _LOCA, _GSUB, _TAGGED = 0, 7, 10, 11, 28, 63  # how WOFF2 numbers tables
 _HEAD: Final = 48  # bytes of its own, before the list of tables
 
