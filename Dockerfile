@@ -10,6 +10,8 @@ RUN if [ -n "$TORCH_INDEX" ]; then set -- cpu --extra-index-url "$TORCH_INDEX"; 
 COPY . .
 # Public networks that see and read, inside the image.
 RUN python -m dpcl_core fetch --environment lite0 smollm2
+# The framework's scripts, compressed, and its icons.
+RUN python -m pages.parts.served
 RUN useradd --uid 1000 --no-create-home --home-dir /state dpcl && install -d -o dpcl -g dpcl /state
 # What people bring and what runs leave behind live outside the image. HOME: for any other user, too.
 # FORWARDED_ALLOW_IPS: proxies that are believed from where a visitor comes; none unless somebody names them.

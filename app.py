@@ -10,7 +10,7 @@ from streamlit import net_util
 from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
-from pages.parts import document, layout, rooms, state, text, visitor
+from pages.parts import document, layout, rooms, served, state, text, visitor
 
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges"), ("room", "Classroom")],
@@ -74,5 +74,5 @@ else:  # imported by the server: the same file is its address
     documents = document.routes(page for pages in [*PAGES.values(), UNLISTED] for page in pages)
     app = App(
         __file__, lifespan=state.moving, routes=rooms.routes() + documents, on_script_error=document.show_break,
-        middleware=[Middleware(document.Gate), Middleware(visitor.GivesToken)],
+        middleware=[Middleware(document.Gate), Middleware(visitor.GivesToken), Middleware(served.Compressed)],
     )  # fmt: skip

@@ -90,14 +90,23 @@ def administrator_key() -> Path:
     return home() / "administrator.key"
 
 
+def shared_dirs(what: str) -> tuple[Path, Path]:
+    """Where files that serve every home are looked for: in this Python's environment, then in the user's cache.
+
+    The cache is `~/.cache/dpcl`, or below `XDG_CACHE_HOME`.
+    """
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(sys.prefix) / "share" / "dpcl" / what, cache_home / "dpcl" / what
+
+
 def network_cache() -> Path:
-    """The user's cache of fetched networks, whatever the home is: `~/.cache/dpcl/networks`, or below `XDG_CACHE_HOME`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpcl" / "networks"
+    """The user's cache of fetched networks, whatever the home is."""
+    return shared_dirs("networks")[1]
 
 
 def network_dirs() -> tuple[Path, Path]:
     """Where fetched networks are looked for: in this Python's environment, then in the user's cache."""
-    return Path(sys.prefix) / "share" / "dpcl" / "networks", network_cache()
+    return shared_dirs("networks")
 
 
 def states_dir() -> Path:

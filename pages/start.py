@@ -31,7 +31,7 @@ def page() -> None:
         name, title = BEHIND[door]
         with column, layout.card(f"door-{door}"):
             st.markdown(f"**{what}** {question}")
-            mounted(element.DOOR)(key=f"small-{door}", data=written_once(element.doors_document, door))
+            mounted(element.DOOR)(key=f"small-{door}", data=written_once(element.doors_document, door, public="model"))
             layout.arrow(name, title)
     with st.container(horizontal=True, gap="medium"):
         layout.arrow("lessons", "Start lesson 1", {"v": link.VERSION, "l": "coin", "s": "1"})

@@ -5,9 +5,9 @@ const WIDTH = 240, HEIGHT = 96, EDGE = 8;
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
 export default function element({ data, parentElement }) {
-  if (memories.has(parentElement)) return;
-  memories.set(parentElement, data);
-  ({ digits: curve, words: sentence, clients: points })[data.kind](parentElement.querySelector(".door"), data);
+  const draw = { digits: curve, words: sentence, clients: points }[data.kind];
+  if (!memories.has(parentElement)) memories.set(parentElement, draw(parentElement.querySelector(".door"), data));
+  if (data.model) memories.get(parentElement)(data.model);
 }
 
 function drawing(marks) {
@@ -44,12 +44,15 @@ function curve(place, { points: shares, words }) {
   });
 }
 
-function sentence(place, { model: weights, dials, layer, edges, words }) {
-  const model = opened(weights), shown = made("p", { className: "heat" });
+// Returns what takes the model, without which words have no shades: it may come later.
+function sentence(place, { dials, layer, edges, words }) {
+  const shown = made("p", { className: "heat" });
+  let model;
   const typed = made("input", { type: "text", value: words.start, maxLength: 120, autocomplete: "off", spellcheck: false, oninput: read });
   typed.setAttribute("aria-label", words.typed);
   typed.addEventListener("keydown", (event) => event.stopPropagation()); // letters are shortcuts of the page around
   function read() {
+    if (!model) return shown.replaceChildren(typed.value);
     const { ids, isStop, words: whole } = encoded(model, typed.value), likely = logProbabilities(model, ids);
     const found = ids.map((id, i) => measured({ p: Math.exp(Math.min(likely[i], 0)), commonness: model.commonness[id], isStop: isStop[i] }, dials));
     const highest = whole.map((word) => word.tokens.map((i) => found[i]).reduce((most, one) => (one.score > most.score ? one : most)));
@@ -61,6 +64,10 @@ function sentence(place, { model: weights, dials, layer, edges, words }) {
   }
   place.append(typed, shown);
   read();
+  return (weights) => {
+    model ??= opened(weights);
+    read();
+  };
 }
 
 function points(place, { lists, reach, noises, start, words }) {

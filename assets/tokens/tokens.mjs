@@ -7,7 +7,8 @@ const short = (value) => (value === Infinity ? "∞" : String(Number(value.toPre
 export default function element({ data, parentElement, setStateValue }) {
   const memory = memories.get(parentElement) ?? begin(parentElement);
   memory.report = () => setStateValue("dials", { threshold: memory.dials.threshold, upper: memory.dials.upper, layer: memory.layer });
-  const fed = JSON.stringify([data.text, data.dials, data.layer]);
+  if (data.text === null && !data.model && !memory.model) return; // it comes
+  const fed = JSON.stringify([data.text, data.dials, data.layer, !data.model]);
   if (memory.fed !== fed) feed(memory, data, fed);
 }
 
@@ -51,7 +52,8 @@ function feed(memory, data, fed) {
   const dials = { ...data.dials };
   for (const name of ["threshold", "upper"]) if (own(name)) dials[name] = memory.dials[name];
   Object.assign(memory, { fed, data, dials, layer: before?.layer === data.layer ? memory.layer : data.layer });
-  memory.model ??= data.model && opened(data.model);
+  const isNew = data.model && !memory.model;
+  if (isNew) memory.model = opened(data.model);
   memory.find("own").hidden = data.text !== null;
   memory.find("upper").max = data.budgets.length - 1;
   if (data.text === null && !memory.own) memory.find("typed").value = memory.own = data.words.start;
@@ -68,7 +70,7 @@ function feed(memory, data, fed) {
     next.click();
     next.focus();
   };
-  if (isOther || !memory.rows) read(memory);
+  if (isOther || isNew || !memory.rows) read(memory);
   else paint(memory);
   game(memory);
 }

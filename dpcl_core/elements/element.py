@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from dpcl_core.explorers.tokens import Dials, Layer
 
 _EXPORT = re.compile(r"^export (default )?(?=function|const|let|class)", re.MULTILINE)
-_OF_BYTES = (
-    "\nconst bytesAsText = new TextDecoder();\n"
-    "export default ({ data, ...others }) => element({ ...others, data: JSON.parse(bytesAsText.decode(data)) });\n"
-)
 _FORBIDDEN = re.compile(r"^\s*import\b|\bimport\s*\(|\bfetch\s*\(|^export\s*\{", re.MULTILINE)
 
 
@@ -65,7 +61,7 @@ class Element:
     @property
     def module_of_bytes(self) -> str:
         """The same module for `data` that come as bytes of JSON."""
-        return _EXPORT.sub("", self.module) + _OF_BYTES
+        return f"{_EXPORT.sub('', self.module)}\n{_MOUNTED}"
 
     @property
     def classic(self) -> str:
@@ -110,6 +106,7 @@ def _read(name: str) -> str:
     return (paths.assets_dir() / name).read_text(encoding="utf-8")
 
 
+_MOUNTED = _read("shared/mounted.mjs")
 _DOM = "shared/dom.mjs"
 HERO = Element("hero", (_DOM, "drag/replay.mjs", "hero/one_person.mjs", "hero/hero.mjs"))
 DRAG = Element("drag", (_DOM, "drag/replay.mjs", "drag/drag.mjs"))

@@ -13,6 +13,7 @@ import os
 import re
 import traceback
 from collections.abc import Collection, Iterable
+from gzip import compress
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
@@ -33,14 +34,15 @@ from streamlit.runtime.state.session_state import Serialized, WStates
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from dpcl_core import unforeseen
-from pages.parts import fields
+from pages.parts import fields, served
 from pages.parts.text import in_document, plain
 
 APP: Final = "DP continual learning"
 WITHOUT_SCRIPTS: Final = "This app needs JavaScript."
 _STATIC: Final = Path(st.__file__).parent / "static"
-# The parts of the framework that draw a heading and HTML: found by name only once the first message with one comes.
-_PRELOADED: Final = ("Html", "purify.es", "rehype-raw", "hastscript", "web-namespaces")
+# The parts of the framework that draw HTML: found by name only once the first message with some comes.
+_PRELOADED: Final = ("Html", "purify.es")
+_FONT: Final = re.compile(r'<link\s+rel="preload"[^>]*as="font"[^>]*>')
 # A proxy may serve the app below a path of its own, which only the browser sees. With the configuration at hand the browser
 # connects without asking; but an account is believed only together with the cookie of an answer, so without it, it asks.
 _ADDRESS: Final = """<script>
@@ -92,9 +94,13 @@ def of_page(path: str, called: str) -> str:
     text = (_STATIC / "index.html").read_text(encoding="utf-8")
     scripts = [f"./static/js/{file.name}" for name in _PRELOADED for file in (_STATIC / "static/js").glob(f"{name}.*.js")]
     preloads = "".join(f'<link rel="modulepreload" crossorigin href="{each}">\n' for each in scripts)
+    if (style := served.style()) is not None:  # a script that is loaded later looks for the framework's own
+        linked = '<link rel="stylesheet" crossorigin{} href="{}">'
+        text = text.replace(linked.format("", style[0]), linked.format(" disabled", style[0]) + linked.format("", style[1]))
     text = text.replace("<title>Streamlit</title>", f"<title>{escape(called)}</title>")
     text = re.sub("<noscript>.*?</noscript>", f"<noscript>{WITHOUT_SCRIPTS}</noscript>", text, flags=re.DOTALL)
-    text = text.replace("</head>", f"{preloads}{_ADDRESS % json.dumps(path)}{_HISTORY}</head>")
+    letters = "".join(_FONT.findall(text))  # after the scripts: a page is there as soon, its letters a moment later
+    text = _FONT.sub("", text).replace("</head>", f"{preloads}{letters}{_ADDRESS % json.dumps(path)}{_HISTORY}</head>")
     # After the framework's rules, which are in the head, and before a page's own, such as those of the presenter's size.
     return text.replace("<body>", f"<body>{in_document()}")
 
@@ -109,8 +115,13 @@ def _leading(path: str, to: str) -> Route:
 
 
 def _route(path: str, text: str) -> Route:
-    async def answer(_: Request) -> Response:
-        return HTMLResponse(text, headers={"cache-control": "no-cache"})
+    whole, packed = text.encode(), compress(text.encode())
+
+    async def answer(request: Request) -> Response:
+        headers = {"cache-control": "no-cache", "vary": "Accept-Encoding"}
+        if "gzip" not in served.accepted(request.headers.get("accept-encoding", "")):
+            return HTMLResponse(whole, headers=headers)
+        return HTMLResponse(packed, headers={**headers, "content-encoding": "gzip"})
 
     return Route(path, answer)
 

@@ -19,7 +19,7 @@ from dpcl_core.elements.calculator import Source
 from dpcl_core.elements.element import DRAG, PICTURE, Element, drag_document
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
 from dpcl_core.lessons import glossary
-from pages.parts import layout, link, text
+from pages.parts import layout, link, served, text
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
@@ -45,19 +45,33 @@ def mounted(element: Element) -> Callable[..., Any]:
     return draw
 
 
-def json_bytes(document: Mapping[str, object], **parts: bytes) -> bytes:
-    """A document that is not empty as bytes of JSON, with `parts`, which are JSON already, as further entries.
+def json_bytes(document: Mapping[str, object], **public: bytes) -> bytes:
+    """A document that is not empty as bytes of JSON, with `public`, JSON that everybody may read, as further entries.
 
-    Given the document itself, Streamlit would write it twice each time that a page is drawn.
+    These go as the addresses of files, which a browser loads once; where files cannot be kept, they go as they are. Given
+    the document itself, Streamlit would write it twice each time that a page is drawn.
     """
-    text = json.dumps(document, separators=(",", ":")).encode()
-    return b"".join([text[:-1], *(f',"{name}":'.encode() + part for name, part in parts.items()), b"}"])
+    files = {}
+    for name, part in public.items():
+        with suppress(OSError):
+            files[name] = served.address(f"{name}.json", part)
+    text = _json({**document, "files": files} if files else document)
+    inside = (f',"{name}":'.encode() + part for name, part in public.items() if name not in files)
+    return b"".join([text[:-1], *inside, b"}"])
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 @lru_cache(maxsize=32)
-def written_once(make: Callable[..., Mapping[str, object]], *of: object) -> bytes:
-    """The document that a function makes of these arguments, as bytes of JSON, kept for all visitors."""
-    return json_bytes(make(*of))
+def written_once(make: Callable[..., Mapping[str, object]], *of: object, public: str = "") -> bytes:
+    """The document that a function makes of these arguments, as bytes of JSON, kept for all visitors.
+
+    `public`: the name of an entry that goes as a file, where the document has it.
+    """
+    document = dict(make(*of))
+    return json_bytes(document, **{name: _json(document.pop(name)) for name in {public} & document.keys()})
 
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"

@@ -138,7 +138,8 @@ def begin() -> None:
 
 def markdown(text: str) -> None:
     """Draws the project's own Markdown with its words explained. Never for text of a visitor: tags in it are drawn."""
-    st.markdown(marked(text, st.session_state.setdefault(_SEEN, set())), unsafe_allow_html=True)
+    text = marked(text, st.session_state.setdefault(_SEEN, set()))
+    st.markdown(text, unsafe_allow_html="<" in text)  # for which a browser must load a parser
 
 
 def marked(text: str, seen: set[glossary.Word]) -> str:

@@ -23,7 +23,7 @@ from dpcl_core.runs.run import Split
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import fields, layout, pecl_claim, rooms, state, status_line, text, train_form
-from pages.parts.figure_card import CONFIG
+from pages.parts.figure_card import drawing
 from pages.parts.questions import FORMS, in_short
 from pages.parts.text import plain
 
@@ -304,7 +304,7 @@ def stream(view: state.View, values: Mapping[str, object], *, is_open: bool) -> 
         is_own = datasets.card(spec.data.dataset).is_own
         what = "blue: home task" if is_own else "darker blue: more training examples; frame: home task; bars: totals by task"
         seed = f"seed {spec.seeds[0]}" + (f"; {_of_others(spec, shown)}" if len(spec.seeds) > 1 else "")
-        st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.finding)
+        drawing(drawn, "stream")  # before Plotly has loaded
         sentences = [f"Class by task; {what}; {seed}."]
         if shown.held is not None:
             sentences.append(f"{len(shown.held)} clients hold {shown.held.min():,} to {shown.held.max():,} examples each.")
@@ -330,6 +330,6 @@ def _of_others(spec: RunSpec, first: scenarios.Preview) -> str:
 
 @lru_cache(maxsize=60)
 def _picture(shown: scenarios.Preview, dark: bool) -> Picture:
-    from dpcl_core.figures import stream as drawing
+    from dpcl_core.figures import stream as figure
 
-    return drawing.stream(shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=dark)
+    return figure.stream(shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=dark)

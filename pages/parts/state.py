@@ -28,7 +28,7 @@ from dpcl_core.results import Result
 from dpcl_core.runs import queue
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
-from pages.parts import link, visitor
+from pages.parts import link, served, visitor
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
@@ -337,10 +337,11 @@ _LAST_LOOK_SECONDS: Final = 5.0
 
 @asynccontextmanager
 async def moving(_app: App) -> AsyncIterator[None]:
-    """Moves the queue from the server's start to its end."""
+    """Moves the queue from the server's start to its end; compresses what browsers load, where nothing has done so."""
     over = threading.Event()
     mover = threading.Thread(target=_move, args=(over,), name="queue", daemon=True)
     mover.start()
+    threading.Thread(target=served.fill, name="served", daemon=True).start()
     try:
         yield
     finally:

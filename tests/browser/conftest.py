@@ -1,7 +1,8 @@
 """The app in a real headless Chromium: a server of its own in a home of its own, and pages that must stay clean.
 
 The browser is the one that `DPCL_CHROMIUM` names, else `/usr/bin/chromium`. A visited page fails its test for an error on
-the console, a failed request, a request to anywhere else, or a WebGL canvas. A failed test leaves a screenshot.
+the console, a failed request, a request to anywhere else, a WebGL canvas, or letters in place of an icon. A failed test leaves
+a screenshot.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _READY = """() => document.querySelector('[data-test-script-state="notRunning"]'
     && !document.querySelector('[data-testid="stSkeleton"]') && document.fonts.status === 'loaded'"""
 _FOCUSED = """() => { const at = document.activeElement;
     return [at.tagName, at.getAttribute('aria-label') || at.closest('label')?.innerText || at.innerText || '']; }"""
+_WITHOUT_ICON = """[...document.querySelectorAll('[data-testid="stIconMaterial"]')]
+    .filter(icon => icon.scrollWidth > 1.5 * parseFloat(getComputedStyle(icon).fontSize)).map(icon => icon.textContent)"""
 Visit = Callable[..., Page]
 
 
@@ -114,6 +117,8 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
             page.screenshot(path=folder / f"{request.node.name}-{number}.png", full_page=True)
         elif page.evaluate("[...document.querySelectorAll('canvas')].some(c => c.getContext('webgl') !== null)"):
             troubles.append(f"WebGL on {page.url}")
+        elif letters := page.evaluate(_WITHOUT_ICON):
+            troubles.append(f"letters in place of icons on {page.url}: {letters}")
         page.close()
     assert failed or not troubles, "\n".join(troubles)
 

@@ -65,5 +65,6 @@ def test_no_text_of_the_data_ends_the_script(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_script_in_the_elements_folders_belongs_to_an_element_or_a_figure() -> None:
     used = {name for one in (*ELEMENTS, PICTURE, GALLERY, HEATMAP, ROOM, BALLOT) for name in one.scripts}
+    used.add("shared/mounted.mjs")
     folder = paths.assets_dir()
     assert {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")} == used

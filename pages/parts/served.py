@@ -1,0 +1,129 @@
+"""Files that leave compressed, and that a browser keeps: the framework's scripts, its icons, and what elements draw from.
+
+Each is compressed once, by `python -m pages.parts.served` where the app is installed, else by the first server. What is not
+compressed yet, and what a browser asks for in parts, leaves as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache, lru_cache
+from gzip import compress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import streamlit as st
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dpcl_core import paths
+from dpcl_core.data.files import replacing
+from pages.parts import icon_font
+
+STATIC: Final = Path(st.__file__).parent / "static" / "static"
+_PLAIN: Final = "identity"
+_FOREVER: Final = "public, immutable, max-age=31536000"
+_ENDINGS: Final = (".js", ".css", ".svg")  # of files that are not compressed already
+
+
+def _brotli(data: bytes) -> bytes:
+    import pyarrow as pa  # has brotli; loaded only where something is not compressed yet
+
+    return bytes(pa.Codec("brotli", compression_level=10).compress(data))  # 11: 2 % less for twice the time
+
+
+_WAYS: Final[Mapping[str, Callable[[bytes], bytes]]] = {"br": _brotli, "gzip": compress, _PLAIN: bytes}  # the best first
+
+
+def fill() -> None:
+    """Makes what is missing: first all files compressed quickly, then all of them well."""
+    files = sorted((path for path in STATIC.rglob("*") if path.suffix in _ENDINGS), key=lambda path: path.stat().st_size)
+    with suppress(OSError):  # a folder that cannot be written to
+        for way in ("gzip", "br"):
+            for path in files:
+                _keep(way, path.relative_to(STATIC).as_posix(), path.read_bytes)
+
+
+@lru_cache(maxsize=32)
+def address(name: str, content: bytes) -> str:
+    """The address, seen from a page, of public data that everybody may read. Raises OSError where they cannot be kept."""
+    stem, dot, ending = name.rpartition(".")
+    name = f"own/{stem}.{sha256(content).hexdigest()[:16]}{dot}{ending}"
+    for way in ("gzip", _PLAIN):
+        _keep(way, name, lambda: content)
+    return f"./static/{name}"
+
+
+@cache
+def style() -> tuple[str, str] | None:
+    """The address of the framework's style sheet, and of ours, whose icon font has the framework's own icons alone.
+
+    None where it cannot be made or kept.
+    """
+    sheet, font = next(STATIC.glob("css/index.*.css"), None), next(STATIC.glob("media/MaterialSymbols-*.woff2"), None)
+    if sheet is None or font is None:
+        return None
+    made_of = f"{st.__version__} {font.name}".encode() + Path(icon_font.__file__).read_bytes()
+    name = f"own/icons.{sha256(made_of).hexdigest()[:16]}.woff2"
+    try:
+        _keep(_PLAIN, name, lambda: icon_font.subset(font.read_bytes(), icon_font.named(STATIC.glob("js/*.js"))))
+        text = sheet.read_text(encoding="utf-8").replace(f"../media/{font.name}", f"../{name}")
+        return f"./static/css/{sheet.name}", address("index.css", text.encode())
+    except (OSError, ValueError, LookupError, struct.error):
+        return None
+
+
+def _keep(way: str, name: str, make: Callable[[], bytes]) -> None:
+    """Makes a file where neither place has it: in the environment if that has a folder for it, else in the user's cache."""
+    places = paths.shared_dirs("served")
+    if not any((place / way / name).exists() for place in places):
+        place = places[not os.access(places[0], os.W_OK)] / way / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(place) as file:
+            file.write(_WAYS[way](make()))
+        place.chmod(0o644)  # an environment may be shared
+
+
+class Compressed:
+    """Answers for the files of this module and of the framework; passes all other requests on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.kept = {way: StaticFiles(directory=STATIC) for way in _WAYS}
+        for way, files in self.kept.items():
+            files.all_directories = [place / way for place in paths.shared_dirs("served")]
+        self.kept[_PLAIN].all_directories.append(STATIC)
+        self.below = "/".join(["", *filter(None, [st.get_option("server.baseUrlPath").strip("/")]), "static", ""])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers with the best form that the browser takes, for a year: a file's name says what is in it."""
+        if scope["type"] == "http" and scope["path"].startswith(self.below):
+            headers = Headers(scope=scope)
+            taken = [_PLAIN] if "range" in headers else [*accepted(headers.get("accept-encoding", "")), _PLAIN]
+            for way in (way for way in self.kept if way in taken):
+                with suppress(HTTPException):
+                    answer = await self.kept[way].get_response(scope["path"].removeprefix(self.below), scope)
+                    answer.headers.update({"cache-control": _FOREVER, "vary": "Accept-Encoding"})
+                    if way != _PLAIN and answer.status_code == 200:
+                        answer.headers["content-encoding"] = way
+                    await answer(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
+
+
+def accepted(header: str) -> list[str]:
+    """The encodings that a request's header names without refusing them."""
+    named = (part.replace(" ", "").lower().partition(";q=") for part in header.split(","))
+    return [name for name, _, weight in named if not weight or weight.strip("0.")]
+
+
+if __name__ == "__main__":  # where the app is installed
+    paths.shared_dirs("served")[0].mkdir(parents=True, exist_ok=True)
+    fill()
+    style()

@@ -1,0 +1,219 @@
+"""Files that leave compressed, the icon font with the framework's icons alone, and data that go as files."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from gzip import decompress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+import app
+from dpcl_core import paths
+from dpcl_core.elements import element
+from pages.parts import figure_card, icon_font, served
+from tests.pages.conftest import Patch
+
+SCRIPT = min(served.STATIC.glob("js/index.*.js"), key=lambda path: path.stat().st_size)
+NAME = f"js/{SCRIPT.name}"
+WHOLE = SCRIPT.read_bytes()
+FONT = next(served.STATIC.glob("media/MaterialSymbols-*.woff2"))
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: Patch) -> Iterator[tuple[Path, Path]]:
+    """An environment and a cache of the test's own, both without files."""
+    both = tmp_path / "environment", tmp_path / "cache"
+    monkeypatch.setattr(paths, "shared_dirs", lambda _: both)
+    for kept in (served.address, served.style, figure_card.written_once):
+        kept.cache_clear()
+    yield both
+    for kept in (served.address, served.style, figure_card.written_once):
+        kept.cache_clear()
+
+
+@pytest.fixture
+def client() -> TestClient:
+    """A server that has one script of the framework in all forms, and answers itself for what it does not have."""
+    for way in ("gzip", "br"):
+        served._keep(way, NAME, SCRIPT.read_bytes)
+    rest = [Route("/{path:path}", lambda _: PlainTextResponse("passed on"))]
+    return TestClient(Starlette(routes=rest, middleware=[Middleware(served.Compressed)]))
+
+
+def ask(client: TestClient, encodings: str | None, name: str = NAME, method: str = "GET", **headers: str):
+    """The answer to a browser that takes these encodings (None: it says nothing of them), with its body as it was sent."""
+    del client.headers["accept-encoding"]
+    sent = headers if encodings is None else {"accept-encoding": encodings, **headers}
+    with client.stream(method, f"/static/{name}", headers=sent) as answer:
+        answer.sent = b"".join(answer.iter_raw())
+    client.headers["accept-encoding"] = "identity"
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("encodings", "encoding"),
+    [
+        ("gzip, deflate, br, zstd", "br"), ("gzip, deflate", "gzip"), ("br;q=0, gzip;q=0.5", "gzip"), ("GZIP", "gzip"),
+        ("gzip; q=0.000, identity", None), ("zstd", None), ("", None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_browser_gets_the_best_form_that_it_takes(client: TestClient, encodings: str | None, encoding: str | None) -> None:
+    answer = ask(client, encodings)
+    assert answer.status_code == 200
+    assert answer.headers.get("content-encoding") == encoding
+    assert answer.headers["vary"] == "Accept-Encoding"
+    assert answer.headers["cache-control"] == "public, immutable, max-age=31536000"
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert int(answer.headers["content-length"]) == len(answer.sent)
+    if encoding == "br":
+        assert pa.Codec("brotli").decompress(answer.sent, len(WHOLE), asbytes=True) == WHOLE
+    else:
+        assert (decompress(answer.sent) if encoding else answer.sent) == WHOLE
+    head = ask(client, encodings, method="HEAD")
+    assert head.sent == b""
+    assert dict(head.headers) == dict(answer.headers)
+
+
+def test_each_form_has_a_tag_of_its_own_and_is_not_sent_again(client: TestClient) -> None:
+    tags = {encodings: ask(client, encodings).headers["etag"] for encodings in ("br", "gzip", "identity")}
+    assert len(set(tags.values())) == 3
+    for encodings, tag in tags.items():
+        again = ask(client, encodings, **{"if-none-match": tag})
+        assert (again.status_code, again.sent) == (304, b"")
+        assert again.headers["vary"] == "Accept-Encoding"
+        assert "content-encoding" not in again.headers
+        assert ask(client, encodings, **{"if-none-match": '"another"'}).status_code == 200
+
+
+def test_parts_are_those_of_the_plain_file(client: TestClient) -> None:
+    answer = ask(client, "br, gzip", range="bytes=10-19")
+    assert answer.status_code == 206
+    assert "content-encoding" not in answer.headers
+    assert answer.sent == WHOLE[10:20]
+    assert answer.headers["content-range"] == f"bytes 10-19/{len(WHOLE)}"
+
+
+@pytest.mark.parametrize("name", ["js/nothing.js", "", "js", "../index.html", "%2e%2e/index.html", "..%2f..%2fversion.py"])
+def test_all_else_is_the_frameworks_to_answer(client: TestClient, name: str) -> None:
+    assert ask(client, "br", name).sent == b"passed on"
+    assert client.get("/elsewhere").text == "passed on"
+    assert client.post(f"/static/{NAME}").status_code == 405  # of the route
+
+
+def test_what_is_not_compressed_yet_leaves_as_it_is(client: TestClient, places: tuple[Path, Path]) -> None:
+    (places[1] / "br" / NAME).unlink()
+    assert ask(client, "br, gzip").headers["content-encoding"] == "gzip"
+    (places[1] / "gzip" / NAME).unlink()
+    assert ask(client, "br, gzip").sent == WHOLE
+
+
+def test_a_server_below_a_path_answers_there(client: TestClient, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(served.st, "get_option", {"server.baseUrlPath": "/class/"}.__getitem__)
+    below = TestClient(Starlette(routes=client.app.routes, middleware=[Middleware(served.Compressed)]))
+    assert below.get(f"/class/static/{NAME}").headers["content-encoding"] in ("br", "gzip")
+    assert below.get(f"/static/{NAME}").text == "passed on"
+
+
+def test_each_file_is_compressed_once_and_where_nothing_has_done_so(
+    tmp_path: Path, places: tuple[Path, Path], monkeypatch: Patch
+) -> None:
+    static = tmp_path / "static"
+    (static / "js").mkdir(parents=True)
+    for name, content in {"js/a.js": b"a" * 5000, "js/b.css": b"b" * 4000, "c.woff2": b"c"}.items():
+        (static / name).write_bytes(content)
+    monkeypatch.setattr(served, "STATIC", static)
+    environment, cache = places
+    (environment / "gzip" / "js").mkdir(parents=True)
+    (environment / "gzip" / "js" / "a.js").write_bytes(b"made by the installation")
+    served.fill()
+    made = {path.relative_to(environment).as_posix(): path.stat().st_mtime_ns for path in environment.rglob("*.*")}
+    assert made.keys() == {"gzip/js/a.js", "gzip/js/b.css", "br/js/a.js", "br/js/b.css"}
+    assert (environment / "gzip/js/a.js").read_bytes() == b"made by the installation"
+    served.fill()
+    assert made == {path.relative_to(environment).as_posix(): path.stat().st_mtime_ns for path in environment.rglob("*.*")}
+    assert not cache.exists()
+
+
+def test_a_place_that_cannot_be_written_to_stops_nothing(places: tuple[Path, Path]) -> None:
+    places[1].write_text("no folder")
+    served.fill()
+    assert served.style() is None
+    sent = json.loads(figure_card.json_bytes({"a": 1}, part=b"[1,2]"))
+    assert sent == {"a": 1, "part": [1, 2]}
+
+
+# Icons.
+
+
+def test_the_style_sheet_is_the_frameworks_but_for_its_icon_font(places: tuple[Path, Path]) -> None:
+    style = served.style()
+    assert style is not None
+    known, own = style
+    framework = (served.STATIC / known.removeprefix("./static/")).read_text(encoding="utf-8")
+    text = (places[1] / "identity" / own.removeprefix("./static/")).read_text(encoding="utf-8")
+    assert framework.count(FONT.name) == 1
+    start = framework.index(f"../media/{FONT.name}")
+    rest = framework[start:].removeprefix(f"../media/{FONT.name}")
+    assert text.startswith(framework[:start])
+    assert text.endswith(rest)
+    font = (places[1] / "identity/css" / text.removeprefix(framework[:start]).removesuffix(rest)).resolve()
+    assert font.stat().st_size < 20_000 < FONT.stat().st_size
+    assert font.read_bytes()[:4] == b"wOF2"
+
+
+def test_all_icons_that_scripts_name_are_found() -> None:
+    names = icon_font.named(served.STATIC.glob("js/*.js"))
+    assert {"keyboard_arrow_down", "expand_more", "more_vert", "check", "close", "info"} <= names
+
+
+def test_a_font_of_another_make_is_refused(monkeypatch: Patch) -> None:
+    for other in (b"", b"wOFF" + bytes(200), next(served.STATIC.glob("media/SourceSansVF-Upright*")).read_bytes()):
+        with pytest.raises((ValueError, LookupError, struct.error, OSError)):
+            icon_font.subset(other, {"check"})
+    monkeypatch.setattr(icon_font, "subset", _refused)
+    assert served.style() is None
+
+
+def _refused(*_: object) -> bytes:
+    raise ValueError("another make")
+
+
+# Data that go as files.
+
+
+def test_the_model_is_one_file_for_start_and_sensitive_words(places: tuple[Path, Path]) -> None:
+    door = json.loads(figure_card.written_once(element.doors_document, "words", public="model"))
+    words = json.loads(figure_card.json_bytes({"layer": "score"}, model=figure_card.written_once(element.model)))
+    assert "model" not in door
+    assert door["files"] == words["files"]
+    stored = places[1] / "identity" / door["files"]["model"].removeprefix("./static/")
+    assert json.loads(stored.read_bytes()) == json.loads(json.dumps(element.model()))
+    assert {**door, "model": element.doors_document("words")["model"]} == {
+        **json.loads(json.dumps(element.doors_document("words"))), "files": door["files"],
+    }  # fmt: skip
+
+
+def test_a_document_without_the_entry_goes_whole() -> None:
+    sent = json.loads(figure_card.written_once(element.doors_document, "digits", public="model"))
+    assert sent == json.loads(json.dumps(element.doors_document("digits")))
+
+
+@pytest.mark.parametrize("path", ["/", "/train"])
+def test_a_document_leaves_compressed_and_is_asked_for_anew(path: str) -> None:
+    client = TestClient(Starlette(routes=app.documents))
+    plain, packed = (client.get(path, headers={"accept-encoding": taken}) for taken in ("identity", "br, gzip"))
+    assert plain.text == packed.text
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 2
+    assert {answer.headers["cache-control"] for answer in (plain, packed)} == {"no-cache"}
+    assert {answer.headers["vary"] for answer in (plain, packed)} == {"Accept-Encoding"}
