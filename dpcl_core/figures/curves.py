@@ -91,15 +91,30 @@ def compared_over_tasks(
 
     `of`: mean accuracy on the tasks seen so far, or average forgetting from the second task on.
     """
+    so_far = mean_so_far if of == "accuracy" else forgetting_so_far
+    lines = [run._replace(name=run.label, rows=so_far(run.rows)) for run in runs]
+    return averages_over_tasks(lines, n_tasks=n_tasks, of=of, score=score, references=references, dark=dark)
+
+
+def averages_over_tasks(
+    runs: Sequence[Series], *, n_tasks: int, of: Literal["accuracy", "forgetting"] = "accuracy", score: str = "accuracy",
+    printed: Mapping[str, float] | None = None, references: References | None = None, dark: bool = False,
+) -> Picture:  # fmt: skip
+    """The figure of `compared_over_tasks` from averages: rows with columns seed, after_task (from 0), value (in [0, 1]).
+
+    `printed`: by a run's name, the number after the last task (percent) that a paper prints, drawn as a hollow diamond.
+    """
     is_accuracy = of == "accuracy"
-    so_far = mean_so_far if is_accuracy else forgetting_so_far
-    every = [run._replace(name=run.label, rows=so_far(run.rows)) for run in runs]
-    lines = [line for line in every if not line.rows.empty]
+    lines = [line for line in runs if not line.rows.empty]
     if not lines:
         missing = "None of the chosen runs has a point here yet." if is_accuracy else _NO_FORGETTING
         return theme.nothing(missing, dark, _HEIGHT)
     axis = _accuracy_axis(score) if is_accuracy else _forgetting_axis(lines)
     chart, ends = _chart(lines, n_tasks, axis, dark, references)
+    for line in lines:
+        if (value := (printed or {}).get(line.name)) is not None:
+            marker = {"color": line.colour, "size": 12, "symbol": "diamond-open", "line": {"width": 2, "color": line.colour}}
+            chart.marks([n_tasks], [value], f"{line.name}: printed", marker, f"{line.name}, printed: %{{y:.1f}}")
     ranked = list(zip(lines, ends, strict=True))
     ranked.sort(key=lambda pair: -pair[1][1].mean if is_accuracy else 0)
     sentences = [

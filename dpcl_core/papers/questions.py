@@ -105,17 +105,30 @@ SHOWS: Mapping[Shows, str] = {
 class Question:
     """A question and the presets that answer it, smallest first, by size ("small" for the only one).
 
-    `group`: the title of its paper, or `OWN`; `title`: what it is about.
+    `group`: the title of its paper, or `OWN`; `title`: what it is about; `paper` and `experiment`: their names, where it
+    belongs to a paper.
     """
 
     group: str
     title: str
     text: str
     forms: Mapping[Size, Preset]
+    paper: str | None = None
+    experiment: str = ""
 
     @property
     def smallest(self) -> Preset:
         return next(iter(self.forms.values()))
+
+    @property
+    def name(self) -> str:
+        """Of its experiment, else of its only preset."""
+        return self.smallest.name if self.paper is None else self.experiment
+
+    @property
+    def asked(self) -> str:
+        """What it asks, in at most eight words."""
+        return self.title if self.paper is None else self.text
 
     @property
     def shows(self) -> str:
@@ -143,7 +156,9 @@ def questions() -> tuple[Question, ...]:
     for paper in catalog.PAPERS.values():
         for experiment in paper.experiments:
             forms = {size: presets.about(experiment.preset(size)) for size in experiment.sizes}
-            of_papers.append(Question(paper.title, experiment.title, experiment.question, forms))
+            of_papers.append(
+                Question(paper.title, experiment.title, experiment.question, forms, paper.name, experiment.name)
+            )
     taken = {form.name for question in of_papers for form in question.forms.values()}
     own = [presets.about(name) for name in presets.names() if name not in taken]
     return (*(Question(OWN, one.title, one.question, {"small": one}) for one in own), *of_papers)
