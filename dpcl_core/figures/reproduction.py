@@ -83,7 +83,8 @@ def over_settings(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Pictu
     values = rows[["ours", "low", "high", "published"]]
     low, high = min(0.0, float(values.min(axis=None)) - 1), max(5.0, 1.1 * float(values.max(axis=None)))
     x = {"type": "category", "categoryarray": settings, "showgrid": False}
-    chart = theme.Chart(dark, 320, x, {"title": f"{what}, %", "range": [low, high]}, margin=(52, 110, 12, 40))
+    room = 110 if rows["name"].nunique() > 1 else 16  # right of the lines, for their names
+    chart = theme.Chart(dark, 320, x, {"title": f"{what}, %", "range": [low, high]}, margin=(52, room, 12, 40))
     ends = []
     for place, (name, group) in enumerate(rows.groupby("name", sort=False)):
         known, colour = group.dropna(subset=["ours"]), chart.colour(place)
@@ -96,10 +97,12 @@ def over_settings(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Pictu
         hover = f"{name}, printed, %{{x}}: %{{y:.1f}} %"
         shown = group.dropna(subset=["published"])
         chart.marks(shown["setting"], shown["published"], f"{name}: printed", marker, hover)
-    chart.end_names(ends, 0.06 * (high - low), low, high, size=12.5)
+    chart.end_names(ends if len(ends) > 1 else [], 0.06 * (high - low), low, high, size=12.5)
     said = []
     for name, group in rows.dropna(subset=["ours"]).groupby("name", sort=False):
-        values = (f"{setting} {minus(f'{ours:.1f}')} %" for setting, ours in zip(group["setting"], group["ours"], strict=True))
+        values = (
+            f"{setting} {minus(f'{ours:.1f}')} %" for setting, ours in zip(group["setting"], group["ours"], strict=True)
+        )
         said.append(f"{name}: {', '.join(values)}")
     return chart.picture("; ".join(said) + ".")
 

@@ -107,10 +107,10 @@ def answer(question: Question, found: Mapping[Size, Mapping[str, Measured]]) -> 
     if asked.metric == "audited":
         return _audited(question, asked, tests)
     verdict = claims.joined(test.judged.state for test in counted)
-    state = STATES[verdict] if counted else "cannot tell"
+    shown = _shown(counted, verdict) or next((test for test in reversed(tests) if test.judged.state != "not run"), None)
+    state = "cannot tell" if shown is not None and shown.is_toy else STATES[verdict]
     if asked.is_open and state == "not found":
         state = "found"
-    shown = _shown(counted, verdict) or next((test for test in reversed(tests) if test.judged.state != "not run"), None)
     return Answer(question, asked, tests, state, _verdict(asked, tests, verdict, shown), shown)
 
 
@@ -200,20 +200,21 @@ def picture(of: Answer) -> str:
     if asked.metric == "audited":
         name, run, claimed = asked.sides[0]
         bound = shown.runs[run].audited(claimed) or 0.0
-        return thumbnail.rows([(name, Interval(claimed, None, None, 1)), ("attack", Interval(bound, None, None, 1))], top=0.0)
+        return thumbnail.rows(
+            [(name, Interval(claimed, None, None, 1)), ("attack", Interval(bound, None, None, 1))], unit="ε"
+        )
     sides = [side for side in asked.sides if side[0] and side[1] in shown.runs][:2]
-    top = 100.0 if measured.unit(asked.metric) == "%" else 0.0
     first = shown.runs[sides[0][1]]
     budgets = sorted({model.epsilon for model in first.models})
     if len({side[1] for side in sides}) == 1 and len(budgets) >= _MANY_BUDGETS:
         levels = [shown.level(("", sides[0][1], epsilon), asked.metric) for epsilon in budgets]
         known = [(epsilon_text(one), level) for one, level in zip(budgets, levels, strict=True) if level is not None]
-        return thumbnail.budgets(known, top=top)
+        return thumbnail.budgets(known, unit=measured.unit(asked.metric))
     lines = [(name, _curve(shown.runs[run], epsilon, asked.metric)) for name, run, epsilon in sides]
     if all(len(values) > 1 for _, values in lines):
-        return thumbnail.curves(lines, top=top)
+        return thumbnail.curves(lines, unit=measured.unit(asked.metric))
     rows = [(side[0], level) for side in sides if (level := shown.level(side, asked.metric)) is not None]
-    return thumbnail.rows(rows, top=top)
+    return thumbnail.rows(rows, unit=measured.unit(asked.metric))
 
 
 def _curve(run: Measured, epsilon: float, metric: str) -> list[tuple[int, float]]:

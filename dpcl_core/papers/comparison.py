@@ -156,9 +156,7 @@ def printed_difference(
     return first - second if first is not None and second is not None else None
 
 
-def printed_value(
-    paper: Paper, experiment: Experiment, spec: RunSpec, epsilon: float, metric: str
-) -> float | None:
+def printed_value(paper: Paper, experiment: Experiment, spec: RunSpec, epsilon: float, metric: str) -> float | None:
     """The number that the paper's table prints for a run at a budget, in percent; None where it prints none."""
     row = _printed_rows(paper, experiment).get((*paper.printed_as(spec), epsilon, metric))
     return None if row is None else row.usable
@@ -268,9 +266,7 @@ def ours(ordering: Ordering, runs: Mapping[str, Measured]) -> float | None:
     return None if math.isnan(p) else p
 
 
-def mean_curves(
-    ordering: Ordering, runs: Mapping[str, Measured]
-) -> tuple[list[float | None], list[float | None]] | None:
+def mean_curves(ordering: Ordering, runs: Mapping[str, Measured]) -> tuple[list[float | None], list[float | None]] | None:
     """The metric of both sides after each task, mean over seeds, in [0, 1]; None unless both are known and as long."""
     first, second = (_mean_curve(side, ordering.metric, runs) for side in (ordering.first, ordering.second))
     return None if first is None or second is None or len(first) != len(second) or len(first) < 2 else (first, second)

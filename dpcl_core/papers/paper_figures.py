@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpcl_core.figures.picture import Picture, epsilon_label
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison, measured, questions
+from dpcl_core.papers import comparison, questions
 from dpcl_core.papers.claims import Form
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Figure, Ordering, Paper
@@ -54,7 +54,13 @@ def tests(form: Form, figure: Figure) -> tuple[Ordering, ...]:
 
 
 def draw(
-    paper: Paper, form: Form, figure: Figure, *, epsilon: float | None = None, test: Ordering | None = None, dark: bool = False
+    paper: Paper,
+    form: Form,
+    figure: Figure,
+    *,
+    epsilon: float | None = None,
+    test: Ordering | None = None,
+    dark: bool = False,
 ) -> Drawn:
     """One of the paper's figures from the form's runs. `epsilon`: one of `budgets`; `test`: one of `tests`."""
     if figure.has_tests:
@@ -89,7 +95,9 @@ def _over_tasks(paper: Paper, form: Form, figure: Figure, epsilon: float | None,
                 printed[lines[-1].name] = value
     note = f"{_NO_CURVES}{'; '.join(missing)}." if missing else ""
     if not lines:
-        return Drawn(theme.nothing(note or "None of these runs has been carried out here yet.", dark, 160), pd.DataFrame(), "")
+        return Drawn(
+            theme.nothing(note or "None of these runs has been carried out here yet.", dark, 160), pd.DataFrame(), ""
+        )
     n_tasks = max(int(line.rows["after_task"].max()) + 1 for line in lines)
     preset = form.experiment.preset(form.size)
     references = questions.references_beside(preset, form.specs, form.runs, figure.metric)
