@@ -78,7 +78,7 @@ def _asked(view: state.View) -> str | None:
     papers = catalog.PAPERS.values()
     experiment = next(one for paper in papers for one in paper.experiments if one.name == view["experiment"])
     size = view["size"] if view["size"] in experiment.sizes else parts_questions.opening_form(experiment)
-    return experiment.preset(size)  # type: ignore[arg-type]
+    return experiment.preset(size)
 
 
 def _size(question: Question, name: str) -> Size:

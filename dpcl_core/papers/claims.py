@@ -98,7 +98,7 @@ def excluded(judged: Iterable[Judged]) -> float | None:
 
 def bound_text(points: float) -> str:
     """A difference that is excluded, rounded up to one decimal."""
-    return f"{math.ceil(10 * points - 1e-9) / 10:g}"
+    return f"{max(1, math.ceil(10 * points - 1e-9)) / 10:g}"
 
 
 def verdict_text(claim: Claim) -> str:
