@@ -19,12 +19,14 @@ PAGES = {
     ],
     "Experiment": [
         ("questions", "Questions"), ("data", "Your data"), ("train", "Train"), ("runs", "Runs"), ("compare", "Compare"),
-        ("published", "Published numbers"),
     ],
     "": [("about", "About")],  # no group: a link, which the style sheet puts at the end
 }  # fmt: skip
 # Not in the menu, which a phone shows whole: Lessons, Classroom and About lead there.
-UNLISTED = [("exercises", "Exercises"), ("teacher", "For teachers"), ("administration", "Administration")]
+UNLISTED = [
+    ("exercises", "Exercises"), ("teacher", "For teachers"), ("administration", "Administration"),
+    ("published", "Published numbers"),  # leads links of earlier days to Questions
+]  # fmt: skip
 
 _NAMES = [name for pages in [*PAGES.values(), UNLISTED] for name, _ in pages]
 

@@ -1,4 +1,4 @@
-"""Questions page: presets as questions; one of them with its answer, and Start for all of its runs."""
+"""Questions page: a gallery of answers; one of them with its runs; and the paper's side of it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,44 @@ from dataclasses import replace
 
 import streamlit as st
 
-from dpcl_core import presets
+from dpcl_core import presets, version
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import counted
-from dpcl_core.papers import measured, questions, report
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import answers, catalog, claims, comparison, measured, questions, report
+from dpcl_core.papers.paper import SIZES, Size
+from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
 from dpcl_core.runs.shards import Set
-from pages.parts import figure_card, layout, link, run_panel, state, text, train_form
+from pages.parts import fields, figure_card, layout, link, run_panel, state, text, train_form
 from pages.parts import questions as parts_questions
 from pages.parts.text import plain
 
-HELP = """A question is answered by all its runs together. **Start** queues them as one entry, the cheapest first; **Stop**
-ends the whole. Until they have finished here, the answer shows recorded results, marked with their date and machine."""
+HELP = """A card shows what the runs of a question say. Its picture and verdict come from recorded runs, or from yours where
+they have finished here. **Start** queues all runs of a question as one entry, the cheapest first; **Stop** ends the
+whole. What is compared, and the number of seeds, were fixed beforehand. **The paper** shows its numbers (hollow) beside ours
+(filled), and which of its claims come out: found or contradicted only if a 95 % interval of paired differences decides."""
+VIEWS = {"answer": "Answer", "paper": "The paper"}
+_KEYS = parts_questions.FILTERS
 CODEC = link.Codec(
     [
         link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
-        link.Field("by", "by", "grouping", link.Choice(tuple(parts_questions.GROUPS)), "paper"),
+        link.Field("paper", _KEYS["paper"], "paper", link.Choice(("", measured.OWN, *catalog.PAPERS)), ""),
+        link.Field("method", _KEYS["method"], "method", link.Choice(("", *methods.CARDS)), ""),
+        link.Field("data", _KEYS["data"], "data", link.Choice(("", *datasets.CARDS)), ""),
+        link.Field("answered", _KEYS["answered"], "answer", link.Choice(("", *answers.STATES.values())), ""),
+        link.Field("view", "w", "view", link.Choice(tuple(VIEWS)), "answer"),
+        link.Field("metric", "q", "quantity", link.Choice(tuple(comparison.METRICS)), "AA"),
+        # Read, never written: what links of earlier pages have, an experiment of a paper with its form, and a grouping.
+        link.Field(
+            "experiment", "x", "experiment",
+            link.Choice(("", *(one.name for paper in catalog.PAPERS.values() for one in paper.experiments))), "",
+        ),
+        link.Field("size", "z", "form", link.Choice(("", *SIZES)), ""),
+        link.Field("by", "by", "grouping", link.Choice(("paper", "shows")), "paper"),
     ]
-)
+)  # fmt: skip
 
 
 @state.guarded
@@ -33,69 +52,117 @@ def page() -> None:
     """The page."""
     state.store()
     view = state.View("questions", lambda _: CODEC)
-    name, by = view["question"], str(view["by"])
+    name = _asked(view)
+    kept = {field: view[field] for field in _KEYS}
     if name is None:
-        place = layout.heading("Questions", "What do you want to find out?", notices=view.read.notices)
-        by = parts_questions.draw(view, by)
+        place = layout.heading("Questions", "What have runs answered?", notices=view.read.notices)
+        if refused := st.session_state.pop("refused", None):
+            st.error(plain(refused))
+        view.commit(parts_questions.gallery(view), CODEC)
     else:
-        about = presets.about(str(name))
-        place = layout.heading(about.title, about.question, notices=view.read.notices)
-        _links(view, about.name, by)
-        _answer(view, about.name, by)
-    view.commit({"question": name, "by": by}, CODEC)
+        question = questions.of_preset(name)
+        place = layout.heading(question.asked, presets.about(name).question, notices=view.read.notices)
+        shown, metric = _links(view, question, name), view["metric"]
+        if shown == "paper":
+            metric = parts_questions.paper_view(view, question, _size(question, name))
+        else:
+            _answer(view, name)
+        view.commit({"question": name, **kept, "view": shown, "metric": metric}, CODEC)
     layout.actions(place, is_shared=True, help_text=HELP)
 
 
-def _links(view: state.View, name: str, by: str) -> None:
-    """Draws the way back to all questions, and to the same question in its other sizes."""
-    with st.container(horizontal=True, gap="small"):
-        st.page_link("pages/questions.py", label="← All questions", query_params=view.linked({"v": "1", "by": by}))
-        for size, form in questions.of_preset(name).forms.items():
-            if form.name != name:
-                label, target = f"The same, {parts_questions.FORMS[size]}", {"v": "1", "question": form.name, "by": by}
-                st.page_link("pages/questions.py", label=label, query_params=view.linked(target))
+def _asked(view: state.View) -> str | None:
+    """The preset that the link asks for, also by a paper's experiment and its form; None: the gallery."""
+    if view["question"] is not None or not view["experiment"]:
+        return None if view["question"] is None else str(view["question"])
+    papers = catalog.PAPERS.values()
+    experiment = next(one for paper in papers for one in paper.experiments if one.name == view["experiment"])
+    size = view["size"] if view["size"] in experiment.sizes else parts_questions.opening_form(experiment)
+    return experiment.preset(size)
 
 
-def _answer(view: state.View, name: str, by: str) -> None:
-    """Draws the state of the runs, then the answer: from the runs of this computer, else from records."""
+def _size(question: Question, name: str) -> Size:
+    return next(size for size, form in question.forms.items() if form.name == name)
+
+
+def _links(view: state.View, question: Question, name: str) -> str:
+    """Draws the way back to all questions, the choice of form and the choice of view, which it returns."""
+    kept = {key: str(view[field]) for field, key in _KEYS.items() if view[field]}
+    durations = questions.durations([form.name for form in question.forms.values()], state.store())
+    with st.container(key="question-row", horizontal=True, vertical_alignment="center", gap="small"):
+        st.page_link("pages/questions.py", label="← All questions", query_params=view.linked({"v": "1", **kept}))
+        for size, form in question.forms.items() if len(question.forms) > 1 else ():
+            label = f"{text.capital(parts_questions.FORMS[size])}: {parts_questions.in_short(durations[form.name])}"
+            target = {"v": "1", "question": form.name, **kept, **({"w": "paper"} if view["view"] == "paper" else {})}
+            st.page_link("pages/questions.py", label=label, query_params=view.linked(target), disabled=form.name == name)
+        if question.paper is None:
+            return "answer"
+        return str(fields.segmented(view, "view", "View", VIEWS, label_visibility="collapsed"))
+
+
+def _answer(view: state.View, name: str) -> None:
+    """Draws the verdict with its picture, and the runs behind it: those of this computer, else recorded ones."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
     newest, found = parts_questions.sets().newest(name), questions.results(name, state.store())
-    alone = parts_questions.alone(name)
-    if newest is not None and not newest.is_over:
+    alone, is_going = parts_questions.alone(name), newest is not None and not newest.is_over
+    if newest is not None and is_going:
         _watch(newest.id)
-    else:
-        missing = parts_questions.lacking(name)
-        if alone is not None:
-            st.markdown(f"Started on Train: **{plain(alone.name)}**.")
-            _watch_alone(alone.id)
-        if alone is None or len(questions.specs(name)) > 1:
-            _start_card(name, newest, can_start=missing is None)
-        if missing is not None:
-            _instead(view, name, by, missing)
-        if newest is not None and (moved := _moved(newest)) is not None:
-            asked = presets.about(name).asks_about_forgetting
-            spec, titles = next(iter(questions.specs(name).values())), questions.titles(name)
-            label, result = moved
-            st.markdown(f"**{plain(questions.finding(spec, found, titles, with_forgetting=asked))}**")
-            if len(titles) > 1:
-                st.caption(plain(f"How it went: {titles.get(label, label)}."))
-            run_panel.moving(result, result.spec.privacy.usual_epsilon, live=False)
-    if found or (newest is not None and not newest.is_over):
+    elif alone is not None:
+        st.markdown(f"Started on Train: **{plain(alone.name)}**.")
+        _watch_alone(alone.id)
+    if found:
+        _verdict(questions.of_preset(name))
+    if found or is_going:
         _picture(name, found)
     elif alone is None:
         _promise(name)
+    if not is_going:
+        missing = parts_questions.lacking(name)
+        if alone is None or len(questions.specs(name)) > 1:
+            _start_card(name, newest, can_start=missing is None)
+        if missing is not None:
+            _instead(view, name, missing)
+        if newest is not None and (moved := _moved(newest)) is not None:
+            label, result = moved
+            if len(titles := questions.titles(name)) > 1:
+                st.caption(plain(f"How it went: {titles.get(label, label)}."))
+            run_panel.moving(result, result.spec.privacy.usual_epsilon, live=False)
     _details(name, found, newest)
 
 
-def _instead(view: state.View, name: str, by: str, missing: DataMissing) -> None:
+def _verdict(question: Question) -> None:
+    """Draws the answer in the quantity asked, what each form says, what is not decided, and how to cite it."""
+    one = parts_questions.answer_of(question)
+    unit = measured.unit(one.asked.metric).replace("%", "points")
+    with layout.card("verdict"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.badge(parts_questions.STATES[one.state], color={"found": "green", "not found": "red"}.get(one.state, "gray"))  # type: ignore[arg-type]
+            st.header(plain(one.verdict), anchor=False, width="stretch")
+            if (cite := layout.popover("Cite", "cite", type="tertiary")) is not None:
+                with cite:
+                    where = link.address(st.context.url or "", link.parameters())
+                    st.code(answers.citation(one, where, version.__version__), language=None, wrap_lines=True)
+        lines = []
+        for test in one.tests:
+            if (difference := test.judged.difference) is not None and one.asked.metric != "audited":
+                form = f"{text.capital(parts_questions.FORMS[test.size])}: " if len(one.tests) > 1 else ""
+                told = report.interval_text(difference).replace("points", unit)
+                lines.append(f"{form}{told}, {counted(difference.n, 'seed')}: {test.judged.state}.")
+        if lines:
+            st.caption("  \n".join(map(plain, lines)))
+        if one.excluded is not None:
+            st.markdown(f"Not decided, but a difference of {claims.bound_text(one.excluded)} {unit} or more is excluded.")
+
+
+def _instead(view: state.View, name: str, missing: DataMissing) -> None:
     """States what the runs lack on this computer, and leads to the largest of the smaller forms that lacks nothing."""
     st.warning(plain(f"These runs cannot start here. {train_form.in_words(missing)}."))
     forms = list(questions.of_preset(name).forms.items())
     smaller = forms[: [form.name for _, form in forms].index(name)]
     for size, form in reversed(smaller):
         if parts_questions.lacking(form.name) is None:
-            target = view.linked({"v": "1", "question": form.name, "by": by})
+            target = view.linked({"v": "1", "question": form.name})
             layout.arrow("questions", f"The same, {parts_questions.FORMS[size]}, can start here", target)
             return
 
@@ -195,12 +262,13 @@ def _picture(name: str, found: Mapping[str, measured.Measured]) -> None:
         known = replace(questions.recorded_references(name, spec, found), ceiling=ceiling)
     else:
         known = questions.with_untrained(references(spec, (), ceiling), spec, found)
-    asked = presets.about(name).asks_about_forgetting
-    picture = questions.picture(spec, found, titles, known, with_forgetting=asked, dark=text.is_dark())
+    metric = answers.table()[questions.of_preset(name).name].metric
+    metric = metric if any(run.by_seed(model.epsilon, metric) for run in found.values() for model in run.models) else "AA"
+    picture = questions.picture(spec, found, titles, known, metric=metric, dark=text.is_dark())
     total = len(questions.specs(name))
     note = "" if len(found) == total else f"results of {counted(len(found), 'run')}, of {total}"
     title = "The answer so far" if note else "The answer"
-    figure_card.show(picture, None, key="answer", title=title, note=note, table=questions.scores(found, titles))
+    figure_card.show(picture, None, key="answer", title=title, note=note, table=questions.scores(found, titles, metric))
 
 
 def _details(name: str, found: Mapping[str, measured.Measured], newest: Set | None) -> None:

@@ -16,7 +16,6 @@ from dpcl_core import export, layers, machine, paths
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
-from dpcl_core.figures.statistics import points_text
 from dpcl_core.lessons import glossary
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
@@ -266,8 +265,7 @@ def _results(paper: Paper) -> str:
 
 def _claim(claim: claims.Claim) -> tuple[str, str, str]:
     """A claim, its budgets, and its verdict; of an undecided one what our runs exclude."""
-    excluded = "" if claim.excluded is None else f": less than {points_text(claim.excluded)} points either way"
-    return claim.ordering.statement, report.budgets_of(claim.ordering), f"{claim.verdict}{excluded}"
+    return claim.ordering.statement, report.budgets_of(claim.ordering), claims.verdict_text(claim)
 
 
 def made_with(runs: Collection[Measured]) -> str:

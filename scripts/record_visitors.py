@@ -40,8 +40,7 @@ IDLE_SECONDS = 20.0
 PARTS = ("pages", "votes")
 QUESTIONS, WITHIN_SECONDS = 10, 0.5
 PAGES = (
-    "", "playground", "tokens", "anchors", "privacy", "lessons", "questions", "train", "runs", "compare", "published",
-    "about",
+    "", "playground", "tokens", "anchors", "privacy", "lessons", "questions", "train", "runs", "compare", "about",
 )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def of_documents() -> Iterator[tuple[str, str]]:
 
 def test_the_scan_sees_titles_labels_and_headings() -> None:
     said = {words for _, words in on_pages()}
-    assert {"Published numbers", "What happens when I run it for real?", "Methods and data", "Undo"} <= said
+    assert {"Figure of the paper", "What happens when I run it for real?", "Methods and data", "Undo"} <= said
     assert UNUSED.search("What is told of a step")
     assert not UNUSED.search("Accuracy over tasks")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,17 @@ from dpcl_core.privacy.statement import Standing, at_least
 
 _LEVEL = 0.05
 _MOST_LISTED = 3  # runs whose forgetting a sentence lists one by one
+
+
+class Amount(NamedTuple):
+    """What a picture shows beside final scores: its name, and its unit ("%", "points", "bits", "ε")."""
+
+    name: str
+    unit: str
+
+    @property
+    def scale(self) -> float:
+        return 100.0 if self.unit in ("%", "points") else 1.0
 
 
 def focus(table: pd.DataFrame) -> float:
@@ -94,26 +106,34 @@ def forgotten(table: pd.DataFrame, *, standings: Mapping[str, Standing] | None =
 def picture(
     table: pd.DataFrame, *, score: str = "accuracy", standings: Mapping[str, Standing] | None = None,
     forgetting: pd.DataFrame | None = None, audited: Mapping[tuple[str, float], float] | None = None,
-    references: References | None = None, dark: bool = False,
+    references: References | None = None, amount: Amount | None = None, dark: bool = False,
 ) -> Picture:  # fmt: skip
     """All runs in one picture: a row for each run and budget, its seeds as faint marks, the mean with its 95 % interval.
 
     Columns and `forgetting` as in `finding`. A mark is hollow where the budget is only claimed or the replay's alone
     (`standings`).
-    `audited`: by run and budget, the epsilon that an attack has shown to be exceeded.
+    `audited`: by run and budget, the epsilon that an attack has shown to be exceeded. `amount`: what the values are where
+    they are no final scores.
     """
     if table.empty:
         return theme.nothing("The picture appears when the first run has finished.", dark, 200)
+    of = amount or Amount(f"final {score}", "%")
     kinds, bounds = standings or {}, audited or {}
     rows, levels = list(table.groupby(["run", "epsilon"], sort=False)), theme.levels(references)
     heights = [-float(place) for place in range(len(rows))]
     top = _height(max(0, len(levels) - 1))
-    x = {**theme.percent_axis(title=f"final {score}"), "tickangle": 0}
+    x = {**theme.percent_axis(title=of.name), "tickangle": 0}
+    if of.unit != "%":
+        ends = (
+            min(0.0, 1.1 * of.scale * float(table["value"].min())),
+            max(1.0, 1.15 * of.scale * float(table["value"].max())),
+        )
+        x = {"title": f"{of.name}, {of.unit}", "range": ends, "zeroline": True, "tickangle": 0}
     y = {"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 0.6, top + 0.1]}
     chart = theme.Chart(dark, round(94 + 40 * (len(rows) + top - _height(0))), x, y, margin=(12, 16, 16, 44))
     above = {"xref": "paper", "xanchor": "left", "yanchor": "bottom", "align": "left"}
     for ((run, epsilon), group), height in zip(rows, heights, strict=True):
-        values, kind = (100 * group["value"]).tolist(), kinds.get(run, "bound")
+        values, kind = (of.scale * group["value"]).tolist(), kinds.get(run, "bound")
         colour = theme.colour_of_epsilon(epsilon, dark)
         shown = f", audited: at least {at_least(bounds[run, epsilon])}" if (run, epsilon) in bounds else ""
         name, known = f"{run}, {epsilon_label(epsilon, kind)}{shown}", interval(values)
@@ -123,12 +143,30 @@ def picture(
         symbol = "circle" if kind == "bound" or math.isinf(epsilon) else "diamond-open"
         marker = {"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}}
         bar = theme.error_bars([known.half_width], colour, 2)
-        chart.marks([known.mean], [height], name, marker, f"{name}: %{{x:.1f}} %", error_x=bar, cliponaxis=False)
+        chart.marks([known.mean], [height], name, marker, f"{name}: %{{x:.1f}} {of.unit}", error_x=bar, cliponaxis=False)
     pieces = [(1.2, 0.6), *((height + 0.15, height - 0.4) for height in heights)]
     for number, (name, level) in enumerate(levels.items()):  # one above the other: side by side they may collide
         chart.level_name(f"{name} {100 * level:.0f} %", 100 * level, _height(number))
         chart.upright_level(100 * level, pieces, cliponaxis=False)
+    if amount is not None:
+        return chart.picture(_amounts(table, amount, kinds))
     return chart.picture(finding(table, score=score, standings=standings, forgetting=forgetting))
+
+
+def _amounts(table: pd.DataFrame, amount: Amount, standings: Mapping[str, Standing]) -> str:
+    """Every run at the budget that `finding` compares at: mean and interval; of a single run all its budgets."""
+    is_alone = table["run"].nunique() == 1
+    rows = table if is_alone else table[table["epsilon"] == focus(table)]
+    said = []
+    for (run, epsilon), group in rows.groupby(["run", "epsilon"], sort=False):
+        known = interval((amount.scale * group["value"]).tolist())
+        ends = (
+            "" if known.low is None or known.high is None or amount.unit == "ε" else f" [{known.low:.1f}, {known.high:.1f}]"
+        )
+        phrase = epsilon_phrase(float(epsilon), standings.get(run, "bound"))
+        said.append(f"{phrase if is_alone else _named(str(run))} {minus(f'{known.mean:.1f} {amount.unit}{ends}')}")
+    where = "" if is_alone else f", {epsilon_phrase(focus(table), standings.get(str(table['run'].iloc[0]), 'bound'))}"
+    return f"{capital(amount.name)}{where}: {'; '.join(said)}."
 
 
 def _height(place: int) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import metrics
 from dpcl_core.events import References
-from dpcl_core.figures import theme
+from dpcl_core.figures import svg_parts, theme
 from dpcl_core.figures.picture import BREAK, Picture, capital, counted, epsilon_label, epsilon_phrase, minus, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.privacy.statement import Standing
@@ -20,6 +20,7 @@ from dpcl_core.spec import LabelSetting
 
 _HEIGHT = 400
 _TOTAL = ", total"  # second line of a name
+_NAMES_ROOM = 84.0  # pixels right of the lines for their names
 _LABEL_GAP = 5.2  # percentage points between two names at line ends, at _HEIGHT
 _NO_FORGETTING = "Forgetting is defined from the second task on."
 
@@ -91,15 +92,32 @@ def compared_over_tasks(
 
     `of`: mean accuracy on the tasks seen so far, or average forgetting from the second task on.
     """
+    so_far = mean_so_far if of == "accuracy" else forgetting_so_far
+    lines = [run._replace(name=run.label, rows=so_far(run.rows)) for run in runs]
+    return averages_over_tasks(lines, n_tasks=n_tasks, of=of, score=score, references=references, dark=dark)
+
+
+def averages_over_tasks(
+    runs: Sequence[Series], *, n_tasks: int, of: Literal["accuracy", "forgetting"] = "accuracy", score: str = "accuracy",
+    printed: Mapping[str, float] | None = None, references: References | None = None, dark: bool = False,
+) -> Picture:  # fmt: skip
+    """The figure of `compared_over_tasks` from averages: rows with columns seed, after_task (from 0), value (in [0, 1]).
+
+    `printed`: by a run's name, the number after the last task (percent) that a paper prints, drawn as a hollow diamond.
+    """
     is_accuracy = of == "accuracy"
-    so_far = mean_so_far if is_accuracy else forgetting_so_far
-    every = [run._replace(name=run.label, rows=so_far(run.rows)) for run in runs]
-    lines = [line for line in every if not line.rows.empty]
+    lines = [line for line in runs if not line.rows.empty]
     if not lines:
         missing = "None of the chosen runs has a point here yet." if is_accuracy else _NO_FORGETTING
         return theme.nothing(missing, dark, _HEIGHT)
     axis = _accuracy_axis(score) if is_accuracy else _forgetting_axis(lines)
-    chart, ends = _chart(lines, n_tasks, axis, dark, references)
+    is_listed = max(svg_parts.width(line.name) for line in lines) > _NAMES_ROOM
+    chart, ends = _chart(lines, n_tasks, axis, dark, references, is_listed=is_listed)
+    for line in lines:
+        if (value := (printed or {}).get(line.name)) is not None:
+            marker = {"color": line.colour, "size": 12, "symbol": "diamond-open", "line": {"width": 2, "color": line.colour}}
+            hover = f"{line.name}, printed: %{{y:.1f}}"
+            chart.marks([n_tasks], [value], f"{line.name}: printed", marker, hover, showlegend=False)
     ranked = list(zip(lines, ends, strict=True))
     ranked.sort(key=lambda pair: -pair[1][1].mean if is_accuracy else 0)
     sentences = [
@@ -163,11 +181,23 @@ def _forgetting_axis(lines: Sequence[Series]) -> theme.Properties:
 
 
 def _chart(
-    lines: Sequence[Series], n_tasks: int, axis: theme.Properties, dark: bool, references: References | None = None
-) -> tuple[theme.Chart, list[_End]]:
-    """All lines, with their names at their ends within the axis; and the ends. Rows: columns seed, after_task, value."""
-    chart = theme.Chart(dark, _HEIGHT, theme.task_axis(1, n_tasks), axis, margin=(48, 84, 12, 40))  # names at the right
+    lines: Sequence[Series], n_tasks: int, axis: theme.Properties, dark: bool, references: References | None = None, *,
+    is_listed: bool = False,
+) -> tuple[theme.Chart, list[_End]]:  # fmt: skip
+    """All lines, with their names at their ends within the axis, or in a legend above; and the ends.
+
+    Rows: columns seed, after_task, value.
+    """
+    room = 24 * math.ceil(len(lines) / 2) if is_listed else 0
+    margin = (48, 16, 12 + room, 40) if is_listed else (48, 84, 12, 40)  # names at the right
+    chart = theme.Chart(dark, _HEIGHT + room, theme.task_axis(1, n_tasks), axis, legend_room=room, margin=margin)
     ends = [_draw(chart, line) for line in lines]
+    if is_listed:
+        names = {line.name for line in lines}
+        for trace in chart.traces:
+            trace["showlegend"] = trace.get("name") in names
+        chart.references(references)
+        return chart, ends
     low, high = axis["range"][0], min(axis["range"][1], 100)
     gap = max(line.name.count(_TOTAL) + 1 for line in lines) * _LABEL_GAP * (high - low) / 100
     named = [

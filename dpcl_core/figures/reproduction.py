@@ -72,6 +72,41 @@ def published_and_ours(
     return chart.picture(f"{_finding(rows, what)}{levels}")
 
 
+def over_settings(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Picture:
+    """A line for each name over settings in their order; printed values as hollow diamonds.
+
+    Columns: name, setting, ours, low, high, published (percent; NaN: none). Rows of one name must be adjacent.
+    """
+    if rows[["ours", "published"]].isna().all(axis=None):
+        return theme.nothing("None of these runs has been carried out here yet.", dark, 160)
+    settings = list(dict.fromkeys(rows["setting"]))
+    values = rows[["ours", "low", "high", "published"]]
+    low, high = min(0.0, float(values.min(axis=None)) - 1), max(5.0, 1.1 * float(values.max(axis=None)))
+    x = {"type": "category", "categoryarray": settings, "showgrid": False}
+    room = 110 if rows["name"].nunique() > 1 else 16  # right of the lines, for their names
+    chart = theme.Chart(dark, 320, x, {"title": f"{what}, %", "range": [low, high]}, margin=(52, room, 12, 40))
+    ends = []
+    for place, (name, group) in enumerate(rows.groupby("name", sort=False)):
+        known, colour = group.dropna(subset=["ours"]), chart.colour(place)
+        bars = theme.error_bars(known["high"] - known["ours"], colour, 1.2, below=known["ours"] - known["low"])
+        if not known.empty:
+            line = chart.series(place, known["setting"], known["ours"], str(name), ", %{x}: %{y:.1f} %")
+            line["error_y"] = bars
+            ends.append((str(name), known["setting"].iloc[-1], float(known["ours"].iloc[-1]), colour))
+        marker = {"color": colour, "size": 11, "symbol": "diamond-open", "line": {"width": 2, "color": colour}}
+        hover = f"{name}, printed, %{{x}}: %{{y:.1f}} %"
+        shown = group.dropna(subset=["published"])
+        chart.marks(shown["setting"], shown["published"], f"{name}: printed", marker, hover)
+    chart.end_names(ends if len(ends) > 1 else [], 0.06 * (high - low), low, high, size=12.5)
+    said = []
+    for name, group in rows.dropna(subset=["ours"]).groupby("name", sort=False):
+        values = (
+            f"{setting} {minus(f'{ours:.1f}')} %" for setting, ours in zip(group["setting"], group["ours"], strict=True)
+        )
+        said.append(f"{name}: {', '.join(values)}")
+    return chart.picture("; ".join(said) + ".")
+
+
 def _places(rows: pd.DataFrame) -> tuple[list[float], dict[str, float]]:
     """The vertical position of every row, and of every name above its rows."""
     is_first = rows["name"] != rows["name"].shift()

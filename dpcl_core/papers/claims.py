@@ -6,6 +6,7 @@ claim alone (`paper.judge`); the verdict here joins them, so that a claim counts
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from dpcl_core.layers import LayerName
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import ALIKE_POINTS, JUDGED, Experiment, Judged, Ordering, Paper, Size, judge
+from dpcl_core.papers.paper import ALIKE_POINTS, JUDGED, Experiment, Judged, Ordering, Paper, Size, State, judge
 from dpcl_core.spec import RunSpec
 
 Verdict = Literal["found", "contradicted", "mixed", "undecided", "not run"]
@@ -58,13 +59,8 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Found or contradicted: some forms say so, and none the opposite. Mixed: both. Undecided: tested, and neither."""
-        states = {judged.state for _, judged in self.tests}
-        if {"found", "not found"} <= states:
-            return "mixed"
-        if "found" in states:
-            return "found"
-        return "contradicted" if "not found" in states else "undecided" if states - {"not run"} else "not run"
+        """What all its tests say together (`joined`)."""
+        return joined(judged.state for _, judged in self.tests)
 
     @property
     def p_value(self) -> float | None:
@@ -80,10 +76,35 @@ class Claim:
 
     @property
     def excluded(self) -> float | None:
-        """For an undecided claim: points that the difference does not reach either way (the narrowest 95 % interval)."""
-        spans = [one.difference for _, one in self.tests if one.state == "cannot tell" and one.difference is not None]
-        bounds = [max(-span.low, span.high) for span in spans if span.low is not None and span.high is not None]
-        return min(bounds, default=None) if self.verdict == "undecided" else None
+        """For an undecided claim: points that the difference does not reach either way."""
+        return excluded(judged for _, judged in self.tests) if self.verdict == "undecided" else None
+
+
+def joined(states: Iterable[State]) -> Verdict:
+    """Found or contradicted: some tests say so, and none the opposite. Mixed: both. Undecided: tested, and neither."""
+    of = set(states)
+    if {"found", "not found"} <= of:
+        return "mixed"
+    if "found" in of:
+        return "found"
+    return "contradicted" if "not found" in of else "undecided" if of - {"not run"} else "not run"
+
+
+def excluded(judged: Iterable[Judged]) -> float | None:
+    """What the difference of undecided tests does not reach either way: the end of the narrowest 95 % interval."""
+    spans = [one.difference for one in judged if one.state == "cannot tell" and one.difference is not None]
+    return min((max(-one.low, one.high) for one in spans if one.low is not None and one.high is not None), default=None)
+
+
+def bound_text(points: float) -> str:
+    """A difference that is excluded, rounded up to one decimal."""
+    return f"{max(1, math.ceil(10 * points - 1e-9)) / 10:g}"
+
+
+def verdict_text(claim: Claim) -> str:
+    """A claim's verdict; of an undecided one what difference our runs exclude."""
+    without = claim.excluded
+    return claim.verdict if without is None else f"{claim.verdict}: less than {bound_text(without)} points either way"
 
 
 def form(paper: Paper, experiment: Experiment, size: Size, runs: Mapping[str, Measured] | None = None) -> Form:

@@ -156,6 +156,12 @@ def printed_difference(
     return first - second if first is not None and second is not None else None
 
 
+def printed_value(paper: Paper, experiment: Experiment, spec: RunSpec, epsilon: float, metric: str) -> float | None:
+    """The number that the paper's table prints for a run at a budget, in percent; None where it prints none."""
+    row = _printed_rows(paper, experiment).get((*paper.printed_as(spec), epsilon, metric))
+    return None if row is None else row.usable
+
+
 def printed_interval(
     paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
 ) -> Interval | None:
@@ -253,12 +259,17 @@ def ours(ordering: Ordering, runs: Mapping[str, Measured]) -> float | None:
 
     None where the paper tests nothing, or where a side has not run or its record has no curves.
     """
-    curves = [_mean_curve(side, ordering.metric, runs) for side in (ordering.first, ordering.second)]
-    first, second = curves
-    if ordering.test is None or first is None or second is None or len(first) != len(second) or len(first) < 2:
+    curves = None if ordering.test is None else mean_curves(ordering, runs)
+    if curves is None:
         return None
-    p = float(p_values(first, second)["p"].iloc[-1])
+    p = float(p_values(*curves)["p"].iloc[-1])
     return None if math.isnan(p) else p
+
+
+def mean_curves(ordering: Ordering, runs: Mapping[str, Measured]) -> tuple[list[float | None], list[float | None]] | None:
+    """The metric of both sides after each task, mean over seeds, in [0, 1]; None unless both are known and as long."""
+    first, second = (_mean_curve(side, ordering.metric, runs) for side in (ordering.first, ordering.second))
+    return None if first is None or second is None or len(first) != len(second) or len(first) < 2 else (first, second)
 
 
 def _mean_curve(side: Side, metric: str, runs: Mapping[str, Measured]) -> list[float | None] | None:

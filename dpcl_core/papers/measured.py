@@ -16,13 +16,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, cast
 
+import numpy as np
 from pydantic import Field, TypeAdapter
 
 from dpcl_core import checks, machine, metrics, paths
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.files import replacing
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, JsonValue, References, Started, TaskLearned, plain_number
+from dpcl_core.events import (
+    CellFinished,
+    Event,
+    JsonValue,
+    Leaks,
+    References,
+    Signatures,
+    Started,
+    TaskLearned,
+    TokensScored,
+    plain_number,
+)
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.privacy.statement import ways_out
@@ -44,7 +56,8 @@ class Model:
 
     Beside the metrics of events there is "pooled": accuracy over all test examples together. It does not depend on which
     classes share a task, as the mean over tasks (AA) does where tasks differ in size. "task1" and so on: final accuracy on
-    the k-th task learned.
+    the k-th task learned. "exposure": bits by which the codes planted most often stand out (`events.Leaks`); "found": share
+    of the marked private tokens that a method's score finds; "agreement": adjusted Rand index of matched list entries.
 
     `curves`: "AA" and "AF" after each task, None where not defined; empty in older records.
 
@@ -66,12 +79,27 @@ class Model:
 
         "trend": the change of average accuracy from the first task to the last on its least-squares line over tasks.
         """
+        if metric == "audited":
+            return self.audited_epsilon
         if metric == "trend":
             return metrics.trend(self.curves.get("AA", ()))
         return self.metrics.get(metric) if rule is None else self.by_rule.get(rule)
 
 
 _MODELS = TypeAdapter(tuple[Model, ...])
+OWN = "own"  # the record of questions that belong to no paper
+_POINTS = ("AF", "BWT", "FWT", "trend")
+_UNITS = {"exposure": "bits", "audited": "ε", **dict.fromkeys(_POINTS, "points")}
+
+
+def unit(metric: str) -> str:
+    """What a metric is told in: %, points, bits or ε."""
+    return _UNITS.get(metric, "%")
+
+
+def scale(metric: str) -> float:
+    """What a metric is multiplied by to be told in its unit."""
+    return 1.0 if unit(metric) in ("bits", "ε") else 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +160,7 @@ def measured_run(run: Run, events: Iterable[Event]) -> Measured:
     last: dict[Cell, Mapping[str, float]] = {}
     ends: dict[Cell, dict[str, float | None]] = {}
     matrices: dict[Cell, list[Sequence[float | None]]] = {}
+    explored: dict[Cell, dict[str, float]] = {}
     untrained = None
     for event in events:
         if isinstance(event, Started):
@@ -145,9 +174,11 @@ def measured_run(run: Run, events: Iterable[Event]) -> Measured:
             last[event.cell] = {
                 rule: average for rule, values in event.by_rule.items() if (average := metrics.mean(values)) is not None
             }
+        elif isinstance(event, Leaks | TokensScored | Signatures):
+            explored.setdefault(event.cell, {}).update(_explored(spec, event))
         elif isinstance(event, CellFinished):
             cell, bound = event.cell, event.guarantee
-            values = {**event.metrics, **ends.get(cell, {"pooled": None})}
+            values = {**event.metrics, **ends.get(cell, {"pooled": None}), **explored.get(cell, {})}
             matrix = matrices.get(cell, [])
             curves = {"AA": tuple(metrics.average_accuracy(matrix)), "AF": tuple(metrics.average_forgetting(matrix))}
             by_rule, audited = last.get(cell, {}), None if bound.audit is None else bound.audit.lower_bound
@@ -155,6 +186,23 @@ def measured_run(run: Run, events: Iterable[Event]) -> Measured:
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     seconds = run.seconds_taken or 0.0
     return Measured(spec, title, date, seconds, process.bare(run.device), run.id, tuple(models), untrained=untrained)
+
+
+def _explored(spec: RunSpec, event: Leaks | TokensScored | Signatures) -> dict[str, float]:
+    """What an observer measured beside accuracy; later tasks replace earlier ones."""
+    if isinstance(event, Leaks):
+        return {"exposure": event.exposure[-1]} if event.exposure else {}
+    if isinstance(event, Signatures):
+        known = event.agreement.get(event.matcher)
+        return {} if known is None else {"agreement": known}
+    if event.model != "base":
+        return {}
+    from dpcl_core.explorers import tokens
+
+    dials = tokens.dials_of(spec, event.cell.epsilon)
+    score = np.concatenate([tokens.token_scores(text, dials) for text in event.texts])
+    share = tokens.recall(score, tokens.gathered(event.texts).is_private, dials.threshold)
+    return {} if math.isnan(share) else {"found": share}
 
 
 @cache
@@ -165,9 +213,9 @@ def recorded(paper: str) -> tuple[Measured, ...]:
 
 
 def all_recorded() -> tuple[Measured, ...]:
-    """The last recorded results of all papers."""
-    papers = sorted((paths.assets_dir() / "papers").glob("*.toml"))
-    return tuple(run for paper in papers for run in recorded(paper.stem))
+    """The last recorded results of all papers, and of the questions that belong to none."""
+    papers = sorted(paper.stem for paper in (paths.assets_dir() / "papers").glob("*.toml"))
+    return tuple(run for paper in (*papers, OWN) for run in recorded(paper))
 
 
 def read_measured(path: Path) -> tuple[Measured, ...]:

@@ -18,7 +18,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, first_of, unknown
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval, widened
-from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.measured import Measured, scale
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
@@ -87,7 +87,7 @@ def judge(ordering: Ordering, runs: Mapping[str, Measured], chances: Mapping[str
     first, second = ordering.first, ordering.second
     if runs[first.run].edition != runs[second.run].edition:
         return Judged(ordering, "two editions", None)
-    difference = interval([100 * (sides[0][seed] - sides[1][seed]) for seed in shared])
+    difference = interval([scale(ordering.metric) * (sides[0][seed] - sides[1][seed]) for seed in shared])
     if all(_only_guesses(side, ordering.metric, runs[side.run], (chances or {}).get(side.run)) for side in (first, second)):
         return Judged(ordering, "both guess", difference)
     return Judged(ordering, _state(ordering.kind, difference), difference)
@@ -209,6 +209,20 @@ Size = Literal["small", "bundled", "full"]
 SIZES: tuple[Size, ...] = get_args(Size)
 
 
+class Figure(Document):
+    """A figure of the paper that our records can draw, over tasks unless it has `points`.
+
+    `runs`: labels of the runs that it shows (empty: all); `points`: by line, the name and the run of every point;
+    `has_tests`: it shows the p values of the paper's tests.
+    """
+
+    name: _Words
+    metric: _Words = "AA"
+    runs: tuple[_Words, ...] = ()
+    points: tuple[tuple[_Words, tuple[tuple[_Words, _Words], ...]], ...] = ()
+    has_tests: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """One experiment. Preset NAME is the paper's protocol, NAME-small a version that takes minutes on two cores.
@@ -237,6 +251,7 @@ class Experiment:
     has_match_rates: bool = False
     earlier: str | None = None
     dataset: str = ""
+    figures: tuple[Figure, ...] = ()
 
     @property
     def claimed_in(self) -> tuple[str, str]:
@@ -346,6 +361,7 @@ class _Experiment(Document):
     is_ours: bool = False
     has_match_rates: bool = False
     earlier: _Words | None = None
+    figures: tuple[Figure, ...] = ()
 
 
 class _File(Document):

@@ -105,17 +105,30 @@ SHOWS: Mapping[Shows, str] = {
 class Question:
     """A question and the presets that answer it, smallest first, by size ("small" for the only one).
 
-    `group`: the title of its paper, or `OWN`; `title`: what it is about.
+    `group`: the title of its paper, or `OWN`; `title`: what it is about; `paper` and `experiment`: their names, where it
+    belongs to a paper.
     """
 
     group: str
     title: str
     text: str
     forms: Mapping[Size, Preset]
+    paper: str | None = None
+    experiment: str = ""
 
     @property
     def smallest(self) -> Preset:
         return next(iter(self.forms.values()))
+
+    @property
+    def name(self) -> str:
+        """Of its experiment, else of its only preset."""
+        return self.smallest.name if self.paper is None else self.experiment
+
+    @property
+    def asked(self) -> str:
+        """What it asks, in at most eight words."""
+        return self.title if self.paper is None else self.text
 
     @property
     def shows(self) -> str:
@@ -143,7 +156,9 @@ def questions() -> tuple[Question, ...]:
     for paper in catalog.PAPERS.values():
         for experiment in paper.experiments:
             forms = {size: presets.about(experiment.preset(size)) for size in experiment.sizes}
-            of_papers.append(Question(paper.title, experiment.title, experiment.question, forms))
+            of_papers.append(
+                Question(paper.title, experiment.title, experiment.question, forms, paper.name, experiment.name)
+            )
     taken = {form.name for question in of_papers for form in question.forms.values()}
     own = [presets.about(name) for name in presets.names() if name not in taken]
     return (*(Question(OWN, one.title, one.question, {"small": one}) for one in own), *of_papers)
@@ -229,16 +244,6 @@ def recorded(runs: Mapping[str, RunSpec]) -> dict[str, Measured]:
     return {label: known[digest] for label, spec in runs.items() if (digest := spec.digest()) in known}
 
 
-def n_answered(names: Sequence[str], store: Store) -> dict[str, tuple[int, int]]:
-    """For each preset: how many of its runs finished here, and how many others are recorded."""
-    wanted = {name: digests(name) for name in names}
-    here = Sets(store).finished([digest for of in wanted.values() for digest in of])
-    return {
-        name: (sum(one in here for one in of), sum(one not in here and one in _recorded() for one in of))
-        for name, of in wanted.items()
-    }
-
-
 def _with_audits(run: Measured, run_id: str, store: Store) -> Measured:
     """The run with the lower bounds of the audits that were started on it, where they exceed its own."""
     bounds: dict[float, float] = {}
@@ -299,6 +304,11 @@ MEANINGS = (
     ("Audited", "ε is at least this, shown by an attack; a dash means none was made."),
 )
 RECORD = "references.json"
+AMOUNTS: Mapping[str, str] = {
+    "AF": "forgotten of the earlier tasks", "exposure": "of a planted code readable from the model",
+    "audited": "shown at least by an attack", "Avg": "accuracy along the way", "pooled": "accuracy on all examples",
+    "found": "private tokens found", "agreement": "agreement of matched entries (adjusted Rand index)",
+}  # fmt: skip
 _MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone", "none": "asked for, no bound"}
 
 
@@ -317,9 +327,12 @@ def scores(found: Mapping[str, Measured], titles: Mapping[str, str], metric: str
 
 def picture(
     spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], references: References, *,
-    with_forgetting: bool = False, dark: bool = False,
+    metric: str = "AA", with_forgetting: bool = False, dark: bool = False,
 ) -> Picture:  # fmt: skip
-    """All results between their references. `spec`: the first run's; `with_forgetting`: the finding says what was lost."""
+    """All results in a metric; final scores stand between their references. `spec`: the first run's.
+
+    `with_forgetting`: the finding says what was lost, too.
+    """
     from dpcl_core.figures import answer
 
     audited = {
@@ -329,13 +342,15 @@ def picture(
         if (bound := run.audited(model.epsilon)) is not None
     }
     options = _options(spec, found, titles, with_forgetting=with_forgetting)
-    return answer.picture(scores(found, titles), references=references, dark=dark, audited=audited, **options)
+    table, known = scores(found, titles, metric), references if metric == "AA" else None
+    amount = None if metric == "AA" else answer.Amount(AMOUNTS.get(metric, metric), measured.unit(metric))
+    return answer.picture(table, references=known, dark=dark, audited=audited, amount=amount, **options)
 
 
 def finding(
     spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], *, with_forgetting: bool = False
 ) -> str:
-    """The finding of `picture`, with its uncertainty."""
+    """The finding of `picture` for final scores, with its uncertainty."""
     from dpcl_core.figures import answer
 
     return answer.finding(scores(found, titles), **_options(spec, found, titles, with_forgetting=with_forgetting))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks, machine, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
-from dpcl_core.figures.picture import capital, counted, epsilon_label, minus
+from dpcl_core.figures.picture import Provenance, capital, counted, epsilon_label, epsilon_text, minus
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.features.params import MEMBER
 from dpcl_core.papers import claims, comparison
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
@@ -315,3 +317,74 @@ def source(label: str, run: Measured | None) -> str:
     older = " by older code" if run.made_before else ""
     code = f", commit {machine.commit_words(run.commit)}" if run.commit else ""
     return f"{label} · recorded on {run.date}{older}, {run.seconds:.0f} s on {run.machine or run.device}{code}"
+
+
+# A question's paper: what a page shows of it.
+
+
+@dataclass(frozen=True)
+class PaperSide:
+    """An experiment in one form with all its numbers, and the claims of all its forms."""
+
+    paper: Paper
+    form: claims.Form
+    rows: Sequence[Row]
+    claimed: Sequence[claims.Claim]
+
+    @property
+    def lead(self) -> str:
+        """The count of the experiment's claims by verdict, joined over its forms."""
+        return claims.sentence(self.claimed)
+
+    def provenance(self) -> Provenance:
+        """The source of a figure of these runs."""
+        specs = [run.spec for run in self.form.runs.values()]
+        return Provenance(
+            dataset=" | ".join(dict.fromkeys(run.dataset_title for run in self.form.runs.values())),
+            n_train=None,
+            method=f"published: {self.paper.source}",
+            epsilons=tuple(sorted({epsilon for spec in specs for epsilon in spec.privacy.epsilons})),
+            delta=specs[0].privacy.delta if specs else None,
+            n_seeds=tuple(dict.fromkeys(len(spec.seeds) for spec in specs)),
+            runs=tuple(run.run_id for run in self.form.runs.values() if run.run_id is not None),
+            standings=tuple(methods.standing(spec) for spec in specs) or ("bound",),
+        )
+
+    def of_metric(self, metric: str) -> list[Row]:
+        """The numbers of one metric."""
+        return [row for row in self.rows if row.metric == metric]
+
+
+def members(runs: Mapping[str, Measured]) -> pd.DataFrame:
+    """Accuracy in percent of single members and of the ensemble: one row per model of runs that measured both."""
+    import pandas as pd
+
+    rows = [
+        (model.epsilon, model.seed, 100 * model.by_rule[MEMBER], 100 * (model.value("AA") or 0.0))
+        for run in runs.values()
+        for model in run.models
+        if MEMBER in model.by_rule
+    ]
+    return pd.DataFrame(rows, columns=["epsilon", "seed", "member", "ensemble"])
+
+
+def earlier_numbers(found: PaperSide) -> pd.DataFrame:
+    """The numbers of an earlier version of the paper, beside the later ones and ours; empty without such a version."""
+    import pandas as pd
+
+    lines = [
+        (
+            row.name, epsilon_text(row.epsilon), comparison.METRICS[row.metric], printed_text(row),
+            *((printed_text(later), ours_text(later)) if later is not None else "––"),
+        )
+        for row, later in comparison.earlier(found.paper, found.form.experiment, found.rows)
+    ]  # fmt: skip
+    return pd.DataFrame(lines, columns=["method", "ε", "quantity", "workshop", "later", "ours"])
+
+
+def claim_lines(found: PaperSide) -> list[dict[str, str]]:
+    """A line a claim of the form by column: the verdict of all forms together, this form's, and the differences."""
+    joined = {(one.ordering.statement, budgets_of(one.ordering)): claims.verdict_text(one) for one in found.claimed}
+    of = found.form
+    lines = [claim(found.paper, of.experiment, of.specs, of.runs, one) for one in of.judged]
+    return [{"verdict": joined.get((line["claim"], line["at"]), "not the paper's"), **line} for line in lines]

@@ -1,11 +1,14 @@
-"""The gallery of questions: a card for each, drawn in the browser by the element in `assets/gallery/`."""
+"""Questions: the gallery of answers, the runs behind one of them, and its paper: claims, numbers and figures beside ours."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from functools import partial
-from typing import Final
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+from urllib.parse import urlencode
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core import checks, presets
@@ -13,12 +16,19 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.elements.element import GALLERY
 from dpcl_core.errors import DataMissing
-from dpcl_core.figures.picture import span
-from dpcl_core.papers import questions
+from dpcl_core.events import AnchorScores, Signatures
+from dpcl_core.explorers.matching import TABLE_8
+from dpcl_core.figures import statistics
+from dpcl_core.figures.picture import counted, epsilon_label, span
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import answers, catalog, claims, comparison, measured, paper_figures, questions, report
+from dpcl_core.papers.answers import Answer
+from dpcl_core.papers.paper import Experiment, Size
 from dpcl_core.papers.questions import Duration, Question
+from dpcl_core.papers.report import PaperSide
 from dpcl_core.runs import process, shards
 from dpcl_core.runs.run import Run
-from pages.parts import fields, figure_card, link, rooms, run_panel, state
+from pages.parts import fields, figure_card, layout, link, rooms, state, text, train_form
 from pages.parts.text import capital, plain
 
 # Starting all runs of a question as one entry of the queue, and how long they take.
@@ -96,81 +106,134 @@ def in_short(duration: Duration) -> str:
     return "duration unknown" if duration.seconds is None else f"about {span(duration.seconds)}"
 
 
+# The gallery: a card for each question, drawn in the browser by the element in `assets/gallery/`.
+
+
 FORMS: Final = {"small": "small", "bundled": "larger", "full": "as published"}
-GROUPS: Final = {"paper": "paper", "shows": "what it shows"}
+FILTERS: Final = {
+    "paper": "p",
+    "method": "m",
+    "data": "d",
+    "answered": "a",
+}  # what the gallery is filtered by, with keys of links
+STATES: Final[Mapping[answers.State, str]] = {
+    "found": "✓ found", "not found": "✗ not found", "cannot tell": "? cannot tell", "not run": "not measured yet",
+}  # fmt: skip
 
 
-def draw(view: state.View, by: str) -> str:
-    """Draws all questions, group by group, each with its forms, their durations and whether they have an answer.
+def answer_of(question: Question) -> Answer:
+    """The question's answer: from this computer's newest finished runs of each form, else as recorded."""
+    return answers_of([question])[question.name]
 
-    Returns what they are grouped by.
-    """
-    with st.container(key="group-row", horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption("Grouped by", width="content")
-        by = fields.segmented(view, "by", "Grouped by", GROUPS, start=by, label_visibility="collapsed")
-    if refused := st.session_state.pop("refused", None):
-        st.error(plain(refused))
+
+def answers_of(asked: Sequence[Question]) -> dict[str, Answer]:
+    """The same for several questions, by name."""
+    digests = {
+        question.name: [d for form in question.forms.values() for d in questions.digests(form.name)] for question in asked
+    }
+    here = sets().finished([digest for of in digests.values() for digest in of])
+    ids = {name: tuple(here[digest] for digest in of if digest in here) for name, of in digests.items()}
+    return {
+        one.name: _answer(state.where(), one.name, ids[one.name]) if ids[one.name] else answers.recorded()[one.name]
+        for one in asked
+    }
+
+
+@st.cache_resource(max_entries=100, show_spinner=False)
+def _answer(where: tuple[str, str, str], name: str, ids: tuple[str, ...]) -> Answer:
+    question = next(one for one in questions.questions() if one.name == name)
+    return answers.answer(
+        question, {size: questions.results(form.name, state.store()) for size, form in question.forms.items()}
+    )
+
+
+def gallery(view: state.View) -> dict[str, str]:
+    """Draws the filters and a card for every question that they leave; returns what is filtered by."""
+    every = answers_of(questions.questions())
+    chosen = dict.fromkeys(FILTERS, "")
+    with st.container(key="filters", horizontal=True, gap="small"):
+        for name, (title, titles) in _filters(every).items():
+            chosen[name] = fields.select(view, name, title, titles, width=190)
     key = view.key("gallery")
 
-    def go(name: str | None, *, is_started: bool) -> None:
-        if name is not None:
-            if is_started:
-                start_question(name)
-            view.go({**link.parameters(), "v": "1", "question": name})
-
     def opened() -> None:
-        go(pressed(key, "open"), is_started=False)
+        reported = st.session_state.get(key, {}).get("open")
+        if reported in presets.names():
+            view.go({**link.parameters(), "v": "1", "question": str(reported)})
 
-    def started() -> None:
-        run_panel.attempt(partial(go, pressed(key, "start"), is_started=True))()
-
-    figure_card.mounted(GALLERY)(key=key, data=document(by), on_open_change=opened, on_start_change=started)
-    return by
-
-
-def pressed(key: str, what: str) -> str | None:
-    """The question that the browser reports, if it is one."""
-    reported = st.session_state.get(key, {}).get(what)
-    return reported if reported in presets.names() else None
+    left = [one for one in every.values() if _is_left(one, chosen)]
+    figure_card.mounted(GALLERY)(key=key, data=document(left, chosen), on_open_change=opened)
+    return chosen
 
 
-def document(by: str) -> dict[str, object]:
-    """What the element is drawn from: the groups with their cards, for `by` "paper" or "shows"."""
-    store, every = state.store(), questions.questions()
-    names = [form.name for question in every for form in question.forms.values()]
-    durations, answered = questions.durations(names, store), questions.n_answered(names, store)
+def _filters(every: Mapping[str, Answer]) -> dict[str, tuple[str, dict[str, str]]]:
+    """Title and options of each filter, those with most questions first."""
+    of_methods, of_data = (Counter(name for one in every for name in _facets(one)[place]) for place in (0, 1))
+    of_states = Counter(one.state for one in every.values())
+    papers = {paper.name: paper.title for paper in catalog.PAPERS.values()}
+    data = {name: datasets.card(name).title.partition(" (")[0] for name, _ in of_data.most_common()}
+    return {
+        "paper": ("Paper", {"": "All", measured.OWN: questions.OWN, **papers}),
+        "method": ("Method", {"": "All", **{name: methods.card(name).title for name, _ in of_methods.most_common()}}),
+        "data": ("Data", {"": "All", **data}),
+        "answered": ("Answer", {"": "All", **{name: f"{words} ({of_states[name]})" for name, words in STATES.items()}}),
+    }
+
+
+@cache
+def _facets(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The methods and the datasets of a question's runs."""
+    question = next(one for one in questions.questions() if one.name == name)
+    specs = [spec for form in question.forms.values() for spec in questions.specs(form.name).values()]
+    return frozenset(spec.method for spec in specs), frozenset(spec.data.dataset for spec in specs)
+
+
+def _is_left(one: Answer, chosen: Mapping[str, str]) -> bool:
+    of_methods, of_data = _facets(one.question.name)
+    paper = one.question.paper or measured.OWN
+    allowed = {"paper": {paper}, "method": of_methods, "data": of_data, "answered": {one.state}}
+    return all(not chosen[name] or chosen[name] in values for name, values in allowed.items())
+
+
+def document(left: Sequence[Answer], chosen: Mapping[str, str]) -> dict[str, object]:
+    """What the element is drawn from: the groups with their cards, in the order of the papers."""
+    durations = questions.durations([one.question.smallest.name for one in left], state.store())
     running = under_way()
-    groups: dict[str, list[dict[str, object]]] = {}
-    if by == "shows":  # in the order of the table, else as the papers come
-        groups = {title: [] for title in questions.SHOWS.values()}
-    for question in every:
-        one = _card(question, by, durations, answered, running)
-        groups.setdefault(question.group if by == "paper" else question.shows, []).append(one)
-    return {"groups": [{"title": title, "cards": cards} for title, cards in groups.items()]}
+    groups: dict[str, dict[str, Any]] = {}
+    for one in left:
+        paper = one.question.paper
+        note = "" if paper is None else _claimed(paper)
+        group = groups.setdefault(one.question.group, {"title": one.question.group, "note": note, "cards": []})
+        group["cards"].append(_card(one, durations[one.question.smallest.name], running, chosen))
+    return {"groups": [*groups.values()], "none": "" if left else "No question fits. Choose All in one of the lists above."}
 
 
-def _card(
-    question: Question, by: str, durations: Mapping[str, Duration], answered: Mapping[str, tuple[int, int]],
-    running: Collection[str],
-) -> dict[str, object]:  # fmt: skip
-    forms = []
-    smallest = question.smallest.name
-    missing = lacking(smallest)
-    for size, form in question.forms.items():
-        results = zip(answered[form.name], ("finished here", "recorded"), strict=True)
-        found = ", ".join(f"{n} {what}" for n, what in results if n)
-        total = len(questions.specs(form.name))
-        known = f"{total} run{'s' * (total > 1)}: {found}" if found else "No results yet"
-        known = "Under way" if form.name in running else known
-        is_only = len(question.forms) == 1
-        title = "" if is_only else f"{capital(FORMS[size])}. "
-        said = f"{title}{takes(durations[form.name])} {known}."
-        if missing is not None and form.name == smallest:
-            said += f" {_lacked(missing)}"
-        label = "Open" if is_only else f"Open ({FORMS[size]})"
-        forms.append({"label": label, "name": form.name, "query": f"?v=1&question={form.name}&by={by}", "said": said})
-    start = None if missing is not None or smallest in running else {"label": "Start", "name": smallest}
-    return {"title": question.title, "text": question.text, "forms": forms, "start": start}
+@cache
+def _claimed(paper: str) -> str:
+    """The count of a paper's claims by verdict."""
+    return f"{claims.sentence(claims.of_paper(catalog.paper(paper))).partition('. ')[0]}."
+
+
+def _card(one: Answer, duration: Duration, running: Collection[str], chosen: Mapping[str, str]) -> dict[str, str]:
+    forms = one.question.forms
+    form = forms[one.shown.size] if one.shown is not None else one.question.smallest
+    is_running = any(each.name in running for each in forms.values())
+    kept = {FILTERS[name]: value for name, value in chosen.items() if value}
+    return {
+        "name": form.name,
+        "query": f"?{urlencode({'v': '1', 'question': form.name, **kept})}",
+        "asked": one.question.asked,
+        "verdict": one.verdict or _unmeasured(one.question),
+        "state": one.state.replace(" ", "-"),
+        "said": "● under way" if is_running else STATES[one.state],
+        "minutes": "" if duration.seconds is None else span(duration.seconds),
+        "picture": answers.picture(one),
+    }
+
+
+def _unmeasured(question: Question) -> str:
+    missing = lacking(question.smallest.name)
+    return "Open it to measure it." if missing is None else _lacked(missing)
 
 
 def _lacked(missing: DataMissing) -> str:
@@ -184,3 +247,227 @@ def _lacked(missing: DataMissing) -> str:
             return "It needs packages that are not on this computer."
 
 
+# The paper's side of a question: its claims, numbers and figures beside ours, in one form.
+
+# Below the title of a figure without a table in the paper; by whether the experiment is ours.
+_NO_TABLE = {False: "published only as plots: no numbers to draw", True: "our own experiment, not the paper's"}
+_MEMBERS = (
+    "The workshop version states for its Figure A.1, a plot without numbers: single members are better without noise than "
+    "with it, and their ensemble is not."
+)
+# Paper, experiment, form, and this computer's finished runs: what a content follows from. With it, parts can be kept.
+Key = tuple[str, str, Size, tuple[tuple[str, str], ...]]
+
+
+def opening_form(experiment: Experiment) -> Size:
+    """The largest form with recorded runs, where an effect is seen best; the smallest form where nothing is recorded."""
+    having = (size for size in reversed(experiment.sizes) if questions.recorded(presets.variants(experiment.preset(size))))
+    return next(having, experiment.sizes[0])
+
+
+def content(question: Question, size: Size) -> tuple[Key, PaperSide]:
+    """For each run of the form: this computer's newest finished run, else the recorded one, if any; and what follows."""
+    specs = presets.variants(question.forms[size].name)
+    finished = sets().finished([spec.digest() for spec in specs.values()])
+    found = state.store().present(list(finished.values()))
+    own = {label: found[run_id] for label, spec in specs.items() if (run_id := finished.get(spec.digest())) in found}
+    key: Key = (str(question.paper), question.experiment, size, tuple((label, run.id) for label, run in own.items()))
+    return key, _content(state.where(), key, own)
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> PaperSide:
+    paper = catalog.paper(key[0])
+    experiment, size = catalog.experiment(paper, key[1]), key[2]
+    runs = questions.recorded(presets.variants(experiment.preset(size)))
+    runs |= {label: measured.measured_run(run, state.run_result(run).events) for label, run in _own.items()}
+    form = claims.form(
+        paper, experiment, size, {label: runs[label] for label in presets.variants(experiment.preset(size)) if label in runs}
+    )
+    others = [claims.form(paper, experiment, other) for other in experiment.sizes if other != size]
+    joined = claims.claims([form, *others], are_ours=experiment.is_ours)
+    return PaperSide(paper, form, comparison.comparison_rows(paper, experiment, runs), joined)
+
+
+def paper_view(view: state.View, question: Question, size: Size) -> str:
+    """Draws the paper's side; returns the quantity that is shown."""
+    key, found = content(question, size)
+    findings(key, found)
+    metric = found.form.experiment.metrics[0]
+    if len(found.form.experiment.metrics) > 1:
+        titles = {name: comparison.quantity(name, found.form.specs.values()) for name in found.form.experiment.metrics}
+        metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{question.paper}")
+    _both(key, found, metric, comparison.quantity(metric, found.form.specs.values()))
+    _figures(found)
+    _claims(found)
+    draw_numbers(key, metric, found)
+    if found.form.experiment.has_match_rates:
+        match_rates(found.form.runs)
+    earlier(found)
+    text.button()
+    runs(key, found)
+    return str(metric)
+
+
+@figure_card.still
+def findings(key: Key, _content: PaperSide) -> None:
+    """Draws the count of claims and which runs are missing."""
+    if lead := _content.lead:
+        st.header(lead, anchor=False)
+    if not _content.form.runs:
+        st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
+    elif len(_content.form.runs) < len(_content.form.specs):
+        missing = ", ".join(label for label in _content.form.specs if label not in _content.form.runs)
+        st.info(f"Here: {len(_content.form.runs)} of {counted(len(_content.form.specs), 'run')}. Still missing: {missing}.")
+
+
+def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
+    """Draws the published numbers and ours, with their lines of reference."""
+    from dpcl_core.figures import reproduction
+
+    form, experiment = found.form, found.form.experiment
+    frame = report.drawn_numbers(found.of_metric(metric))
+    references = questions.references_beside(experiment.preset(form.size), form.specs, form.runs, metric)
+    n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
+    note = f"{found.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
+    figure_card.show(
+        figure_card.kept_builder(reproduction.published_and_ours)(
+            frame, what=quantity, references=references, dark=text.is_dark()
+        ),
+        found.provenance(),
+        key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
+        note=note + (f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""),
+    )  # fmt: skip
+
+
+def _figures(found: PaperSide) -> None:
+    """Draws one of the paper's figures from our runs, and the choice of it."""
+    form, of = found.form, {figure.name: figure for figure in found.form.experiment.figures}
+    if not of:
+        return
+    with st.container(key="figure-choices", horizontal=True, vertical_alignment="bottom", gap="small"):
+        name = st.selectbox(
+            "Figure of the paper", of, format_func=lambda one: f"Figure {one}", key=f"figure-{form.experiment.name}"
+        )
+        figure, epsilon, test = of[name], None, None
+        if budgets := paper_figures.budgets(form, figure):
+            epsilon = st.segmented_control(
+                "Budget", budgets, default=budgets[0], format_func=epsilon_label, required=True, key=f"figure-budget-{name}"
+            )
+        if tests := paper_figures.tests(form, figure):
+            named = {f"{one.first.run} / {one.second.run} {report.budgets_of(one)}": one for one in tests}
+            test = named[st.selectbox("Compared", named, key=f"figure-test-{name}")]
+    drawn = paper_figures.draw(found.paper, form, figure, epsilon=epsilon, test=test, dark=text.is_dark())
+    note = "ours; hollow diamonds: printed" if not figure.has_tests else "ours"
+    figure_card.show(
+        drawn.picture, found.provenance(), key="paper-figure", title=f"Figure {name}", note=note, table=drawn.table,
+        caption=drawn.note,
+    )  # fmt: skip
+
+
+def _claims(found: PaperSide) -> None:
+    """Draws the claims: the verdict of all forms together, this form's difference, and what each layer says."""
+    if not found.form.judged:
+        return
+    lines = report.claim_lines(found)
+    with st.container(key="card-claims", gap="small"):
+        whose = "Our own" if found.form.experiment.is_ours else "The paper's"
+        st.markdown(f"**{whose} claims, tested in our runs**")
+        st.dataframe(pd.DataFrame(lines).fillna(""), hide_index=True, key="claims-table", alt=found.lead)
+        st.caption(report.claims_note(found.paper, lines))
+        layers = [f"- **{name}**: {what}" for name, what in map(report.layer, claims.by_layer([found.form]))]
+        if layers:
+            st.markdown("\n".join(["**Layer by layer**", "", *layers]))
+            st.caption(report.LAYERS_NOTE)
+
+
+@figure_card.still
+def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
+    """Draws the numbers of one metric and the reasons for their differences."""
+    lines, notes = report.number_rows(_content.of_metric(metric))
+    with st.container(key="card-reproduction-table", gap="small"):
+        st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
+        if lines:
+            alt = f"{len(lines)} numbers, published and ours, in percent"
+            st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
+        remarks = [f"Note {number}: {remark}" for number, remark in enumerate(notes, start=1)]
+        for remark in (*remarks, *comparison.table_remarks(_content.paper, _content.form.experiment)):
+            st.caption(plain(remark))
+        reasons = comparison.reasons(
+            _content.paper, _content.form.experiment, _content.form.size, _content.form.runs.values()
+        )
+        if reasons:
+            with st.expander("Why our numbers differ"):
+                st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
+
+
+@figure_card.still
+def runs(key: Key, _content: PaperSide) -> None:
+    """Draws a line for each run of the preset, with its link, and the command for all."""
+    experiment, size = _content.form.experiment, _content.form.size
+    with st.expander("The runs"):
+        for label, spec in _content.form.specs.items():
+            run = _content.form.runs.get(label)
+            with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
+                layer = methods.layer(spec)
+                suffix = "" if layer is None else f" · {layer.title}"
+                more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
+                st.markdown(plain(f"{report.source(label, run)}{suffix}"), width="stretch", help=plain(more) or None)
+                layout.arrow("train", "Open in Train", train_form.parameters_of(spec))
+        seconds = presets.about(experiment.preset(size)).seconds_in_all
+        st.caption("All runs from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))
+        command = f"python -m dpcl_core reproduce {_content.paper.name} --experiment {experiment.name} --{size}"
+        st.code(command, language=None, wrap_lines=True)
+
+
+def match_rates(runs: Mapping[str, measured.Measured]) -> None:
+    """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Matching clients."""
+    run_ids = (run.run_id for run in runs.values() if run.run_id)
+    scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
+    run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=(None, None))
+    ours = {} if scores is None else {
+        m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}")
+        for m, mean, least, gap in zip(scores.m, scores.mean_rate, scores.least_rate, scores.least_gap, strict=True)
+    }  # fmt: skip
+    with st.container(key="card-match-rates", gap="small"):
+        st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
+        layout.draw_table(
+            ("m", "p̂ printed", "margin printed", "ours: p̂, mean", "p̂, worst pair", "least gap"),
+            ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
+            names=0,
+        )
+        whose = (
+            "No own numbers yet: recorded runs keep models, not lists."
+            if scores is None
+            else f"Ours: your run {str(run_id)[:4]}, entries of all its clients' lists; separated if signatures differ by "
+            f"{scores.gap:g} standard deviations."
+        )
+        st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
+        query = {"v": "1", "sh": "run", "run": str(run_id)} if run_id else {"v": "1"}
+        where = "this run" if run_id else "a simulation, or a run of yours"
+        label = f"p̂ by number of anchors, for {where}: tab Anchors of Matching clients"
+        layout.arrow("anchors", label, query)
+
+
+def _scores(run_id: str) -> AnchorScores | None:
+    """The anchor scores that a run measured at its end; None if it did not."""
+    events = state.run_result(state.store().get(run_id)).events
+    scores = [event.anchors for event in events if isinstance(event, Signatures) and event.anchors is not None]
+    return scores[-1] if scores else None
+
+
+def earlier(found: PaperSide) -> None:
+    """Draws the earlier numbers next to the later ones and ours, and the figure; nothing without an earlier version."""
+    numbers = report.earlier_numbers(found)
+    if numbers.empty:
+        return
+    with st.container(key="card-earlier", gap="small"):
+        st.markdown("**The workshop version** :small[percent, mean ± standard deviation]")
+        alt = f"{len(numbers)} numbers of the workshop version, beside the later ones"
+        st.dataframe(numbers, hide_index=True, key="earlier-table", alt=alt, height="content")
+        st.caption("The workshop version prints forgetting as a share; here it is in percent.")
+    frame = report.members(found.form.runs)
+    figure_card.show(
+        statistics.members_and_ensemble(frame, dark=text.is_dark()), found.provenance(), key="members",
+        title="Single members and the ensemble", note=_MEMBERS, table=frame, linked=True,
+    )  # fmt: skip

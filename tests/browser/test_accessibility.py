@@ -52,7 +52,7 @@ WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('
 PLACES = [
     *("" if name == "start" else name for pages in [*PAGES.values(), UNLISTED] for name, _ in pages),
     "lessons?l=shared&s=2&hide=prediction", "questions?question=cifar100-cosine", "train?run={0}", "compare?r={0},{1}",
-    "published?p=cslr&x=paper-cslr-anchors",
+    "questions?w=paper&x=paper-cslr-anchors",
 ]  # fmt: skip
 WIDE_TOO = ("train?run={0}",)  # by `make test`: what a desk shows beside a phone's column
 
@@ -183,7 +183,7 @@ _COVERS = """bar => {
 
 def test_without_a_pointer_the_buttons_of_a_table_cover_nothing(app: App, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 860}, has_touch=True, is_mobile=True)
-    page.goto(f"{app.url}/published")
+    page.goto(f"{app.url}/questions?w=paper&x=paper-split-cifar-100")
     ready(page)
     bars = page.get_by_test_id("stDataFrame").get_by_test_id("stElementToolbar")
     expect(bars.first).to_be_attached()

@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from dpcl_core import presets
 from dpcl_core.elements import element
+from dpcl_core.papers import questions
 from dpcl_core.runs.shards import Sets
 from pages.parts import document
 from scripts import one_person
@@ -228,13 +228,13 @@ def test_a_page_has_the_apps_style_also_at_an_address_that_no_page_has(app: App,
 # Questions in a browser: a set is started from the gallery and stopped as a whole; records answer without a run.
 
 
-def test_a_set_is_started_from_the_gallery_and_stopped_as_a_whole_by_keyboard(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/questions")
-    page.get_by_role("radio", name="what it shows").press("Space")
-    page.wait_for_url(re.compile("by=shows"))
-    ready(page)
-    page.get_by_role("button", name=f"Start: {presets.about('blurry-digits').title}").press("Enter")
-    expect(page.locator(".st-key-status-line")).to_be_visible()
+def test_a_set_is_started_from_its_card_and_stopped_as_a_whole_by_keyboard(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/questions?p=own")
+    asked = questions.of_preset("blurry-digits").asked
+    page.get_by_role("link", name=asked).press("Enter")
+    expect(page.get_by_role("heading", name=asked, level=1)).to_be_visible()
+    page.locator(".st-key-start-set button").press("Enter")
+    expect(page.locator(".st-key-stop-set button")).to_be_visible()
     page.locator(".st-key-stop-set button").press("Enter")
     # Four runs take longer than a press; how many of them ended before it depends on the machine.
     expect(page.get_by_text(re.compile(r"^Stopped: [0-3] of 4 runs finished"))).to_be_visible()
@@ -243,13 +243,40 @@ def test_a_set_is_started_from_the_gallery_and_stopped_as_a_whole_by_keyboard(ap
     assert ended.status == "cancelled"
     page.get_by_role("link", name="All questions").press("Enter")
     expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
+    page.wait_for_url(re.compile("p=own"))  # the filters are kept
+
+
+_SHOWN = """() => { const words = [], visit = (root) => {
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+    for (let node = walk.currentNode; node; node = walk.nextNode()) {
+        if (node.shadowRoot) visit(node.shadowRoot);
+        if (node.nodeType !== 3 || !node.data.trim() || ['STYLE', 'SCRIPT'].includes(node.parentElement.tagName)) continue;
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        const box = range.getBoundingClientRect();
+        const isSeen = box.width > 1 && box.height > 1 && box.top < innerHeight && box.bottom > 0;
+        if (isSeen) words.push(...node.data.trim().split(/\\s+/));
+    } };
+    visit(document.body);
+    return words.length; }"""
+
+
+@pytest.mark.parametrize(("width", "height", "highest"), [(1360, 850, 4500), (390, 844, 9000)])
+def test_the_gallery_shows_before_it_says(app: App, visit: Visit, width: int, height: int, highest: int) -> None:
+    page = visit(f"{app.url}/questions", width=width)
+    page.set_viewport_size({"width": width, "height": height})
+    expect(page.get_by_role("link", name=questions.of_preset("paper-cslr-anchors").asked)).to_be_attached()
+    assert page.evaluate(_SHOWN) <= 250
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= highest
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/questions")
-    opened = page.get_by_role("link", name=f"Open: {presets.about('digits-cosine').title}")
+    asked = questions.of_preset("digits-cosine").asked
+    opened = page.get_by_role("link", name=asked)
     opened.press("Enter")
-    answer = page.get_by_role("heading", name=presets.about("digits-cosine").title, level=1)
+    answer = page.get_by_role("heading", name=asked, level=1)
     expect(answer).to_be_visible()
     page.wait_for_url(re.compile("question=digits-cosine"))
     page.go_back()
@@ -257,7 +284,7 @@ def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App,
     with page.context.expect_page() as other:
         opened.click(modifiers=["Control"])
     other.value.set_default_timeout(PATIENCE_MS)
-    other.value.get_by_role("heading", name=presets.about("digits-cosine").title, level=1).wait_for()
+    other.value.get_by_role("heading", name=asked, level=1).wait_for()
     expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
 
 

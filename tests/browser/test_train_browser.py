@@ -177,7 +177,7 @@ def test_after_an_action_in_the_list_all_of_runs_is_as_it_is_now(app: App, visit
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("published", False), ("about", True)]
+    ("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("questions", False), ("about", True)]
 )
 def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
     app: App, visit: Visit, name: str, dark: bool
@@ -216,7 +216,7 @@ def test_a_narrow_screen_has_a_link_to_the_form_below(app: App, visit: Visit) ->
 def test_icons_whose_font_is_not_there_yet_stick_out_nowhere(app: App, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 860})
     page.route("**/*.woff2", lambda route: route.abort())
-    page.goto(f"{app.url}/published")
+    page.goto(f"{app.url}/questions?w=paper&x=paper-split-cifar-100")
     ready(page)
     names = page.get_by_test_id("stIconMaterial")
     expect(names.filter(has_text="expand_more").first).to_be_attached()

@@ -41,6 +41,14 @@ MEMBERS = pd.DataFrame(
     [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)],
     columns=["epsilon", "seed", "member", "ensemble"],
 )
+SETTINGS = pd.DataFrame(
+    [
+        ("A", "one", 60.0, 55.0, 65.0, 62.0),
+        ("A", "two", 70.0, 70.0, 70.0, math.nan),
+        ("B", "one", math.nan, math.nan, math.nan, 50.0),
+    ],
+    columns=["name", "setting", "ours", "low", "high", "published"],
+)
 RISING = {0.5: [0.3, 0.31, 0.33], 2.0: [0.5, 0.55, 0.52], 8.0: [0.8, 0.81, 0.83]}
 ANSWER = tradeoff.needed(RISING, 0.6)
 EXPOSURES = {"none": [[1.0, 2.0, 3.0], [8.0, 9.0, 13.0]], "hinge": [[1.0, 1.5, 2.0], [1.0, 2.0, 3.0]]}
@@ -111,6 +119,13 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     ),
     "statistics.p_value_curve": lambda dark: statistics.p_value_curve(
         p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]), names=("A", "B"), dark=dark
+    ),
+    "reproduction.over_settings": lambda dark: reproduction.over_settings(SETTINGS, what="accuracy", dark=dark),
+    "curves.averages_over_tasks, listed": lambda dark: curves.averages_over_tasks(
+        [run._replace(name=f"{run.name}, a method with a long name", rows=curves.mean_so_far(run.rows)) for run in RUNS],
+        n_tasks=4,
+        printed={"A, a method with a long name": 71.0},
+        dark=dark,
     ),
     "reproduction.published_and_ours": lambda dark: reproduction.published_and_ours(PUBLISHED, what="accuracy", dark=dark),
     "reproduction.published_and_ours, references": lambda dark: reproduction.published_and_ours(

@@ -25,11 +25,11 @@ CITED = (
     ("software", "dpcl2026"), ("article", "tobaben2025"), ("inproceedings", "lai2022"), ("article", "zhan"),
     ("article", "shihab2026"),
 )  # fmt: skip
-PAGES = ("train", "runs", "compare", "published", "about")
+PAGES = ("train", "runs", "compare", "questions", "about")
 _FORBIDDEN = re.compile(r"\b(anonymous|anonymised|guaranteed|zero risk|encrypted|100 ?% private|completely private)\b", re.I)
 
 
-@pytest.mark.parametrize("name", ["train", "runs", "compare", "published"])
+@pytest.mark.parametrize("name", ["train", "runs", "compare", "questions"])
 def test_a_store_that_cannot_be_opened_says_so_in_one_sentence(
     open_page: Open, home: Path, monkeypatch: Patch, name: str
 ) -> None:
@@ -40,7 +40,7 @@ def test_a_store_that_cannot_be_opened_says_so_in_one_sentence(
     assert "\n" not in page.error[0].value
 
 
-@pytest.mark.parametrize("name", ["train", "runs", "compare", "published"])
+@pytest.mark.parametrize("name", ["train", "runs", "compare", "questions"])
 def test_a_store_in_trouble_is_told_in_its_sentence(open_page: Open, monkeypatch: Patch, name: str) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreTrouble("The disk is full: free some space.")

@@ -1,4 +1,4 @@
-"""The Published page with nothing run, some runs and all of them, and with links that ask for what there is not."""
+"""The paper's side of a question with nothing run, some runs and all of them, and links of the page that it once was."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ SMALL = presets.variants("paper-split-cifar-100-small")
 
 @pytest.fixture(autouse=True)
 def nothing_recorded(monkeypatch: Patch) -> None:
-    """The pages below start without recorded figures; one test brings some back. Durations are those of the records."""
-    questions._recorded()  # kept for the whole process, so other tests must not find it empty
+    """The pages below start without recorded figures; one test brings some back."""
     monkeypatch.setattr(measured, "recorded", lambda paper: ())
+    monkeypatch.setattr(questions, "_recorded", lambda: {run.spec.digest(): run for run in measured.all_recorded()})
+
+
+def _opened(open_page: Open, **query: str) -> AppTest:
+    """The paper's side of an experiment, of Split-CIFAR-100 unless another is asked for."""
+    return open_page("questions", **{"v": "1", "w": "paper", "x": "paper-split-cifar-100", **query})
 
 
 def _fill(store: Store, label: str, **more: object) -> str:
@@ -46,11 +51,11 @@ def _claims(page: AppTest) -> pd.DataFrame:
 
 
 def test_nothing_run_shows_the_published_values_and_the_next_step(open_page: Open) -> None:
-    page = open_page("published")
+    page = _opened(open_page)
     said = words(page)
     assert "None of these runs exists yet" in said
     assert "values of accuracy published; none of the runs" in said
-    assert "Of 21 claims: 0 found, 0 contradicted, 0 mixed, 0 undecided, 21 not run." in said
+    assert "Of 32 claims: 0 found, 0 contradicted, 0 mixed, 0 undecided, 32 not run." in said, "of all its forms"
     assert "Why ours cannot be the same" not in said
     links = [link.proto for link in page.get("page_link")]
     assert sum("p.adapter" in link.query_string or "m=" in link.query_string for link in links) >= len(SMALL) - 1
@@ -62,31 +67,29 @@ def test_an_experiment_opens_on_its_largest_recorded_form_and_a_link_names_anoth
     open_page: Open, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(measured, "recorded", RECORDED)
-    page = open_page("published")
+    page = _opened(open_page)
     assert page.code[-1].value == "python -m dpcl_core reproduce tobaben --experiment paper-split-cifar-100 --bundled"
-    assert "z" not in page.query_params
-    other = open_page("published", v="1", p="lifelong", x="paper-harw-centralised")  # only as published
+    other = _opened(open_page, v="1", p="lifelong", x="paper-harw-centralised")  # only as published
     assert other.code[-1].value == "python -m dpcl_core reproduce lifelong --experiment paper-harw-centralised --full"
-    small = open_page("published", v="1", x="paper-split-cifar-100", z="small")
+    small = _opened(open_page, v="1", x="paper-split-cifar-100", z="small")
     assert small.code[-1].value == "python -m dpcl_core reproduce tobaben --experiment paper-split-cifar-100 --small"
-    assert small.query_params["z"] == "small"
+    assert small.query_params["question"] == "paper-split-cifar-100-small"
 
 
 def test_a_form_says_how_long_it_takes_as_the_gallery_does(open_page: Open, store: Store) -> None:
-    page = open_page("published", x="paper-split-cifar-100")
-    (forms,) = (one for one in page.get("button_group") if one.proto.label == "Form")
-    shown = [option.content for option in forms.proto.options]
+    page = _opened(open_page)
+    shown = [link.proto.label for link in page.get("page_link") if ": " in link.proto.label]
     names = ["paper-split-cifar-100-small", "paper-split-cifar-100-bundled", "paper-split-cifar-100"]
-    for name, form, content in zip(names, ("small", "larger", "as published"), shown, strict=True):
+    for name, form, label in zip(names, ("Small", "Larger", "As published"), shown, strict=True):
         seconds = questions.durations([name], store)[name].seconds
-        assert content == (form if seconds is None else f"{form}: about {span(seconds)}")
+        assert label == f"{form}: {'duration unknown' if seconds is None else f'about {span(seconds)}'}"
     assert "about" in shown[1]
 
 
 def test_some_runs_stand_beside_the_published_values(open_page: Open, store: Store) -> None:
     run_id = _fill(store, "cosine")
     _fill(store, "naive", status="failed")  # has no figures to show
-    page = open_page("published")
+    page = _opened(open_page)
     said = words(page)
     assert "Here: 1 of 4 runs. Still missing: ensemble-head, naive, non-cl-head." in said
     assert f"your run {run_id[:4]}" in said
@@ -101,7 +104,7 @@ def test_some_runs_stand_beside_the_published_values(open_page: Open, store: Sto
 
 def test_the_workshop_version_and_its_figure_of_members_are_shown(open_page: Open) -> None:
     """All eighteen numbers; the figure says what it waits for where no run has told what members reach alone."""
-    page = open_page("published", x="paper-5-datasets")
+    page = _opened(open_page, x="paper-5-datasets")
     said = words(page)
     assert "The workshop version" in said
     assert "single members are better without noise than with it" in said
@@ -114,7 +117,7 @@ def test_the_workshop_version_and_its_figure_of_members_are_shown(open_page: Ope
 
 def test_each_of_our_figures_names_its_layer(open_page: Open, store: Store) -> None:
     _fill(store, "cosine")
-    frame = _numbers(open_page("published"))
+    frame = _numbers(_opened(open_page))
     told = dict(zip(zip(frame["method"], frame["ε"], strict=True), frame["layer of ours"], strict=True))
     assert told["Cosine classifier", "1"] == "made to work", "along public axes"
     assert told["Naive", "1"] == ""
@@ -123,7 +126,7 @@ def test_each_of_our_figures_names_its_layer(open_page: Open, store: Store) -> N
 def test_all_runs_and_a_doubtful_number(open_page: Open, store: Store) -> None:
     for label in SMALL:
         _fill(store, label)
-    page = open_page("published", v="1", q="AF")
+    page = _opened(open_page, v="1", q="AF")
     said = words(page)
     assert "Still missing" not in said
     assert "not drawn: 1 doubtful number" in said
@@ -134,8 +137,8 @@ def test_all_runs_and_a_doubtful_number(open_page: Open, store: Store) -> None:
     assert f"Note {slip['note']}: Printed as 0.06 in a table of percentages; very likely the share" in said
     verdicts = set(_claims(page)["ours"])
     counts = {state: list(_claims(page)["ours"]).count(state) for state in verdicts}
-    assert f"Of 21 claims: {counts['found']} found, {counts['not found']} contradicted" in said
-    assert said.index("Of 21 claims") < said.index("Layer by layer") < said.index("Why our numbers differ")
+    assert f"Of 32 claims: {counts['found']} found, {counts['not found']} contradicted" in said
+    assert said.index("Of 32 claims") < said.index("Layer by layer")
     assert verdicts == {"found", "not found", "cannot tell", "not run"}  # all runs played back are alike
 
 
@@ -147,64 +150,64 @@ def test_recorded_figures_are_shown_until_there_is_an_own_run(
     measured.write(tmp_path / "figures.json", "tobaben", [figures])
     store.delete(run.id)
     monkeypatch.setattr(measured, "recorded", lambda paper: measured.read_measured(tmp_path / "figures.json"))
-    said = words(open_page("published"))
+    said = words(_opened(open_page))
     assert f"recorded on {figures.date}, {figures.seconds:.0f} s" in said
     measured.write(tmp_path / "figures.json", "tobaben", [replace(figures, edition=1)])
     st.cache_resource.clear()  # a server started anew: records never change while one is up
-    said = words(open_page("published"))
+    said = words(_opened(open_page))
     assert f"recorded on {figures.date} by older code, " in said
     assert "Recorded by older code, before public coins dealt out rows" in said
     _fill(store, "cosine")
-    said = words(open_page("published"))
+    said = words(_opened(open_page))
     assert "your run" in said
     assert "recorded on" not in said
 
 
 def test_experiments_without_printed_numbers_say_so(open_page: Open) -> None:
     for name in ("paper-blurry", "paper-label-spaces"):
-        page = open_page("published", v="1", x=name, z="full")
+        page = _opened(open_page, v="1", x=name, z="full")
         assert "published only as plots" in words(page)
 
 
 def test_an_experiment_of_ours_is_called_so_and_says_what_guessing_gives(open_page: Open, monkeypatch: Patch) -> None:
     monkeypatch.setattr(measured, "recorded", RECORDED)
-    said = words(open_page("published", v="1", p="pecl", x="paper-pecl-thousands", z="bundled"))
+    said = words(_opened(open_page, v="1", p="pecl", x="paper-pecl-thousands", z="bundled"))
     assert "our own experiment, not the paper's" in said
     assert "published only as plots" not in said
     preset = "paper-pecl-thousands-bundled"
     known = questions.recorded_references(preset, presets.load(preset), {})
     assert f"Guessing gives {100 * known.chance:.1f} %, the untrained network " in said
-    other = open_page("published", v="1", p="pecl", x="paper-pecl-thousands", z="bundled", q="BWT")
+    other = _opened(open_page, v="1", p="pecl", x="paper-pecl-thousands", z="bundled", q="BWT")
     assert "Guessing gives" not in words(other), "guessing forgets nothing"
 
 
 def test_a_link_to_what_there_is_not_gets_its_sentence(open_page: Open) -> None:
-    page = open_page("published", v="1", x="paper-none", z="huge", q="AA")
+    page = _opened(open_page, v="1", x="paper-none", z="huge", q="AA")
     assert sum("The link asks for" in warning.value for warning in page.warning) == 2
-    open_page("published", v="1", x="paper-blurry", z="bundled")
+    _opened(open_page, v="1", x="paper-blurry", z="bundled")
 
 
 def test_a_paper_with_quantities_of_its_own_shows_them_and_what_contradicts_what(open_page: Open) -> None:
-    page = open_page("published", p="pecl", x="paper-pecl-main", q="task3")
+    page = _opened(open_page, p="pecl", x="paper-pecl-main", q="task3")
     said = words(page)
     includes(said, "Very likely a misprint", "The text calls this table 3.")
     frame = _numbers(page)
     assert set(frame[frame["method"] == "PeCL"]["ε"]) == {"10, claimed"}
     assert list(frame[frame["method"] == "PeCL"]["published"]) == ["76.9"]  # in percent
     assert list(frame[frame["method"] == "ER (FN)"]["published"]) == ["67.3"]
-    assert "accuracy" in words(open_page("published", p="pecl", x="paper-pecl-theta", q="AF"))
+    assert "accuracy" in words(_opened(open_page, p="pecl", x="paper-pecl-theta", q="AF"))
 
 
 @pytest.mark.parametrize("name", catalog.PAPERS)
 def test_every_experiment_of_a_paper_can_be_looked_at(open_page: Open, name: str) -> None:
     for experiment in catalog.paper(name).experiments:
-        page = open_page("published", p=name, x=experiment.name)
+        page = _opened(open_page, p=name, x=experiment.name)
         assert not page.exception, experiment.name
         assert experiment.question.replace("*", "") in words(page)
 
 
 def test_intervals_as_a_paper_forms_them_stand_beside_its_differences(open_page: Open) -> None:
-    page = open_page("published", p="cslr", x="paper-cslr-ag-news")
+    page = _opened(open_page, p="cslr", x="paper-cslr-ag-news")
     claims = _claims(page)
     (row,) = claims.index[claims["claim"] == "CSLR is above optimal transport"]
     assert claims["published"][row] == "+3.6 (+3.0 to +4.2) points"
@@ -216,28 +219,28 @@ def test_intervals_as_a_paper_forms_them_stand_beside_its_differences(open_page:
 
 def test_table_8s_match_rates_stand_beside_ours_and_lead_to_the_anchors_page(open_page: Open, store: Store) -> None:
     where = {"p": "cslr", "x": "paper-cslr-anchors", "z": "small"}
-    said = words(open_page("published", **where))
+    said = words(_opened(open_page, **where))
     includes(said, "| 10 | 0.18 | 0.07 | – | – | – |", "recorded runs keep models, not lists")
     label, spec = next(iter(presets.variants("paper-cslr-anchors-small").items()))
     run = replay.fill(store, spec, with_lists(replay.recorded(spec)))
-    page = open_page("published", **where)
+    page = _opened(open_page, **where)
     said = words(page)
     assert f"your run {run[:4]}" in said, label
     includes(said, "| 10 | 0.18 | 0.07 | 0.61 | 0.20 | 0.9 |", "| 100 | 0.46 | 0.19 | – | – | – |")
     links = [link.proto for link in page.get("page_link")]
     assert any("Matching clients" in link.label and f"run={run}" in link.query_string for link in links)
-    assert "p̂ printed" not in words(open_page("published", p="cslr", x="paper-cslr-lists"))
+    assert "p̂ printed" not in words(_opened(open_page, p="cslr", x="paper-cslr-lists"))
 
 
 def test_names_have_entity_f1_and_not_accuracy(open_page: Open) -> None:
-    page = open_page("published", p="cslr", x="paper-cslr-ner", z="small")
+    page = _opened(open_page, p="cslr", x="paper-cslr-ner", z="small")
     includes(words(page), "Names in six genres: entity F1", "values of entity F1 published")
 
 
 def test_replay_head_and_total_stand_beside_what_came_out(open_page: Open, monkeypatch: Patch) -> None:
     figures = measured.read_measured(paths.assets_dir() / "reproduction" / "cslr.json")
     monkeypatch.setattr(measured, "recorded", lambda paper: figures)
-    frame = _numbers(open_page("published", p="cslr", x="paper-cslr-ag-news")).set_index("method")
+    frame = _numbers(_opened(open_page, p="cslr", x="paper-cslr-ag-news")).set_index("method")
     (column,) = (name for name in frame if "replay · head · total" in name)
     assert set(frame.loc[["CSLR-Hungarian"], column]) == {"∞ · ∞ · ∞"}
     assert set(frame.loc[["Repair: CSLR, head on the server"], column]) == {"4 · 0 · 4"}

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
 import pytest
 import streamlit as st
+from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.elements.element import GALLERY, Element
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import questions
+from dpcl_core.papers import answers, claims, questions
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.shards import Sets
@@ -41,25 +43,83 @@ def pressable(monkeypatch: Patch) -> None:
                 on_change[f"on_{what}_change"]()
 
             for one in (one for group in data["groups"] for one in group["cards"]):
-                for form in one["forms"]:
-                    st.button("Open", key=f"open-{form['name']}", on_click=press, args=("open", form["name"]))
-                if name := one["start"] and one["start"]["name"]:
-                    st.button("Start", key=f"start-{name}", on_click=press, args=("start", name))
-            st.button("Forged", key="forged", on_click=press, args=("start", "no question"))
+                st.button("Open", key=f"open-{one['name']}", on_click=press, args=("open", one["name"]))
+            st.button("Forged", key="forged", on_click=press, args=("open", "no question"))
 
         return draw if element is GALLERY else usual(element)
 
     monkeypatch.setattr(figure_card, "mounted", mounted)
 
 
-@pytest.mark.parametrize("by", ["paper", "shows"])
-def test_the_gallery_has_every_preset_once(open_page: Open, by: str) -> None:
-    page = open_page("questions", by=by)
+def _cards(page: AppTest) -> dict[str, dict[str, str]]:
+    """The cards of the gallery by the preset that each opens."""
     (drawn,) = [json.loads(one.proto.bytes) for one in page.get("bidi_component")]
-    forms = [form for group in drawn["groups"] for one in group["cards"] for form in one["forms"]]
-    assert sorted(form["name"] for form in forms) == sorted(presets.names())
-    assert all(parse_qs(form["query"][1:]) == {"v": ["1"], "question": [form["name"]], "by": [by]} for form in forms)
-    assert all(form["said"].startswith(("About ", "Duration ", "Small. ", "Larger. ", "As published. ")) for form in forms)
+    return {one["name"]: one for group in drawn["groups"] for one in group["cards"]}
+
+
+def test_the_gallery_has_every_question_once_in_few_words_and_with_a_small_picture(open_page: Open) -> None:
+    cards = _cards(open_page("questions", by="shows"))  # a link of earlier days
+    names = [question.name for question in questions.questions()]
+    assert sorted(questions.of_preset(name).name for name in cards) == sorted(names)
+    assert all(parse_qs(one["query"][1:]) == {"v": ["1"], "question": [name]} for name, one in cards.items())
+    assert max(len(one["asked"].split()) for one in cards.values()) <= 8
+    assert max(len(one["verdict"].split()) for one in cards.values() if one["state"] != "not-run") <= 12
+    assert max(len(one["picture"].encode()) for one in cards.values()) <= 6000
+    assert {one["picture"][:4] for one in cards.values() if one["state"] != "not-run"} == {"<svg"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "left"),
+    [
+        ({"p": "cslr"}, {"paper-cslr-anchors", "paper-cslr-lists"}), ({"d": "digits"}, {"digits-cosine", "blurry-digits"}),
+        ({"m": "pecl"}, {"pecl-synthetic"}), ({"p": "lifelong", "a": "cannot tell"}, {"paper-harw", "paper-split-mnist"}),
+    ],
+)  # fmt: skip
+def test_filters_stand_in_the_link_and_leave_the_questions_that_fit(
+    open_page: Open, chosen: dict[str, str], left: set[str]
+) -> None:
+    page = open_page("questions", **chosen)
+    shown = [questions.of_preset(name) for name in _cards(page)]
+    assert left <= {question.name for question in shown}
+    assert len(shown) < len(questions.questions())
+    for question in shown:
+        specs = [spec for form in question.forms.values() for spec in questions.specs(form.name).values()]
+        assert question.paper == chosen.get("p", question.paper)
+        assert "d" not in chosen or chosen["d"] in {spec.data.dataset for spec in specs}
+        assert "m" not in chosen or chosen["m"] in {spec.method for spec in specs}
+        assert answers.recorded()[question.name].state == chosen.get("a", answers.recorded()[question.name].state)
+    assert {name: page.query_params[name] for name in chosen} == chosen
+    assert all(name in parse_qs(one["query"][1:]) for one in _cards(page).values() for name in chosen), (
+        "kept for the way back"
+    )
+
+
+def test_filters_that_leave_nothing_say_so(open_page: Open) -> None:
+    page = open_page("questions", p="cslr", d="digits")
+    (drawn,) = [json.loads(one.proto.bytes) for one in page.get("bidi_component")]
+    assert drawn["groups"] == []
+    assert "No question fits" in drawn["none"]
+
+
+def test_links_of_published_numbers_lead_to_the_papers_side(open_page: Open) -> None:
+    page = open_page("published", v="1", p="lifelong", x="paper-permuted-mnist", z="small", q="AF")
+    asked = questions.of_preset("paper-permuted-mnist-small").asked
+    assert page.title[0].value == asked
+    assert "The paper's claims, tested in our runs" in words(page)
+    told = [page.query_params[key] for key in ("question", "w", "q")]
+    assert told == ["paper-permuted-mnist-small", "paper", "AF"]
+    assert open_page("published", p="pecl").query_params["p"] == "pecl"
+
+
+def test_an_answer_is_told_in_the_quantity_asked_with_what_is_excluded_and_how_to_cite_it(open_page: Open) -> None:
+    said = words(open_page("questions", question="digits-cosine"))
+    assert answers.recorded()["digits-cosine"].verdict in said
+    assert "forgotten of the earlier tasks, points" in said or "Forgotten of the earlier tasks" in said
+    undecided = answers.recorded()["paper-blurry"]
+    assert undecided.excluded is not None
+    assert f"a difference of {claims.bound_text(undecided.excluded)} points or more is excluded" in words(
+        open_page("questions", question="paper-blurry-small")
+    )
 
 
 def test_a_card_opens_its_answer_and_a_forged_press_is_nothing(open_page: Open, pressable: None) -> None:
@@ -67,16 +127,15 @@ def test_a_card_opens_its_answer_and_a_forged_press_is_nothing(open_page: Open, 
     page.button(key="forged").click().run()
     assert page.title[0].value == "Questions"
     page.button(key=f"open-{NAME}").click().run()
-    assert page.title[0].value == presets.about(NAME).title
+    assert page.title[0].value == questions.of_preset(NAME).asked
 
 
 def test_a_question_under_way_cannot_be_started_twice(open_page: Open, store: Store) -> None:
     Sets(store).create(NAME, {"main": presets.load(NAME)})
-    (drawn,) = [json.loads(one.proto.bytes) for one in open_page("questions").get("bidi_component")]
-    cards = {one["forms"][0]["name"]: one for group in drawn["groups"] for one in group["cards"]}
-    assert cards[NAME]["start"] is None
-    assert "Under way" in cards[NAME]["forms"][0]["said"]
-    assert cards["blurry-digits"]["start"]["name"] == "blurry-digits"
+    cards = _cards(open_page("questions"))
+    assert "under way" in cards[NAME]["said"]
+    assert "under way" not in cards["blurry-digits"]["said"]
+    assert "start-set" not in [one.key for one in open_page("questions", question=NAME).button]
 
 
 def test_only_a_run_of_ones_own_that_was_started_alone_is_under_way(
@@ -94,25 +153,24 @@ def test_only_a_run_of_ones_own_that_was_started_alone_is_under_way(
         others.setattr(Store, "may_change", lambda self, run: run.id != alone)
         assert "Started on Train" not in words(open_page("questions", question=NAME))
     assert "Started on Train: **alone**" in words(open_page("questions", question=NAME))
-    (drawn,) = [json.loads(one.proto.bytes) for one in open_page("questions").get("bidi_component")]
-    cards = {one["forms"][0]["name"]: one for group in drawn["groups"] for one in group["cards"]}
-    assert cards[NAME]["start"] is None
+    assert "under way" in _cards(open_page("questions"))[NAME]["said"]
 
 
-def test_a_card_without_its_data_or_network_has_no_start_and_says_what_is_lacking(
-    open_page: Open, monkeypatch: Patch
-) -> None:
+def test_a_card_without_a_result_says_what_it_lacks(open_page: Open, monkeypatch: Patch) -> None:
     photos, texts = "paper-split-cifar-100-small", "ag-news-cslr"
     (network,) = {spec.data.backbone for spec in questions.specs(photos).values()}
+    empty = {
+        question.name: replace(answers.recorded()[question.name], state="not run", verdict="", shown=None)
+        for question in questions.questions()
+    }
+    monkeypatch.setattr(answers, "recorded", lambda: empty)
     monkeypatch.setattr(datasets, "available", lambda card: "put it there" if card.name == "ag_news" else None)
     monkeypatch.setattr(backbones, "available", lambda card: "put it there" if card.name == network else None)
-    (drawn,) = [json.loads(one.proto.bytes) for one in open_page("questions").get("bidi_component")]
-    cards = {one["forms"][0]["name"]: one for group in drawn["groups"] for one in group["cards"]}
-    assert cards[texts]["forms"][0]["said"].endswith("Its data are not on this computer: AG News.")
-    title = backbones.card(network).title
-    assert cards[photos]["forms"][0]["said"].endswith(f"Its network is not on this computer: {title}.")
-    assert cards[texts]["start"] is cards[photos]["start"] is None
-    assert cards[NAME]["start"]["name"] == NAME
+    cards = _cards(open_page("questions"))
+    assert cards[texts]["verdict"] == "Its data are not on this computer: AG News."
+    assert cards[photos]["verdict"] == f"Its network is not on this computer: {backbones.card(network).title}."
+    assert cards[NAME]["verdict"] == "Open it to measure it."
+    assert not cards[NAME]["picture"]
 
 
 def test_records_answer_a_question_that_never_ran_here(open_page: Open) -> None:
@@ -178,8 +236,7 @@ def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, 
     store.end(run_id, status, replay.a_failure("diverged") if status == "failed" else None)  # type: ignore[arg-type]
     page = open_page("questions", question=NAME)
     assert said in words(page)
-    assert ("ends at" in words(page)) == (status == "finished")
-    moved = {"Accuracy on the tasks seen so far", "Who remembers what", "since each one's best"}
+    moved = {"Accuracy on the tasks seen so far", "Who remembers what"}
     assert {part for part in moved if part in words(page)} == (moved if status == "finished" else set())
 
 
@@ -192,16 +249,8 @@ def test_the_answer_shows_what_an_audit_of_its_run_has_proved(open_page: Open, s
     assert "audited: at least 0.51" in page.get("plotly_chart")[0].proto.spec
 
 
-def test_the_gallery_starts_the_smallest_form_and_goes_to_its_answer(
-    open_page: Open, store: Store, pressable: None, idle: None
-) -> None:
-    page = open_page("questions", by="shows")
-    page.button(key=f"start-{NAME}").click().run()
-    assert Sets(store).newest(NAME) is not None
-    assert page.title[0].value == presets.about(NAME).title
-
-
-def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) -> None:
+def test_a_question_without_a_result_says_what_start_will_do(open_page: Open, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(questions, "results", lambda name, store: {})
     page = open_page("questions", question="blurry-digits")
     assert "nothing has been measured yet" in words(page)
     assert "To measure it: 4 runs" in words(page).replace("*", "")
@@ -264,12 +313,12 @@ def test_no_form_is_offered_that_lacks_something_too(open_page: Open, monkeypatc
     assert not any("can start here" in one.proto.label for one in page.get("page_link"))
 
 
-def test_a_refused_start_speaks_as_the_form_does(open_page: Open, pressable: None, monkeypatch: Patch) -> None:
+def test_a_refused_start_speaks_as_the_form_does(open_page: Open, monkeypatch: Patch) -> None:
     (network,) = {spec.data.backbone for spec in questions.specs("paper-split-cifar-100-small").values()}
     _without(monkeypatch)
-    page = open_page("questions")
+    page = open_page("questions", question="paper-split-cifar-100-small")
     _without(monkeypatch, network)
-    page.button(key="start-paper-split-cifar-100-small").click().run()
+    page.button(key="start-set").click().run()
     assert f"Network for the features = “{backbones.card(network).title}”" in words(page)
 
 
@@ -278,21 +327,20 @@ def test_the_only_run_of_a_method_has_its_title() -> None:
     assert questions.titles("blurry-digits")["not-blurred"] == "Nothing strays"
 
 
-def test_a_link_leads_back_to_the_gallery_that_was_just_left(
-    open_page: Open, store: Store, pressable: None, idle: None
-) -> None:
-    """Start replaces the address; afterwards the same address is a link, not a browser that is behind."""
-    page = open_page("questions", by="shows", v="1")
-    page.button(key=f"start-{NAME}").click().run()
+def test_a_link_leads_back_to_the_gallery_that_was_just_left(open_page: Open, pressable: None) -> None:
+    """A card replaces the address; afterwards the same address is a link, not a browser that is behind."""
+    page = open_page("questions", p="own", v="1")
+    page.button(key=f"open-{NAME}").click().run()
     (back,) = [link.proto for link in page.get("page_link") if "All questions" in link.proto.label]
     page.query_params.clear()
     for name, (value,) in parse_qs(back.query_string).items():
         page.query_params[name] = value
     page.run()
     assert page.title[0].value == "Questions"
+    assert page.query_params["p"] == "own"
     assert "from" not in page.query_params
 
 
-def test_every_question_has_a_place_in_both_groupings() -> None:
+def test_every_question_says_what_it_shows() -> None:
     assert set(questions.SHOWS) == set(get_args(presets.Shows))
     assert {question.smallest.shows for question in questions.questions()} == set(questions.SHOWS)

@@ -292,7 +292,7 @@ def trace(page: AppTest) -> list[str]:
     return re.findall("salaries|xenolith|zugzwang", shown)
 
 
-@pytest.mark.parametrize("name", ["runs", "compare", "train", "privacy", "playground", "published", "data", "questions"])
+@pytest.mark.parametrize("name", ["runs", "compare", "train", "privacy", "playground", "data", "questions"])
 def test_no_page_lists_a_run_on_anothers_data(name: str, run_id: str, open_page: Open, as_visitor) -> None:
     page = open_page(name)
     assert trace(page) == []

@@ -1,0 +1,242 @@
+"""The answer to a question: one comparison fixed beforehand, judged in every form of the question, in the quantity asked.
+
+What is compared and how the verdict is worded: `assets/answers.toml`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat, ValidationError
+
+from dpcl_core import paths, presets
+from dpcl_core.documents import Document
+from dpcl_core.errors import BadInput, first_of
+from dpcl_core.figures import thumbnail
+from dpcl_core.figures.picture import epsilon_text, minus
+from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
+from dpcl_core.papers import catalog, claims, measured, questions
+from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.paper import Judged, Ordering, Side, Size, judge
+from dpcl_core.papers.questions import Question
+from dpcl_core.spec import RunSpec
+
+FILE = "answers.toml"
+State = Literal["found", "not found", "cannot tell", "not run"]
+STATES: Mapping[claims.Verdict, State] = {
+    "found": "found", "contradicted": "not found", "mixed": "cannot tell", "undecided": "cannot tell", "not run": "not run",
+}  # fmt: skip
+_Words = Annotated[str, Field(min_length=1)]
+_MANY_BUDGETS = 3  # budgets of one run that are drawn as a line
+
+
+class Asked(Document):
+    """What answers a question: see `assets/answers.toml`. `sides`: name in the picture, run, epsilon."""
+
+    sides: tuple[tuple[str, _Words, PositiveFloat], ...] = Field(min_length=1)
+    yes: _Words
+    no: _Words
+    metric: _Words = "AA"
+    kind: Literal["higher", "alike"] = "higher"
+    is_open: bool = False
+
+    @property
+    def ordering(self) -> Ordering:
+        """The comparison of the first two sides; of a single side with itself."""
+        first, second = (Side(run, epsilon) for _, run, epsilon in (self.sides[0], self.sides[min(1, len(self.sides) - 1)]))
+        return Ordering("", first, second, self.metric, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A form of a question with its results by label, and what they say of the comparison. `is_toy`: as of `claims.Form`."""
+
+    size: Size
+    specs: Mapping[str, RunSpec]
+    runs: Mapping[str, Measured]
+    judged: Judged
+    is_toy: bool
+
+    def level(self, side: tuple[str, str, float], metric: str) -> Interval | None:
+        """Mean and interval of a side in the metric's unit; None where it has not run."""
+        run = self.runs.get(side[1])
+        values = [] if run is None else list(run.by_seed(side[2], metric).values())
+        return interval([measured.scale(metric) * value for value in values]) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A question's answer. `shown`: the form whose numbers the verdict tells (None: nothing has run)."""
+
+    question: Question
+    asked: Asked
+    tests: tuple[Tested, ...]
+    state: State
+    verdict: str
+    shown: Tested | None
+
+    @property
+    def excluded(self) -> float | None:
+        """For an undecided answer: what the difference does not reach either way, in the metric's unit."""
+        return claims.excluded(test.judged for test in self.tests) if self.state == "cannot tell" else None
+
+
+@cache
+def table() -> Mapping[str, Asked]:
+    """What answers each question, by preset or experiment. Raises BadInput naming the key that is wrong."""
+    found = {}
+    for name, raw in paths.asset_table(FILE).items():
+        try:
+            found[name] = Asked.model_validate(raw)
+        except ValidationError as error:
+            slip = first_of(error)
+            raise BadInput(f"assets/{FILE}: {name}.{slip.field}", slip.value, slip.allowed) from error
+    return found
+
+
+def answer(question: Question, found: Mapping[Size, Mapping[str, Measured]]) -> Answer:
+    """The answer from results by label, for each form of the question; other forms as recorded."""
+    asked = table()[question.name]
+    tests = tuple(_tested(question, asked, size, found.get(size)) for size in question.forms)
+    counted = [test for test in tests if not test.is_toy]
+    if asked.metric == "audited":
+        return _audited(question, asked, tests)
+    verdict = claims.joined(test.judged.state for test in counted)
+    shown = _shown(counted, verdict) or next((test for test in reversed(tests) if test.judged.state != "not run"), None)
+    state = "cannot tell" if shown is not None and shown.is_toy else STATES[verdict]
+    if asked.is_open and state == "not found":
+        state = "found"
+    return Answer(question, asked, tests, state, _verdict(asked, tests, verdict, shown), shown)
+
+
+@cache
+def recorded() -> Mapping[str, Answer]:
+    """The answers of all questions from the records, by the question's name."""
+    return {question.name: answer(question, {}) for question in questions.questions()}
+
+
+def _tested(question: Question, asked: Asked, size: Size, runs: Mapping[str, Measured] | None) -> Tested:
+    name = question.forms[size].name
+    specs = presets.variants(name) if runs is None else questions.specs(name)
+    known = questions.recorded(specs) if runs is None else runs
+    paper = question.paper
+    is_toy = paper is not None and any(spec.data.backbone in catalog.paper(paper).toys for spec in specs.values())
+    return Tested(size, specs, known, judge(asked.ordering, known, questions.recorded_chances(name, specs)), is_toy)
+
+
+def _shown(tests: Sequence[Tested], verdict: claims.Verdict) -> Tested | None:
+    """The largest form that says what all together say; of an undecided question, the one that excludes most."""
+    if verdict == "undecided":
+        known = {test.size: claims.excluded([test.judged]) for test in tests}
+        told = [test for test in tests if known[test.size] is not None]
+        if told:
+            return min(told, key=lambda test: known[test.size] or 0.0)
+    wanted = {"found": "found", "contradicted": "not found"}.get(verdict)
+    having = [test for test in tests if test.judged.state != "not run" and wanted in (None, test.judged.state)]
+    return having[-1] if having else None
+
+
+def _audited(question: Question, asked: Asked, tests: tuple[Tested, ...]) -> Answer:
+    """Whether an attack refutes the claimed budget of the first side: a lower bound above it."""
+    (_, run, claimed), *_ = asked.sides
+    bounds = [(bound, test) for test in tests if run in test.runs and (bound := test.runs[run].audited(claimed)) is not None]
+    if not bounds:
+        return Answer(question, asked, tests, "not run", "", None)
+    bound, shown = max(bounds, key=lambda one: one[0])
+    is_refuted = bound > claimed
+    words = (asked.no if is_refuted else asked.yes).format(_number(bound))
+    return Answer(question, asked, tests, "not found" if is_refuted else "cannot tell", words, shown)
+
+
+def _verdict(asked: Asked, tests: Sequence[Tested], verdict: claims.Verdict, shown: Tested | None) -> str:
+    """At most twelve words in the quantity that the question asks; empty where nothing has run."""
+    if shown is None:
+        return ""
+    if shown.is_toy:
+        return "Not tested: a network this small only guesses."
+    levels = [level.mean if (level := shown.level(side, asked.metric)) is not None else math.nan for side in asked.sides]
+    if verdict in ("found", "contradicted"):
+        gains = [minus(f"{_number(a - b, sign='+')}") for a, b in zip(levels[::2], levels[1::2], strict=False)]
+        named = dict(zip(("gain", "more"), gains, strict=False)) | {"loss": gains[0].lstrip("+−") if gains else ""}
+        return (asked.yes if verdict == "found" else asked.no).format(*map(_number, levels), **named)
+    if verdict == "mixed":
+        return "One form finds it, another the opposite."
+    if all(test.judged.state in ("both guess", "not run") for test in tests):
+        return "Both runs only guess."
+    both = " against ".join(map(_number, levels[:2]))
+    without = claims.excluded([shown.judged])
+    if without is None:
+        seeds = "one seed" if len(shown.specs[asked.sides[0][1]].seeds) == 1 else f"fewer than {MIN_SEEDS} seeds"
+        return f"{both} {measured.unit(asked.metric)}, from {seeds} each."
+    unit = measured.unit(asked.metric)
+    points = " points" if unit == "%" else ""
+    return f"{both} {unit}: less than {claims.bound_text(without)}{points} either way."
+
+
+def _number(value: float, sign: str = "") -> str:
+    """A level or a difference, with one decimal where it is small."""
+    return minus(f"{value:{sign}.0f}" if abs(value) >= 9.95 else f"{value:{sign}.1f}")
+
+
+# The picture of an answer, from its records.
+
+
+@cache
+def recorded_picture(name: str) -> str:
+    """The thumbnail of a question's recorded answer, by the question's name; see `picture`."""
+    return picture(recorded()[name])
+
+
+def picture(of: Answer) -> str:
+    """The answer's comparison as SVG: over budgets, else over tasks, else side by side; empty where nothing has run."""
+    shown, asked = of.shown, of.asked
+    if shown is None:
+        return ""
+    if asked.metric == "audited":
+        name, run, claimed = asked.sides[0]
+        bound = shown.runs[run].audited(claimed) or 0.0
+        return thumbnail.rows(
+            [(name, Interval(claimed, None, None, 1)), ("attack", Interval(bound, None, None, 1))], unit="ε"
+        )
+    sides = [side for side in asked.sides if side[0] and side[1] in shown.runs][:2]
+    first = shown.runs[sides[0][1]]
+    budgets = sorted({model.epsilon for model in first.models})
+    if len({side[1] for side in sides}) == 1 and len(budgets) >= _MANY_BUDGETS:
+        levels = [shown.level(("", sides[0][1], epsilon), asked.metric) for epsilon in budgets]
+        known = [(epsilon_text(one), level) for one, level in zip(budgets, levels, strict=True) if level is not None]
+        return thumbnail.budgets(known, unit=measured.unit(asked.metric))
+    lines = [(name, _curve(shown.runs[run], epsilon, asked.metric)) for name, run, epsilon in sides]
+    if all(len(values) > 1 for _, values in lines):
+        return thumbnail.curves(lines, unit=measured.unit(asked.metric))
+    rows = [(side[0], level) for side in sides if (level := shown.level(side, asked.metric)) is not None]
+    return thumbnail.rows(rows, unit=measured.unit(asked.metric))
+
+
+def _curve(run: Measured, epsilon: float, metric: str) -> list[tuple[int, float]]:
+    """The metric after each task (from 1), mean over seeds; empty where the record has the last task only."""
+    kept = [model.curves.get(metric, ()) for model in run.models if model.epsilon == epsilon]
+    points = enumerate(zip(*kept, strict=False), start=1)
+    known = ((task, [value for value in values if value is not None]) for task, values in points)
+    return [(task, measured.scale(metric) * fmean(values)) for task, values in known if values]
+
+
+# What cites an answer.
+
+
+def citation(of: Answer, link: str, version: str) -> str:
+    """A BibTeX entry for the answer, with its link, and those of the software and of the papers behind its runs."""
+    dates = sorted({run.date for test in of.tests for run in test.runs.values()})
+    fields: dict[str, Any] = {
+        "title": f"{of.question.asked} {of.verdict or 'Not measured yet.'}",
+        "howpublished": f"\\url{{{link}}}",
+        "year": dates[-1][:4] if dates else "",
+        "note": f"{of.state.capitalize()}; dpcl {version}" + (f", measured {dates[0]} to {dates[-1]}" if dates else ""),
+    }
+    body = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
+    first = next(iter((of.shown or of.tests[0]).specs.values()))
+    return f"@misc{{dpcl-{of.question.name},\n{body}\n}}\n\n{catalog.citations(first)}"
