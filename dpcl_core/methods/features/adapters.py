@@ -323,7 +323,7 @@ class Gradients:
         for place, of_one in enumerate(trained):
             for parameter, tensor in zip(of_one, stacked, strict=True):
                 parameter.data = tensor[place]
-        self._network, self._layers = _side_by_side(alike[0], dict(zip(map(id, trained[0]), stacked, strict=True)))
+        self._network, self.layers = _side_by_side(alike[0], dict(zip(map(id, trained[0]), stacked, strict=True)))
 
     def _shaped(self, flat: Tensor) -> list[Tensor]:
         """Each parameter's part [models, ...] of numbers [models, P]."""
@@ -364,13 +364,13 @@ class Gradients:
 
     def _piece(self, pixels: Tensor, targets: Tensor, models: Tensor, counts: Tensor) -> Tensor:
         """Sums [models, P] over the examples whose count is 1 rather than 0."""
-        for layer in self._layers:
+        for layer in self.layers:
             layer.begin(models)
         with mixed_precision(self._device):
             logits = self._network(pixels)
-        leaves = [layer.leaves() for layer in self._layers]
+        leaves = [layer.leaves() for layer in self.layers]
         grads = iter(torch.autograd.grad(_loss(logits, targets), list(chain(*leaves))))
-        pairs = zip(self._layers, leaves, strict=True)
+        pairs = zip(self.layers, leaves, strict=True)
         found: list[Gradient] = []  # few long rows: one product for each, and not for each parameter
         each = chain(*(layer.gradients([next(grads) for _ in own]) for layer, own in pairs))
         for is_product, run in groupby(each, lambda grad: isinstance(grad, tuple)):
@@ -417,6 +417,7 @@ def _loss(logits: Tensor, truth: Tensor) -> Tensor:
 # (one thread, 2026-11-21). The last piece of a batch is filled up to the same size. Both networks took about 2 kB a pixel.
 _MOST, _MOST_TOGETHER, _MOST_ON_CARD = 32, 128, 256
 _BYTES_A_PIXEL = 2048
+_STEPS_BETWEEN_LOOKS = 20  # at weights on a card, which the processor waits for
 _PIXELS_AT_ONCE = 1 << 18  # side squared times pictures: five of 224x224
 
 
