@@ -25,8 +25,10 @@ from dpcl_core.methods.features.adapters import Kind
 from dpcl_core.methods.language import gradients
 from dpcl_core.methods.language.gradients import Gradients
 from dpcl_core.methods.language.training import task_loss
+from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from tests.methods import small_network
 from tests.methods.language import tiny
+from tests.methods.training import plan
 from tests.support import second_device
 from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, D, Door, Raw, lies, spec
@@ -117,6 +119,51 @@ def test_a_last_layer_or_targets_left_behind_are_caught(kind: Kind) -> None:
         modules[2].head.to("cpu")
         with pytest.raises(RuntimeError, match="same device"):
             OfPictures(modules[2], 0.3, 2, second_device.NAME).of(pictures, labels)
+
+
+@pytest.mark.parametrize("kind", ["film", "lora"])
+@pytest.mark.parametrize("has_noise", [True, False])
+@pytest.mark.parametrize("free", [1 << 30, 0])
+def test_no_step_of_adapters_waits_for_the_card_but_for_noise(kind: Kind, has_noise: bool, free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a step where there is noise; else only at the look at the weights after every third step, and after the last."""
+    monkeypatch.setattr(adapters, "_STEPS_BETWEEN_LOOKS", 3)
+    pictures, labels = small_network.pictures(4)
+    n_steps, waits = 5, list[int]()
+    with second_device.attached(free) as card:
+        network = small_network.network(double=False)
+        there = replace(network, features=network.features.to(second_device.NAME), device=second_device.NAME)
+        starts = [adapters.fresh(there, kind, 2, range(4), 4, seed) for seed in range(2)]
+        trainings = [
+            adapters.Training(start, pictures, labels, float(has_noise), Batches(0.3, 0, n_batches=n_steps), ReleaseNoise())
+            for start in starts
+        ]
+        steps = adapters.train_together(trainings, plan(n_steps=n_steps))
+        for _ in steps:
+            waits.append(card.waits)
+            if len(waits) == 2 * n_steps:
+                break
+        steps.close()
+    assert np.diff(waits[::2]).tolist() == [has_noise, 1 + has_noise, has_noise, 1 + has_noise]
+
+
+def test_what_the_processor_waits_for_is_counted() -> None:
+    with second_device.attached() as card:
+        there = torch.ones(3).pin_memory().to(second_device.NAME, non_blocking=True)
+        there.add_(1).index_select(0, torch.zeros(2, dtype=torch.int64).to(second_device.NAME, non_blocking=True))
+        assert card.waits == 0
+        waiting: list[Callable[[], object]] = [
+            lambda: there.cpu(),
+            lambda: there.to("cpu", non_blocking=True),
+            lambda: torch.ones(2).to(second_device.NAME),
+            lambda: float(there.sum()),
+            lambda: bool((there > 0).all()),
+            lambda: there.nonzero(),
+            lambda: there[there > 0],
+        ]
+        for count, call in enumerate(waiting, start=1):
+            call()
+            assert card.waits >= count
+        assert card.waits == len(waiting)
 
 
 def test_running_sums_left_behind_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 _BFLOAT16_SINCE = (8, 0)  # compute capability; older cards only emulate it
@@ -69,3 +71,9 @@ def at_once(room: float | None, on_processor: int, bytes_each: float, most: int)
         return on_processor
     fits = int(min(most, max(1.0, room / bytes_each)))
     return 1 << (fits.bit_length() - 1)
+
+
+def sent(values: NDArray[np.generic], device: str) -> Tensor:
+    """The values on a device; to a card they are on their way, and what is computed there next waits for them."""
+    here = torch.from_numpy(np.ascontiguousarray(values))
+    return here.pin_memory().to(device, non_blocking=True) if is_gpu(device) else here

@@ -8,6 +8,7 @@ modules. No parameter is outside them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import torch
@@ -271,7 +272,7 @@ class ViT(Whitened):
     def tokens(self, images: Tensor) -> Tensor:
         """Patch tokens plus position codes: float [b, n_patches, width]."""
         maps: Tensor = self.patches(images)
-        return maps.flatten(2).transpose(1, 2) + positions(*maps.shape[1:]).to(maps)
+        return maps.flatten(2).transpose(1, 2) + _positions_on(str(maps.device), maps.dtype, *maps.shape[1:])
 
     def pooled(self, images: Tensor) -> Tensor:
         """Mean of the tokens one block before the end: float [b, width].
@@ -290,6 +291,13 @@ class ViT(Whitened):
     def forward(self, images: Tensor) -> Tensor:
         scores: Tensor = self.head(self.features(images))
         return scores
+
+
+@lru_cache(maxsize=8)
+def _positions_on(device: str, dtype: torch.dtype, *grid: int) -> Tensor:
+    """`positions` on a device, brought there once: a copy in every pass would wait for a graphics card."""
+    with torch.inference_mode(False):
+        return positions(*grid).to(device, dtype)
 
 
 def positions(width: int, height: int, breadth: int) -> Tensor:

@@ -203,8 +203,8 @@ def longer_texts(patch: pytest.MonkeyPatch) -> None:
 
 
 def longer_adapters(patch: pytest.MonkeyPatch) -> None:
-    honest = adapters.clipped_sums
-    patch.setattr(adapters, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
+    honest = adapters.clip_weights
+    patch.setattr(adapters, "clip_weights", lambda norms, clip_norms: honest(norms, 1e9))
 
 
 def scaled(module: str, factor: float) -> Callable[[pytest.MonkeyPatch], None]:

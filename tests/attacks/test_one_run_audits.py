@@ -306,6 +306,6 @@ def test_missing_clipping_of_texts_is_called_an_error(chosen: RunSpec, fixed: No
 
 
 def test_missing_clipping_of_pictures_is_called_an_error(fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = features_adapters.clipped_sums
-    monkeypatch.setattr(features_adapters, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
+    honest = features_adapters.clip_weights
+    monkeypatch.setattr(features_adapters, "clip_weights", lambda norms, clip_norms: honest(norms, 1e9))
     assert audited(of_pictures("peft-ensemble", "film", 1.0, clip_norm=0.05)).exceeds

@@ -22,7 +22,7 @@ from dpcl_core.backbones import adaptable
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapters import Adapted, Kind, clipped_sums
+from dpcl_core.methods.features.adapters import Adapted, Kind
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.noise import ReleaseNoise
 from tests.benchmarks.conftest import NOISE
@@ -36,6 +36,12 @@ Way = Callable[[], object]
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+def clipped(grads: list[Tensor]) -> list[Tensor]:
+    """The clipped sums of per-example gradients."""
+    n = len(grads[0])
+    return [part[0] for part in adapters.clipped_sums(grads, torch.full((n,), CLIP), torch.ones(1, n))]
 
 
 class Race:
@@ -69,7 +75,7 @@ class Race:
         def way() -> list[Tensor]:
             wrapped.zero_grad(set_to_none=True)
             functional.cross_entropy(wrapped(self._x), self._targets, reduction="sum").backward()  # type: ignore[no-untyped-call]
-            return clipped_sums([parameter.grad_sample for parameter in wrapped.parameters()], CLIP)
+            return clipped([parameter.grad_sample for parameter in wrapped.parameters()])
 
         return way
 
@@ -103,7 +109,7 @@ class Race:
 
         def way() -> list[Tensor]:
             found = each(weights, self._x, self._targets)
-            return clipped_sums([found[name] for name in weights], CLIP)
+            return clipped([found[name] for name in weights])
 
         return way
 

@@ -4,6 +4,9 @@ Everything is computed on the processor. The mark is on a tensor's storage, so v
 it too. What CUDA allows is allowed: a number without dimensions beside a tensor on the card, indices from the processor,
 copies from one to the other. What it refuses fails as it does there: mixed operands, `numpy()` of a tensor on the card, a
 processor's generator for a tensor on the card.
+
+It counts how often the processor would wait for the card: for a number or a size that it reads, and for copies that are not
+on their way while it goes on.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -27,12 +31,16 @@ _ANSWERS: Mapping[object, object] = {
     torch.Tensor.is_cuda.__get__: True,  # type: ignore[attr-defined]
     torch.Tensor.is_cpu.__get__: False,  # type: ignore[attr-defined]
 }
+_READ = ("aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::equal")
 _INDEXED = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_")
 
 
 @contextmanager
-def attached(free: int = 1 << 30, capability: tuple[int, int] = (7, 0)) -> Iterator[None]:
-    """Inside, `cuda:0` is a second device of this thread, with as many free bytes; from (8, 0) on it has bfloat16."""
+def attached(free: int = 1 << 30, capability: tuple[int, int] = (7, 0)) -> Iterator[Counted]:
+    """Inside, `cuda:0` is a second device of this thread, with as many free bytes; from (8, 0) on it has bfloat16.
+
+    Gives what counts the waits so far.
+    """
     answers: dict[str, object] = {"get_device_capability": capability, "mem_get_info": (free, free)}
     answers |= {"memory_reserved": 0, "memory_allocated": 0}
     calls = _Calls()
@@ -43,12 +51,19 @@ def attached(free: int = 1 << 30, capability: tuple[int, int] = (7, 0)) -> Itera
         warnings.filterwarnings("ignore", ".*(device_type of 'cuda'|CUDA is not available)")  # autocast knows no card
         inside.enter_context(calls)
         inside.enter_context(_Operations(calls))
-        yield
+        yield calls.counted
 
 
 def is_on_card(tensor: Tensor) -> bool:
     """Whether a tensor is on the pretended card."""
     return getattr(tensor.untyped_storage(), "on_card", False)
+
+
+@dataclass
+class Counted:
+    """`waits`: how often the processor would have waited for the card."""
+
+    waits: int = 0
 
 
 class _Calls(TorchFunctionMode):
@@ -59,6 +74,10 @@ class _Calls(TorchFunctionMode):
 
     has_card = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted = Counted()
+
     def __torch_function__(
         self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -67,8 +86,13 @@ class _Calls(TorchFunctionMode):
             return _ANSWERS[func]
         if func in (torch.Tensor.numpy, torch.Tensor.__array__) and is_on_card(args[0]):
             raise TypeError(f"can't convert {NAME} device type tensor to numpy. Use Tensor.cpu() first")
+        if func is torch.Tensor.pin_memory:
+            return args[0]
         if func in (torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda):
-            return _moved(func, *args, **options)
+            moved = _moved(func, *args, **options)
+            is_copied = is_on_card(moved) != is_on_card(args[0])
+            self.counted.waits += is_copied and not (is_on_card(moved) and options.get("non_blocking", False))
+            return moved
         if func is torch._C._nn._parse_to:
             device, *others = func(*args, **options)
             model = next((one for one in args if isinstance(one, Tensor)), None)
@@ -98,6 +122,8 @@ class _Operations(TorchDispatchMode):
         options, name = dict(kwargs or {}), func._schema.name
         operands = _tensors((args, options))
         has_card = any(map(is_on_card, operands))
+        is_mask = name in _INDEXED and any(one.dtype == torch.bool for one in operands[1:])
+        self._calls.counted.waits += has_card and (name in _READ or is_mask)
         if has_card and name != "aten::copy_":
             indexed = name in _INDEXED
             must = operands[:1] if indexed else [one for one in operands if one.dim() or _is_changed(one, func, args)]

@@ -93,7 +93,7 @@ class Gradients:
         return functional.cross_entropy(self._net(x)[:, columns], targets, reduction="sum")
 
 
-def clip_weights(norms: Tensor, clip_norm: float) -> Tensor:
+def clip_weights(norms: Tensor, clip_norm: float | Tensor) -> Tensor:
     """The clipping factor of each example's gradient: min(1, C / (norm + 1e-6)), as in Opacus."""
     return (clip_norm / (norms + 1e-6)).clamp(max=1)
 

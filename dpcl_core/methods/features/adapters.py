@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import ClassVar, Literal, cast
+from itertools import chain, groupby, pairwise
+from typing import Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from opacus.grad_sample import GradSampleModule, register_grad_sampler
 from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones import gpu
 from dpcl_core.backbones.adaptable import Affine, Network, is_out_of_memory, of_rows
 from dpcl_core.backbones.bundled import Axes
-from dpcl_core.backbones.gpu import at_least_single, full_precision, mixed_precision
+from dpcl_core.backbones.gpu import at_least_single, full_precision, mixed_precision, sent
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.per_example_gradients import clip_weights, noisy_means
@@ -173,122 +172,239 @@ def _norms(features: nn.Module) -> Iterator[nn.LayerNorm | Affine]:
     return (m for m in modules if isinstance(m, Affine) or (isinstance(m, nn.LayerNorm) and m.elementwise_affine))
 
 
-# Sums of clipped per-example gradients of a network, computed in pieces that fit into memory.
+# Trained layers of several models side by side. Each example passes through numbers of its own, copied from its model's: one
+# backward pass then gives every example's gradient, and examples of all models fill pieces together.
 
 
-@register_grad_sampler(Affine)  # type: ignore[untyped-decorator]
-def of_affine(layer: Affine, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
-    """Gradients of scale and shift of each example [b, C], from maps and gradients of the outputs [b, C, h, w]."""
-    return {layer.weight: (backprops * activations[0]).sum((2, 3)), layer.bias: backprops.sum((2, 3))}
+Gradient = Tensor | tuple[Tensor, Tensor]  # of n examples, [n, ...]; or its two factors, outputs' gradients [n, m], inputs [n, k]
+
+
+class _SideBySide(nn.Module):
+    """A trained layer of all models. `stacked`: its parameters [models, ...]."""
+
+    def __init__(self, name: str, stacked: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._name, self._stacked, self.weight = name, stacked, stacked[0]
+        self.begin(torch.zeros(0, dtype=torch.int64))
+
+    def begin(self, models: Tensor) -> None:
+        """The next pass is of examples of these models, int64 [n]."""
+        self._models, self._leaves, self._inputs = models, list[Tensor](), None
+
+    def leaves(self) -> list[Tensor]:
+        """What the loss is to be differentiated by, after the forward pass."""
+        if not self._leaves:
+            raise self._mixing()
+        return self._leaves
+
+    def gradients(self, grads: Sequence[Tensor]) -> list[Gradient]:
+        """The examples' gradients of each parameter, from the loss's gradients by `leaves`."""
+        return list(grads)
+
+    def _own(self, inputs: Tensor) -> list[Tensor]:
+        """Each example's own parameters, [n, ...]."""
+        if len(inputs) != len(self._models):
+            raise self._mixing()
+        self._leaves = self._leaves or [one.index_select(0, self._models).requires_grad_() for one in self._stacked]
+        return self._leaves
+
+    def _mixing(self) -> BadInput:
+        allowed = f"must keep pictures apart in every layer; {self._name}.weight sees them in pieces or several times"
+        return BadInput("data.backbone", "this network", allowed)
+
+
+class _Scaled(torch.autograd.Function):
+    """maps * scale + shift, with scale and shift of each example. The backward pass overwrites `maps`: nobody else reads them."""
+
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        ctx.save_for_backward(maps, scale)
+        return torch.addcmul(shift, maps, scale)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        maps, scale = ctx.saved_tensors
+        of_scale, of_shift = (part.sum_to_size(scale.shape) for part in (maps.mul_(grad), grad))
+        return torch.mul(grad, scale, out=maps), of_scale, of_shift
+
+
+class _Scale(_SideBySide):
+    """`LayerNorm` and `Affine`."""
+
+    def __init__(self, name: str, stacked: Sequence[Tensor], layer: nn.Module) -> None:
+        super().__init__(name, stacked if len(stacked) > 1 else [*stacked, torch.zeros_like(stacked[0])])
+        self._norm, self._is_of_maps = nn.Identity(), True
+        if isinstance(layer, nn.LayerNorm):
+            self._norm = deepcopy(layer)
+            self._norm.weight = self._norm.bias = None
+            self._is_of_maps = not _takes(self._norm, torch.zeros(1, 2, 2, *layer.normalized_shape))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scale, shift = self._own(inputs)
+        ones = [1] * (inputs.dim() - scale.dim())
+        shape = (*scale.shape, *ones) if self._is_of_maps else (len(scale), *ones, *scale.shape[1:])
+        return _Scaled.apply(self._norm(inputs), scale.view(shape), shift.view(shape))
+
+
+class _Mix(_SideBySide):
+    """`Linear`, and the convolution that mixes the channels of a place."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if inputs.dim() == 2:
+            return self._of_rows(inputs)
+        weight, *bias = self._own(inputs)
+        if weight.dim() == 4:
+            mixed = (weight.flatten(2) @ inputs.flatten(2)).unflatten(2, inputs.shape[2:])
+            return mixed + bias[0][:, :, None, None] if bias else mixed
+        mixed = inputs.flatten(1, -2) @ weight.mT
+        return (mixed + bias[0][:, None] if bias else mixed).unflatten(1, inputs.shape[1:-1])
+
+    def _of_rows(self, inputs: Tensor) -> Tensor:
+        """One row for each example: its gradient is a product of two rows, which need not be formed."""
+        if len(inputs) != len(self._models) or self._leaves:
+            raise self._mixing()
+        weight, *bias = self._stacked
+        of_all = weight @ inputs.T  # [models, outputs, n]: the shape does not depend on whose the examples are
+        rows = of_all.gather(0, self._models.expand(1, *of_all.shape[1:]))[0].T
+        rows = rows + bias[0].index_select(0, self._models) if bias else rows
+        self._inputs, self._leaves = inputs.detach(), [rows if rows.requires_grad else rows.requires_grad_()]
+        return rows
+
+    def gradients(self, grads: Sequence[Tensor]) -> list[Gradient]:
+        return list(grads) if self._inputs is None else [(grads[0], self._inputs), grads[0]][: len(self._stacked)]
+
+
+def _takes(layer: nn.Module, inputs: Tensor) -> bool:
+    try:
+        layer(inputs)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _side_by_side(network: nn.Module, stacked: Mapping[int, Tensor]) -> tuple[nn.Module, list[_SideBySide]]:
+    """A copy of the network with the trained layers of all models, and these layers.
+
+    `stacked`: the parameters of all models, by the identity of this network's.
+    """
+    layers, shared = list[_SideBySide](), chain(network.parameters(), network.buffers())
+    copy = deepcopy(network, {id(tensor): tensor for tensor in shared})
+    for name, layer in list(copy.named_modules()):
+        if own := [stacked[id(one)] for one in layer.parameters(recurse=False) if id(one) in stacked]:
+            is_mixing = isinstance(layer, nn.Linear | nn.Conv2d)
+            layers.append(_Mix(name, own) if is_mixing else _Scale(name, own, layer))
+            copy.set_submodule(name, layers[-1])
+    return copy, layers
 
 
 class Gradients:
     """Gradients of cross-entropy with respect to all trainable parameters, summed over the examples of a batch.
 
-    `clip_norm` bounds each example's gradient over all parameters together; inf: plain autograd sums without clipping.
-    Opacus' hooks give the per-example gradients, layer by layer in one backward pass. Its ghost clipping needs a second
-    pass to save the memory of per-example gradients; for adapters, whose gradients are small compared to the activations, it
-    was never faster and saved nothing (tests/benchmarks/test_gradients.py), so it is not offered.
+    Of one network, or of several that differ in their trainable parameters alone: these become views of `weights`
+    [models, P], to be changed in place. `clip_norm` bounds each example's gradient over all parameters together, for all
+    networks or for each; inf: it is not clipped.
 
     `limit`: examples computed at once; halved for good whenever memory does not suffice. Kernels choose the order of their
     additions by the shapes that they multiply. The last piece is filled up, so that an example's gradient does not depend
-    on the number of examples beside it.
+    on the number of examples beside it, of its own model and of others.
     """
 
-    def __init__(self, network: nn.Module, clip_norm: float, limit: int, device: str) -> None:
-        self.limit = limit
-        self._network, self._clip_norm, self._device = network, clip_norm, device
-        self._parameters = [p for p in network.parameters() if p.requires_grad]
-        for module in network.modules():
-            # Opacus hooks only layers in training mode; the mode has no other effect on the layers that are trained.
-            module.training = any(p.requires_grad for p in module.parameters(recurse=False))
-        self._hooked: GradSampleModule | None = None
+    def __init__(
+        self, networks: nn.Module | Sequence[nn.Module], clip_norm: float | Sequence[float], limit: int, device: str
+    ) -> None:
+        alike = [networks] if isinstance(networks, nn.Module) else networks
+        clips = clip_norm if isinstance(clip_norm, Sequence) else [clip_norm] * len(alike)
+        self.limit, self._device, self._is_filled = limit, device, not all(map(math.isinf, clips))
+        trained = [[parameter for parameter in network.parameters() if parameter.requires_grad] for network in alike]
+        self.weights = torch.stack([torch.cat([one.detach().flatten() for one in of_one]) for of_one in trained])
+        self._clips = torch.tensor(clips, dtype=self.weights.dtype).to(self.weights.device)
+        self._shapes = [parameter.shape for parameter in trained[0]]
+        stacked = self._shaped(self.weights)
+        for place, of_one in enumerate(trained):
+            for parameter, tensor in zip(of_one, stacked, strict=True):
+                parameter.data = tensor[place]
+        self._network, self.layers = _side_by_side(alike[0], dict(zip(map(id, trained[0]), stacked, strict=True)))
+
+    def _shaped(self, flat: Tensor) -> list[Tensor]:
+        """Each parameter's part [models, ...] of numbers [models, P]."""
+        parts = flat.split([shape.numel() for shape in self._shapes], dim=1)
+        return [part.unflatten(1, shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def of(self, pictures: NDArray[np.generic], targets: NDArray[np.int64]) -> list[Tensor]:
-        """The sums in double precision, one per trainable parameter.
+        """`sums` of a single network over pictures uint8 [b, side, side, channels], one for each trainable parameter."""
+        everyone = np.arange(len(targets))
+        return [part[0] for part in self._shaped(self.sums(pictures, everyone, targets, 0 * everyone))]
 
-        Args: pictures uint8 [b, side, side, channels] with targets int64 [b].
+    def sums(
+        self, pictures: Indexed, rows: NDArray[np.int64], targets: NDArray[np.int64], models: NDArray[np.int64]
+    ) -> Tensor:
+        """The sums of every model in double precision, [models, P].
 
+        Args: rows, targets, models [b]: index of each example's picture, its target, and the model whose example it is.
         Raises MemoryError if not even one picture fits, BadInput for a layer that mixes examples.
         """
-        sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self._parameters]
-        start = 0
-        while start < len(targets):
-            n = min(self.limit, len(targets) - start)
-            places = np.arange(start, start + (n if np.isinf(self._clip_norm) else self.limit))
-            filled = places.clip(max=len(targets) - 1)
+        sums, start = torch.zeros_like(self.weights, dtype=torch.float64), 0
+        while start < len(rows):
+            n = min(self.limit, len(rows) - start)
+            places = np.arange(start, start + (self.limit if self._is_filled else n))
+            filled = places.clip(max=len(rows) - 1)
             try:
-                parts = self._piece(pictures[filled], targets[filled], n)
+                facts = sent(np.stack([rows[filled], targets[filled], models[filled], places < len(rows)]), self._device)
+                here = pictures[facts[0]] if isinstance(pictures, Tensor) else sent(pictures[rows[filled]], self._device)
+                sums += self._piece(here, *facts[1:])
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 if self.limit == 1:
                     raise MemoryError("the gradient of one picture does not fit into memory") from error
                 self.limit = max(1, len(places) // 2)  # a filled piece has as many places whoever is in the batch
-                self.close()
                 continue
-            for running, part in zip(sums, parts, strict=True):
-                running += part
             start += n
         return sums
 
-    def _piece(self, pictures: NDArray[np.generic], targets: NDArray[np.int64], n_counting: int) -> list[Tensor]:
-        """Clipped sums over the first `n_counting` examples; without clipping, sums over all."""
-        pixels = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device)
-        truth = torch.from_numpy(targets).to(self._device)
-        if np.isinf(self._clip_norm):
-            with mixed_precision(self._device):
-                logits = self._network(pixels)
-            return list(torch.autograd.grad(_loss(logits, truth), self._parameters))
-        if self._hooked is None:
-            self._hooked = GradSampleModule(self._network, loss_reduction="sum")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Full backward hook is firing")  # layers below are frozen
-            with mixed_precision(self._device):
-                logits = self._hooked(pixels)
-            _loss(logits, truth).backward()  # type: ignore[no-untyped-call]
-        grads = [self._per_example(parameter, len(targets))[:n_counting] for parameter in self._parameters]
-        sums = clipped_sums(grads, self._clip_norm)
-        self._hooked.zero_grad(set_to_none=True)
-        return sums
-
-    def _per_example(self, parameter: nn.Parameter, n_examples: int) -> Tensor:
-        """The per-example gradients [n, ...] that the hooks stored at a parameter."""
-        grads = parameter.grad_sample  # type: ignore[attr-defined]
-        if not isinstance(grads, Tensor) or len(grads) != n_examples:
-            name = next(name for name, other in self._network.named_parameters() if other is parameter)
-            allowed = f"must keep pictures apart in every layer; {name} sees them in pieces or several times"
-            raise BadInput("data.backbone", type(self._network).__name__, allowed)
-        return grads
-
-    def close(self) -> None:
-        """Removes the hooks from the network, and anything that an interrupted computation left behind."""
-        if self._hooked is not None:
-            self._hooked.to_standard_module()
-            self._hooked = None
-        for module in self._network.modules():
-            for leftover in ("activations", "max_batch_len"):
-                if hasattr(module, leftover):
-                    delattr(module, leftover)
-        self._network.zero_grad(set_to_none=True)
+    def _piece(self, pixels: Tensor, targets: Tensor, models: Tensor, counts: Tensor) -> Tensor:
+        """Sums [models, P] over the examples whose count is 1 rather than 0."""
+        for layer in self.layers:
+            layer.begin(models)
+        with mixed_precision(self._device):
+            logits = self._network(pixels)
+        leaves = [layer.leaves() for layer in self.layers]
+        grads = iter(torch.autograd.grad(_loss(logits, targets), list(chain(*leaves))))
+        pairs = zip(self.layers, leaves, strict=True)
+        found: list[Gradient] = []  # few long rows: one product for each, and not for each parameter
+        each = chain(*(layer.gradients([next(grads) for _ in own]) for layer, own in pairs))
+        for is_product, run in groupby(each, lambda grad: isinstance(grad, tuple)):
+            found += run if is_product else [torch.cat([cast(Tensor, grad).flatten(1) for grad in run], dim=1)]
+        own = counts * (models == torch.arange(len(self.weights), device=models.device)[:, None])
+        sums = clipped_sums(found, self._clips.index_select(0, models), own)
+        return torch.cat([part.flatten(1) for part in sums], dim=1)
 
 
-def clipped_sums(grads: Sequence[Tensor], clip_norm: float) -> list[Tensor]:
-    """Each parameter's sum of per-example gradients, scaled by min(1, C / (norm + 1e-6)) as in Opacus.
+def clipped_sums(grads: Sequence[Gradient], clip_norms: Tensor, own: Tensor) -> list[Tensor]:
+    """Each model's sums of its examples' gradients, scaled by min(1, C / (norm + 1e-6)) as in Opacus: [models, ...].
 
-    The norm is taken over all parameters together: adding an example changes all sums together by at most `clip_norm` in L2,
+    The norm is taken over all parameters together: adding an example changes all sums together by at most its C in L2,
     replacing one by at most twice that. An example with a non-finite gradient counts zero.
 
-    Args: grads [n, ...], one tensor for each parameter.
+    Args: grads of n examples, one for each parameter; clip_norms [n]: C; own [models, n]: 1 for a model's own examples.
     """
-    flat = [grad.flatten(1) if grad.dtype == torch.float64 else grad.flatten(1).float() for grad in grads]
-    norms = torch.stack([rows.square().sum(1) for rows in flat]).sum(0).sqrt()
-    factors = clip_weights(norms, clip_norm)
+    norms = torch.stack([_squares(grad) for grad in grads]).sum(0).sqrt()
     finite = norms.isfinite()
-    if not finite.all():
-        factors = factors.where(finite, 0)
-        flat = [rows.where(finite[:, None], 0) for rows in flat]
-    return [(factors @ rows).reshape(grad.shape[1:]) for rows, grad in zip(flat, grads, strict=True)]
+    factors = own * clip_weights(norms, clip_norms).where(finite, 0)
+
+    def weighted(grad: Gradient) -> Tensor:
+        if isinstance(grad, tuple):
+            outputs, inputs = (rows.where(finite[:, None], 0) for rows in grad)
+            return (factors[:, :, None] * outputs).mT @ inputs
+        return (factors @ grad.flatten(1).where(finite[:, None], 0)).unflatten(1, grad.shape[1:])
+
+    return [weighted(grad) for grad in grads]
+
+
+def _squares(grad: Gradient) -> Tensor:
+    """Squared norms [n]."""
+    rows, *others = (part.flatten(1).square().sum(1) for part in (grad if isinstance(grad, tuple) else [grad]))
+    return rows * others[0] if others else rows
 
 
 def _loss(logits: Tensor, truth: Tensor) -> Tensor:
@@ -296,11 +412,12 @@ def _loss(logits: Tensor, truth: Tensor) -> Tensor:
     return functional.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), truth, reduction="sum")
 
 
-# Larger pieces were hardly faster: the bundled ViT took 274 pictures per CPU second in pieces of 8, 620 of 32 and 651 of
-# 128, in 40, 65 and 163 MB; a ViT-B/16 took 1.7 in pieces of 2 and 1.8 of 8 or 16, in 0.1 GB a picture (one thread,
-# 2026-11-21). The last piece of a batch is filled up to the same size. Both networks took about 2 kB a pixel.
-_MOST, _MOST_ON_CARD = 32, 256
+# A piece costs about as much as ten pictures beside its own: the bundled ViT took 274 pictures per CPU second in pieces of 8,
+# 620 of 32 and 651 of 128, in 40, 65 and 163 MB; a ViT-B/16 took 1.7 in pieces of 2 and 1.8 of 8 or 16, in 0.1 GB a picture
+# (one thread, 2026-11-21). The last piece of a batch is filled up to the same size. Both networks took about 2 kB a pixel.
+_MOST, _MOST_TOGETHER, _MOST_ON_CARD = 32, 128, 256
 _BYTES_A_PIXEL = 2048
+_STEPS_BETWEEN_LOOKS = 20  # at weights on a card, which the processor waits for
 _PIXELS_AT_ONCE = 1 << 18  # side squared times pictures: five of 224x224
 
 
@@ -356,48 +473,118 @@ def fresh(
     return Adapter(network, kind, rank, np.asarray(sorted(space), dtype=np.int64), n_classes, ready.state(), axes)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """One model's training: where it starts, its examples, its batches and its noise.
+
+    `pictures` uint8 [n, side, side, channels]; `labels` int64 [n]. A noise multiplier of 0 trains without noise and without
+    clipping.
+    """
+
+    start: Adapter
+    pictures: NDArray[np.generic]
+    labels: NDArray[np.int64]
+    noise_multiplier: float
+    batches: Batches
+    noise: Noise
+
+
 def train_adapters(
     start: Adapter, pictures: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule, noise_multiplier: float,
     batches: Batches, noise: Noise,
 ) -> Generator[int, None, Adapter]:
-    """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the trained model.
+    """`train_together` for one model."""
+    (trained,) = yield from train_together([Training(start, pictures, labels, noise_multiplier, batches, noise)], plan)
+    return trained
 
-    Each step sums the clipped gradients of a Poisson batch over all trained parameters jointly, adds noise, divides by the
-    expected batch size and takes a step of Adam (betas 0.9 and 0.999, 1e-8). Examples with a label outside the label space
-    are left out beforehand (Tobaben et al., Eq. 6); an empty batch, or no example at all, takes the same noisy steps. A
-    noise multiplier of 0 trains without noise and without clipping. The caller must have written the training to the ledger.
 
-    Args: pictures uint8 [n, side, side, channels]; labels int64 [n].
-    Raises: Diverged as soon as a weight exceeds `LARGEST_WEIGHT`; MemoryError if not even one picture fits.
+def train_together(trainings: Sequence[Training], plan: Schedule) -> Generator[int, None, list[Adapter]]:
+    """DP-SGD with Adam on cross-entropy: yields the steps taken so far, of all models, and returns the trained ones.
+
+    Models share a network, the number of their labels and of their axes, and pieces of computation; never a batch or noise.
+    Each step sums the clipped gradients of each one's Poisson batch over all its parameters jointly, adds noise, divides by
+    the expected batch size and takes a step of Adam (betas 0.9 and 0.999, 1e-8). Examples with a label outside the label
+    space are left out beforehand (Tobaben et al., Eq. 6); an empty batch, or no example at all, takes the same noisy steps.
+    The caller must have written the trainings to the ledgers.
+
+    Raises: Diverged as soon as a weight of any model exceeds `LARGEST_WEIGHT`, on a card up to 19 steps later; MemoryError
+    if not even one picture fits.
     """
-    network = start.module()
-    weights = dict(network.trainable())
-    parameters = list(weights.values())
-    places = np.flatnonzero(np.isin(labels, start.columns))
-    targets = np.searchsorted(start.columns, labels[places])
-    clip_norm, std = plan.clip_norm if noise_multiplier > 0 else np.inf, plan.noise_std(noise_multiplier)
-    gradients = Gradients(network, clip_norm, at_once(start.network), start.network.device)
-    adam = torch.optim.Adam(parameters, lr=plan.learning_rate)
-    try:
-        for step in range(plan.n_steps):
-            batch = batches.draw(len(places))
-            sums = gradients.of(cast("NDArray[np.uint8]", pictures[places[batch]]), targets[batch])
-            means = noisy_means(sums, plan.expected_batch, std, noise, dtype=parameters[0].dtype)
-            for parameter, mean in zip(parameters, means, strict=True):
-                parameter.grad = mean
-            adam.step()
-            if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in parameters]).all():
-                raise diverged(step, plan)
-            yield step + 1
-    finally:
-        gradients.close()
-    return replace(start, weights=network.state())
+    network, device = trainings[0].start.network, trainings[0].start.network.device
+    multipliers = [one.noise_multiplier for one in trainings]
+    modules, limit = [one.start.module() for one in trainings], at_once(network, plan.expected_batch * len(trainings))
+    gradients = Gradients(modules, [plan.clip_norm if sigma > 0 else math.inf for sigma in multipliers], limit, device)
+    examples, weights = _Examples(trainings), gradients.weights
+    pictures = examples.on(device)
+    adam = torch.optim.Adam([weights], lr=plan.learning_rate, fused=weights.is_cuda and torch.cuda.is_available())
+    n_fine = torch.zeros((), dtype=torch.int64, device=device)
+    every = _STEPS_BETWEEN_LOOKS if gpu.is_gpu(device) else 1
+    for step in range(plan.n_steps):
+        sums = gradients.sums(pictures, *examples.draw())
+        weights.grad = _means(sums, plan, trainings, weights.dtype)
+        adam.step()
+        n_fine += (weights.abs().amax() <= LARGEST_WEIGHT) & (n_fine == step)  # false for NaN, too
+        if (step + 1) % every == 0 or step + 1 == plan.n_steps:
+            if (fine := int(n_fine)) <= step:
+                raise diverged(fine, plan)
+        yield from range(step * len(modules) + 1, (step + 1) * len(modules) + 1)
+    return [replace(one.start, weights=module.state()) for one, module in zip(trainings, modules, strict=True)]
 
 
-def at_once(network: Network) -> int:
-    """Number of pictures whose gradients are computed at once, to begin with."""
+class _Examples:
+    """The examples of several trainings. Its rows are those of all data sets, one set after the other."""
+
+    def __init__(self, trainings: Sequence[Training]) -> None:
+        self._arrays = list({id(one.pictures): one.pictures for one in trainings}.values())
+        self._starts = np.cumsum([0, *map(len, self._arrays)])
+        starts = {id(array): start for array, start in zip(self._arrays, self._starts, strict=False)}
+        columns = [one.start.columns for one in trainings]
+        places = [np.flatnonzero(np.isin(one.labels, own)) for one, own in zip(trainings, columns, strict=True)]
+        together = list(zip(trainings, columns, places, strict=True))
+        self._rows = [starts[id(one.pictures)] + own for one, _, own in together]
+        self._targets = [np.searchsorted(own, one.labels[place]) for one, own, place in together]
+        self._batches = [one.batches for one in trainings]
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Pictures [b, ...] of ascending rows."""
+        cuts = np.searchsorted(rows, self._starts)
+        parts = zip(self._arrays, self._starts, pairwise(cuts), strict=False)
+        return np.concatenate([array[rows[low:high] - start] for array, start, (low, high) in parts])
+
+    def on(self, device: str) -> Tensor | Self:
+        """All pictures on a card, where they take no more than half of the room for one piece of work; else itself."""
+        size, room = sum(array.nbytes for array in self._arrays), gpu.room(device)
+        return self if room is None or size > room / 2 else torch.cat([sent(array, device) for array in self._arrays])
+
+    def draw(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Rows, targets and models of the next batches."""
+        drawn = [batches.draw(len(rows)) for batches, rows in zip(self._batches, self._rows, strict=True)]
+        taken = (np.concatenate([one[b] for one, b in zip(ones, drawn, strict=True)]) for ones in (self._rows, self._targets))
+        return (*taken, np.repeat(np.arange(len(drawn)), [len(b) for b in drawn]))
+
+
+def _means(sums: Tensor, plan: Schedule, trainings: Sequence[Training], dtype: torch.dtype) -> Tensor:
+    """The models' noisy means [models, P]. Noise is drawn and rounded on the processor, for which alone a step waits."""
+    stds = [plan.noise_std(one.noise_multiplier) for one in trainings]
+    here = sums.cpu() if any(stds) else sums
+    rows = [
+        noisy_means([row], plan.expected_batch, std, one.noise, dtype=dtype)[0]
+        for row, std, one in zip(here, stds, trainings, strict=True)
+    ]
+    means = torch.stack(rows)
+    return sent(means.numpy(), str(sums.device)) if any(stds) else means
+
+
+def at_once(network: Network, expected: float = 0.0) -> int:
+    """Number of pictures computed at once, to begin with; of batches of an `expected` size, where that is above 0.
+
+    On a processor it is the largest number of which such a batch, seldom larger than expected, fills whole pieces.
+    """
     pixels = network.features.side**2
-    on_processor = max(1, min(_MOST, _PIXELS_AT_ONCE // pixels))
+    on_processor = max(1, min(_MOST_TOGETHER if expected else _MOST, _PIXELS_AT_ONCE // pixels))
+    if expected:
+        usual = expected + 1.5 * math.sqrt(expected)
+        on_processor = math.ceil(usual / math.ceil(usual / on_processor))
     return gpu.at_once(gpu.room(network.device), on_processor, _BYTES_A_PIXEL * pixels, _MOST_ON_CARD)
 
 

@@ -223,30 +223,36 @@ class Trainer:
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]
     ) -> Generator[int, None, Mapping[int, Model]]:
-        """Trains one model after another: each uses all cores."""
+        """Trains models side by side whose last layers have the same shape; one such group after another."""
         from dpcl_core.methods.features import adapters  # loads torch, which heads do not need
 
-        params, n_labels, network = self._params, self._context.n_labels, self._frozen()
-        assert params.adapter != "head"
-        models: dict[int, Model] = {}
-        before = 0
+        groups: dict[tuple[Schedule, int, int | None], dict[tuple[int, int], adapters.Training]] = {}
         for seed, work in works.items():
-            plan, trained = self._plan(work), []
             for place, (epsilon, space) in enumerate(zip(self._epsilons, spaces[seed], strict=True)):
-                if isinstance(work.start, SideBySide):
-                    start = work.start.models[place]
-                else:
-                    axes = self._axes(epsilon)
-                    start = adapters.fresh(network, params.adapter, params.lora_rank, space, n_labels, seed, axes)
+                start = self._start(seed, work, place, space)
                 batches, noise = self._batches(seed, work, epsilon), self._noise(Cell(epsilon, seed), work)
-                multiplier = self._steps(work, epsilon).noise_multiplier
-                steps = adapters.train_adapters(
-                    start, work.examples.inputs, work.examples.labels, plan, multiplier, batches, noise
-                )
-                trained.append((yield from steps_as(steps, partial(add, before))))
-                before += plan.n_steps
-            models[seed] = SideBySide(trained)
-        return models
+                multiplier, given = self._steps(work, epsilon).noise_multiplier, work.examples
+                one = adapters.Training(start, given.inputs, given.labels, multiplier, batches, noise)
+                shape = self._plan(work), len(start.columns), self._context.n_axes.get(epsilon)
+                groups.setdefault(shape, {})[seed, place] = one
+        models: dict[tuple[int, int], adapters.Adapter] = {}
+        before = 0
+        for (plan, *_), group in groups.items():
+            trained = yield from steps_as(adapters.train_together(list(group.values()), plan), partial(add, before))
+            models |= zip(group, trained, strict=True)
+            before += plan.n_steps * len(group)
+        return {seed: SideBySide([models[seed, place] for place in range(len(self._epsilons))]) for seed in works}
+
+    def _start(self, seed: int, work: Work, place: int, space: Sequence[int]) -> adapters.Adapter:
+        """Where the training of a seed's model for the budget at this index starts."""
+        from dpcl_core.methods.features import adapters
+
+        if isinstance(work.start, SideBySide):
+            return work.start.models[place]
+        kind, rank = self._params.adapter, self._params.lora_rank
+        assert kind != "head"
+        axes = self._axes(self._epsilons[place])
+        return adapters.fresh(self._frozen(), kind, rank, space, self._context.n_labels, seed, axes)
 
 
 def steps_as(steps: Generator[int, None, Returned], as_event: Callable[[int], Shown]) -> Generator[Shown, None, Returned]:

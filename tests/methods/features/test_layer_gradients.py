@@ -31,12 +31,8 @@ def joined(parts: list[Tensor]) -> Tensor:
 
 
 def summed(module: nn.Module, clip: float, pictures: np.ndarray, labels: np.ndarray, limit: int = 64) -> Tensor:
-    """The sums of one batch, all in one row, and no hooks left behind."""
-    gradients = Gradients(module, clip, limit, "cpu")
-    try:
-        return joined(gradients.of(pictures, labels))
-    finally:
-        gradients.close()
+    """The sums of one batch, all in one row."""
+    return joined(Gradients(module, clip, limit, "cpu").of(pictures, labels))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,13 +62,24 @@ def test_one_example_changes_the_sums_by_at_most_the_clipping_norm(kind: Kind) -
     assert max(changes) > 0.2 - 1e-5  # reached: no looser bound holds
 
 
+@pytest.mark.parametrize("of_whole", [True, False])
 @pytest.mark.parametrize("broken", [math.nan, math.inf, 1e200])
-def test_example_whose_gradient_is_not_finite_counts_zero_in_every_parameter(broken: float) -> None:
+def test_example_whose_gradient_is_not_finite_counts_zero_in_every_parameter(broken: float, of_whole: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     parts = [torch.randn(5, *shape, generator=generator, dtype=torch.float64) for shape in ((3, 2), (4,))]
-    whole = clipped_sums([part[1:] for part in parts], 1.5)
-    parts[0][0, 1, 1] = broken
-    torch.testing.assert_close(clipped_sums(parts, 1.5), whole, rtol=0, atol=1e-14)
+    product = torch.randn(5, 2, generator=generator, dtype=torch.float64), torch.ones(5, 3, dtype=torch.float64)
+
+    def summed_from(first: int) -> list[Tensor]:
+        grads = [*(part[first:] for part in parts), (product[0][first:], product[1][first:])]
+        return clipped_sums(grads, torch.full((5 - first,), 1.5), torch.ones(1, 5 - first))
+
+    whole = summed_from(1)
+    where = parts[0][0, 1] if of_whole else product[0][0]
+    where[1] = broken
+    torch.testing.assert_close(summed_from(0), whole, rtol=0, atol=1e-14)
+    if math.isinf(broken):
+        product[1][0, 0] = 0.0  # zero times infinity
+        torch.testing.assert_close(summed_from(0), whole, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -111,10 +118,11 @@ def test_what_is_trained_stays_in_single_precision_under_a_network_in_half(
     exact = summed(module, clip, pictures, labels)
     monkeypatch.setattr(adapters, "mixed_precision", lambda device: torch.autocast("cpu", dtype=torch.bfloat16))
     seen: list[torch.dtype] = []
-    for layer in module.modules():
-        if isinstance(layer, nn.Linear) and layer.weight.requires_grad:
-            layer.register_forward_hook(lambda layer, args, out: seen.append(out.dtype))
-    rough = summed(module, clip, pictures, labels)
+    gradients = Gradients(module, clip, 64, "cpu")
+    for layer in gradients.layers:
+        layer.register_forward_hook(lambda layer, args, out: seen.append(out.dtype))
+    rough = joined(gradients.of(pictures, labels))
+    assert len(seen) == len(gradients.layers)
     assert {parameter.dtype for _, parameter in module.trainable()} | set(seen) == {torch.float32}
     assert 0 < float((rough - exact).norm()) < 16 * 2**-8 * float(exact.norm())
 
@@ -142,19 +150,20 @@ def test_where_memory_does_not_suffice_pieces_become_smaller_and_the_sums_stay(c
     for _ in range(2):
         torch.testing.assert_close(joined(cramped.of(pictures, labels)), expected, rtol=0, atol=1e-12)
         assert cramped.limit == (3 if math.isinf(clip) else 2)  # a piece of 64 is filled up, whoever is in the batch
-    cramped.close()
     with pytest.raises(MemoryError, match="one picture"):
         summed(Cramped(module, 0), clip, pictures, labels)
 
 
-def test_closing_takes_every_trace_of_the_hooks_off() -> None:
+def test_the_network_has_no_trace_of_the_computation_and_shares_its_numbers() -> None:
     pictures, labels = small_network.pictures()
     module = small_network.start("film").module()
+    before = module(torch.from_numpy(pictures)).detach()
     gradients = Gradients(module, 1.0, 64, "cpu")
     gradients.of(pictures, labels)
-    gradients.close()
-    assert not any(part._forward_hooks or part._backward_hooks or hasattr(part, "activations") for part in module.modules())
-    assert not any(hasattr(parameter, "grad_sample") for parameter in module.parameters())
+    assert not any(part._forward_hooks or part._backward_hooks for part in module.modules())
+    assert torch.equal(module(torch.from_numpy(pictures)), before)
+    gradients.weights.zero_()
+    assert not any(parameter.any() for _, parameter in module.trainable())
 
 
 def test_layer_that_sees_a_picture_in_pieces_is_refused_rather_than_clipped_wrongly() -> None:
@@ -173,3 +182,75 @@ def test_layer_that_sees_a_picture_in_pieces_is_refused_rather_than_clipped_wron
     pictures, labels = np.zeros((3, 12, 4, 3), np.uint8), np.zeros(3, np.int64)
     with pytest.raises(BadInput, match=r"keep pictures apart in every layer; inner\.weight"):
         Gradients(Windows(), 1.0, 64, "cpu").of(pictures, labels)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("clips", [[0.2, 0.5, 1e9], [0.2, math.inf, 0.5], [math.inf] * 3])
+def test_models_side_by_side_have_the_sums_that_each_has_alone(kind: Kind, clips: list[float]) -> None:
+    """Three models and batches of which some share pictures, mixed in pieces of every size; one batch is empty."""
+    pictures, labels = small_network.pictures()
+    starts = [small_network.start(kind) for _ in clips]
+    for place, start in enumerate(starts):
+        for weight in start.weights.values():
+            weight *= 1 + place
+    batches = [np.array([0, 3, 4, 7, 9]), np.array([], np.int64), np.array([1, 3, 11])]
+    alone = [
+        summed(start.module(), clip, pictures[batch], labels[batch])
+        for start, clip, batch in zip(starts, clips, batches, strict=True)
+    ]
+    rows, models = np.concatenate(batches), np.repeat(np.arange(3), [len(batch) for batch in batches])
+    for limit in (1, 4, 64):
+        together = Gradients([start.module() for start in starts], clips, limit, "cpu")
+        found = together.sums(pictures, rows, labels[rows], models)
+        torch.testing.assert_close(found, torch.stack(alone), rtol=0, atol=1e-12)
+    assert len({tuple(row.tolist()) for row in found}) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_beside_it_that_is_not_finite_changes_nothing(kind: Kind) -> None:
+    pictures, labels = small_network.pictures()
+    modules = [small_network.start(kind).module() for _ in range(2)]
+    everyone = np.arange(len(labels))
+    alone = summed(small_network.start(kind).module(), 0.3, pictures[:6], labels[:6])
+    together = Gradients(modules, 0.3, 64, "cpu")
+    together.weights[1] = 1e200
+    found = together.sums(pictures, everyone, labels, everyone // 6)
+    torch.testing.assert_close(found[0], alone, rtol=0, atol=1e-12)
+    assert not found[1].any()
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(6), nn.LayerNorm((4, 6)), nn.LayerNorm(6, bias=False)])
+def test_norms_of_every_form_scale_by_each_examples_own_numbers(norm: nn.LayerNorm) -> None:
+    check_norm(norm, torch.randn(3, 5, 4, 6))
+
+
+def test_a_norm_over_the_channels_of_maps_is_told_from_one_over_the_last_dimension() -> None:
+    class OfMaps(nn.LayerNorm):
+        """As timm's and ConvNeXts of other packages have it."""
+
+        def forward(self, maps: Tensor) -> Tensor:
+            last = maps.permute(0, 2, 3, 1)
+            return nn.functional.layer_norm(last, self.normalized_shape, self.weight, self.bias).permute(0, 3, 1, 2)
+
+    check_norm(OfMaps(5), torch.randn(3, 5, 4, 6))
+
+
+def check_norm(norm: nn.LayerNorm, maps: Tensor) -> None:
+    """Outputs and gradients beside the layer's own, example by example."""
+    layer = adapters._Scale("norm", [torch.stack([one, one + 1]).detach() for one in norm.parameters()], norm)
+    layer.begin(torch.tensor([0, 1, 1]))
+    maps.requires_grad_()
+    out, goal = layer(maps), torch.randn(maps.shape)
+    grads = torch.autograd.grad((out * goal).sum(), [maps, *layer.leaves()])
+    for place, offset in enumerate((0, 1, 1)):
+        with torch.no_grad():
+            for parameter in norm.parameters():
+                parameter += offset
+        one = norm(maps[place : place + 1])
+        torch.testing.assert_close(out[place : place + 1], one)
+        own = torch.autograd.grad((one * goal[place]).sum(), [maps, *norm.parameters()])
+        for found, expected in zip((grads[0][place], *(part[place] for part in grads[1:])), own, strict=False):
+            torch.testing.assert_close(found, expected[place] if expected.shape == maps.shape else expected)
+        with torch.no_grad():
+            for parameter in norm.parameters():
+                parameter -= offset
