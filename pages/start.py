@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
 import streamlit as st
 
 from dpcl_core.elements import element
 from pages.parts import layout, link
 from pages.parts.figure_card import mounted, written_once
 
-HELP: Final = """Ten digits arrive in five pairs. After each pair the model publishes, for every digit, the sum of its
+HELP = """Ten digits arrive in five pairs. After each pair the model publishes, for every digit, the sum of its
 pictures plus new noise. **Bars**: the share of new pictures that it recognises, the mean of five draws of the noise; dashed:
 the same when the pair was new. **ε** bounds what all of it tells about any one person: smaller ε, more noise.
 
@@ -20,7 +17,7 @@ published. Noise comes from a seed here: whoever knows the seed draws the same n
 their noise from the operating system and keep no seed.
 
 Arrow keys move the slider."""
-_BEHIND: Final[Mapping[element.Door, tuple[str, Mapping[str, str] | None]]] = {  # page and its parameters
+_BEHIND = {
     "Learn": ("lessons", {"v": link.VERSION, "l": "coin", "s": "1"}),
     "Ask": ("questions", None),
     "Use my data": ("data", None),

@@ -35,8 +35,12 @@ WORDS = """() => {
 
 
 LEAKED = "The attacker draws the same noise, takes it away, and sees you."
-INK = """drawn => { const pixels = drawn.getContext('2d').getImageData(0, 0, drawn.width, drawn.height).data;
-    return Math.max(...pixels.filter((_, at) => at % 4 === 3)) / 255; }"""
+INK = """drawn => {
+    const copy = new OffscreenCanvas(drawn.width, drawn.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(drawn, 0, 0);
+    const pixels = copy.getImageData(0, 0, drawn.width, drawn.height).data;
+    return Math.max(...pixels.filter((_, at) => at % 4 === 3)) / 255;
+}"""  # the darkest pixel
 
 
 def shows(page: Page, epsilon: float, *, is_leaked: bool = False) -> None:
