@@ -1,9 +1,6 @@
-"""Start page: one person taken out of a release, and three doors to the rest."""
+"""Start page: one story, of what privacy costs a model that keeps learning, and three doors to the rest."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Final
 
 import streamlit as st
 
@@ -11,13 +8,19 @@ from dpcl_core.elements import element
 from pages.parts import layout, link
 from pages.parts.figure_card import mounted, written_once
 
-HELP = """**ε** bounds how much a release may reveal about one person. A release here is the sum of all pictures of a digit,
-plus noise. Subtract a release without a person from one with this person: what is left is the picture and both noises.
-Everything here works by keyboard: arrow keys move between pictures and along the slider."""
-BEHIND: Final[Mapping[element.Door, tuple[str, str]]] = {  # page and its name
-    "digits": ("playground", "Playground"),
-    "words": ("tokens", "Sensitive words"),
-    "clients": ("anchors", "Matching clients"),
+HELP = """Ten digits arrive in five pairs. After each pair the model publishes, for every digit, the sum of its
+pictures plus new noise. **Bars**: the share of new pictures that it recognises, the mean of five draws of the noise; dashed:
+the same when the pair was new. **ε** bounds what all of it tells about any one person: smaller ε, more noise.
+
+**Your trace** is your picture, as dark as the best attacker beats a coin. The attacker knows your picture and all that was
+published. Noise comes from a seed here: whoever knows the seed draws the same noise again and subtracts it. Real runs take
+their noise from the operating system and keep no seed.
+
+Arrow keys move the slider."""
+_BEHIND = {
+    "Learn": ("lessons", {"v": link.VERSION, "l": "coin", "s": "1"}),
+    "Ask": ("questions", None),
+    "Use my data": ("data", None),
 }
 
 
@@ -27,15 +30,10 @@ def page() -> None:
     with layout.card("hero"):
         mounted(element.HERO)(key="hero", data=written_once(element.hero_document))
         st.caption(element.TEACHING)
-    for column, (door, (what, question)) in zip(st.columns(len(element.DOORS)), element.DOORS.items(), strict=True):
-        name, title = BEHIND[door]
+    for column, (door, what) in zip(st.columns(len(element.DOORS)), element.DOORS.items(), strict=True):
         with column, layout.card(f"door-{door}"):
-            st.markdown(f"**{what}** {question}")
-            mounted(element.DOOR)(key=f"small-{door}", data=written_once(element.doors_document, door, public="model"))
-            layout.arrow(name, title)
-    with st.container(horizontal=True, gap="medium"):
-        layout.arrow("lessons", "Start lesson 1", {"v": link.VERSION, "l": "coin", "s": "1"})
-        layout.arrow("questions", "Questions to run for real")
+            page_name, query = _BEHIND[door]
+            st.page_link(f"pages/{page_name}.py", label=f":primary[**{door}** {what}]", query_params=query)
 
 
 if __name__ == "__main__":

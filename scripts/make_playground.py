@@ -89,14 +89,26 @@ def prepare(
     n_classes = task_of_class.shape[1]
     tests, rows = unit_rows(test[0]), unit_rows(train[0])
     sums = (train[1][None, :] == np.arange(n_classes)[:, None]).astype(np.float64) @ rows
-    n_tasks = int(task_of_class.max()) + 1
-    n_draws = n_tasks if setting == "prior-const" else 1
+    n_draws = int(task_of_class.max()) + 1 if setting == "prior-const" else 1
     units = np.stack([np.stack([noise.normal(sums.shape) for _ in range(n_draws)]).cumsum(axis=0) for noise in noises])
+    return products(sums, tests, test[1], task_of_class, setting, delta, units)
+
+
+def products(
+    sums: NDArray[np.float64],
+    tests: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    task_of_class: NDArray[np.int64],
+    setting: LabelSetting,
+    delta: float,
+    units: NDArray[np.float64],
+) -> ReplayData:
+    """What a replay reads. Args: sums [C, K]; tests [n, K] of length 1 and labels [n]; units [S, U, C, K]: unit noise."""
     return ReplayData(
         setting=setting,
         delta=delta,
-        n_tasks=n_tasks,
-        labels=test[1],
+        n_tasks=int(task_of_class.max()) + 1,
+        labels=labels,
         task_of_class=task_of_class,
         clean=tests @ sums.T,
         clean_squares=(sums**2).sum(axis=1),

@@ -1,89 +1,89 @@
-// "Take one person out": thumbnails, two releases and their difference, and the released class sums, redrawn while ε moves.
-// Appended to drag/replay.mjs and one_person.mjs. Fed once, with what dpcl_core/elements/element.py puts together.
+// Digits arrive two by two, bars show what the model still knows, a meter what an attacker can tell; one slider moves all of it.
+// Appended to shared/dom.mjs, drag/replay.mjs and one_person.mjs. Fed once, with what dpcl_core/elements/element.py puts together.
 
-const heroes = new WeakMap(); // the page calls the element again when its data or the theme change: state survives here
+const PAUSE = 900; // milliseconds from one pair of digits to the next
 
 export default function element({ data, parentElement }) {
-  const host = parentElement.querySelector(".hero");
-  const memory = heroes.get(parentElement) ?? { person: 0, stop: data.stops.length - 1 };
-  heroes.set(parentElement, memory);
-  Object.assign(memory, { host, words: data.words, stops: data.stops.map((stop) => (stop === "inf" ? Infinity : stop)) });
-  if (memory.fed !== data) Object.assign(memory, { fed: data, data: opened(data.digits) });
-  const find = (name) => host.querySelector(`.${name}`);
-  thumbnails(memory, find("people"));
-  find("classes").replaceChildren(...Array.from({ length: memory.data.sums.length / memory.data.size }, canvas));
-  const slider = find("slider"), shared = find("shared");
-  slider.max = memory.stops.length - 1;
+  const memory = memories.get(parentElement) ?? { stop: data.start, task: -1, isLeaked: false };
+  memories.set(parentElement, memory); // the page calls the element again when its data or the theme change
+  const host = parentElement.querySelector(".hero"), find = (name) => host.querySelector(`.${name}`);
+  Object.assign(memory, { find, words: data.words, stops: data.stops.map((stop) => (stop === "inf" ? Infinity : stop)) });
+  if (memory.fed !== data) {
+    Object.assign(memory, { fed: data, digits: opened(data.digits), columns: null });
+    memory.most = memory.digits.people.map((_, c) => Math.max(...memory.digits.sums.subarray(c * memory.digits.size, (c + 1) * memory.digits.size)));
+  }
+  if (!memory.columns?.[0].place.isConnected) begin(memory);
+  redraw(memory);
+  if (memory.task < memory.digits.nTasks - 1) arrive(memory);
+  return () => clearTimeout(memory.timer);
+}
+
+function begin(memory) {
+  const { find, stops, digits } = memory, slider = find("slider"), leak = find("leak");
+  slider.max = stops.length - 1;
   slider.value = memory.stop;
-  slider.oninput = () => { memory.stop = Number(slider.value); redraw(memory, find); };
-  shared.onchange = () => redraw(memory, find);
-  redraw(memory, find);
-}
-
-const canvas = () => Object.assign(document.createElement("canvas"), { width: 8, height: 8 });
-
-function thumbnails(memory, place) {
-  const { people, labels } = memory.data;
-  place.replaceChildren(...people.map((picture, person) => {
-    const button = document.createElement("button"), drawn = canvas();
-    button.setAttribute("role", "radio");
-    button.setAttribute("aria-label", `a handwritten ${labels[person]}`);
-    button.append(drawn);
-    button.onclick = () => choose(memory, place, person);
-    button.onkeydown = (event) => {
-      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      choose(memory, place, (person + step + people.length) % people.length).focus();
-    };
-    return button;
-  }));
-  place.querySelectorAll("canvas").forEach((drawn, person) => paint(drawn, people[person], Math.max(...people[person])));
-  mark(memory, place);
-}
-
-function choose(memory, place, person) {
-  memory.person = person;
-  mark(memory, place);
-  redraw(memory, (name) => memory.host.querySelector(`.${name}`));
-  return place.children[person];
-}
-
-function mark({ person }, place) {
-  [...place.children].forEach((button, i) => {
-    button.setAttribute("aria-checked", String(i === person));
-    button.tabIndex = i === person ? 0 : -1;
+  slider.oninput = () => { memory.stop = Number(slider.value); redraw(memory); };
+  leak.onclick = () => { memory.isLeaked = !memory.isLeaked; redraw(memory); };
+  find("again").onclick = () => { memory.task = -1; arrive(memory); };
+  memory.columns = Array.from({ length: digits.nTasks }, (_, task) => {
+    const pictures = Array.from({ length: digits.perTask }, () => made("canvas", { width: digits.size ** 0.5, height: digits.size ** 0.5 }));
+    pictures.forEach((picture, at) => picture.classList.toggle("yours", task * digits.perTask + at === digits.you));
+    const learned = made("i", { className: "learned" }), now = made("i", { className: "now" }), bar = made("div", { className: "bar" }, now, learned);
+    const place = made("div", { className: "task" }, made("div", { className: "pair" }, ...pictures), bar);
+    return { place, pictures, learned, now, bar };
   });
+  find("stream").replaceChildren(...memory.columns.map((column) => column.place));
 }
 
-// Ink from 0 to `most`; what is beyond is cut off, so that noise cannot rescale the picture.
-function paint(drawn, values, most) {
-  const context = drawn.getContext("2d"), image = context.createImageData(8, 8);
-  const ink = getComputedStyle(drawn).color.match(/\d+/g).map(Number);
-  values.forEach((value, k) => image.data.set([...ink.slice(0, 3), 255 * Math.min(1, Math.max(0, value / most))], 4 * k));
+// The next pair, and the others after it; all at once for whoever asks for less motion.
+function arrive(memory) {
+  clearTimeout(memory.timer);
+  const last = memory.digits.nTasks - 1, isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  memory.task = isStill ? last : memory.task + 1;
+  redraw(memory);
+  if (memory.task < last) memory.timer = setTimeout(() => arrive(memory), PAUSE);
+}
+
+// Ink from 0 to `most`, the same at every budget; what is beyond is cut off, so that noise cannot rescale the picture.
+function paint({ ink }, drawn, values, most) {
+  const context = drawn.getContext("2d"), image = context.createImageData(drawn.width, drawn.height);
+  values.forEach((value, k) => image.data.set([...ink, 255 * Math.min(1, Math.max(0, value / most))], 4 * k));
   context.putImageData(image, 0, 0);
 }
 
-function redraw(memory, find) {
-  const { data, words, person } = memory, epsilon = memory.stops[memory.stop], std = sigma(epsilon, data.delta);
-  const isShared = find("shared").checked, shown = releases(data, person, std, isShared), known = classifier(data, std);
-  const label = data.labels[person], most = Math.max(...data.sums.subarray(label * data.size, (label + 1) * data.size));
-  paint(find("with"), shown.with, most);
-  paint(find("without"), shown.without, most);
-  paint(find("difference"), shown.difference, Math.max(...data.people[person]));
-  find("classes").querySelectorAll("canvas").forEach((drawn, c) => {
-    paint(drawn, known.released[c], Math.max(...data.sums.subarray(c * data.size, (c + 1) * data.size)));
-  });
-  const name = epsilon === Infinity ? "∞" : String(epsilon);
-  const times = std * Math.sqrt(2 * data.size); // the picture has length 1; noise of two releases on each pixel
-  const fields = { digit: label, epsilon: name, times: times < 10 ? times.toFixed(1) : times.toFixed(0) };
-  const finding = filled(epsilon === Infinity ? words.clean : isShared ? words.shared : times < 1 ? words.seen : words.hidden, fields);
-  const right = filled(words.accuracy, { percent: (100 * known.accuracy).toFixed(0) });
-  find("value").textContent = `ε = ${name}`;
-  find("finding").textContent = finding;
-  find("accuracy").textContent = right;
-  find("difference").setAttribute("aria-label", finding);
-  find("classes").setAttribute("aria-label", `The ten released sums. ${right}`);
-  find("slider").setAttribute("aria-valuetext", `ε = ${name}`);
-  find("odds").textContent = epsilon === Infinity || isShared ? words.no_odds : filled(words.odds, { percent: oddsPercent(epsilon, data.delta) });
+const whole = (share) => (100 * share).toFixed(0);
+
+function redraw(memory) {
+  const { find, digits, words, isLeaked } = memory, epsilon = memory.stops[memory.stop], std = sigma(epsilon, digits.delta);
+  memory.ink = getComputedStyle(find("you")).color.match(/\d+/g).slice(0, 3).map(Number); // of the theme, asked once
+  const task = Math.max(0, memory.task), known = knowledge(digits, epsilon), now = known[task];
+  const parts = memory.columns.map((column, at) => pair(memory, column, at, task, known, std)).slice(0, task + 1);
+  const share = isLeaked ? 1 : chance(std), right = Math.ceil(100 * share - 1e-6), yours = digits.people[digits.you];
+  const fields = { epsilon: epsilon === Infinity ? "∞" : String(epsilon), known: whole(now.reduce((sum, one) => sum + one, 0) / now.length), right };
+  paint(memory, find("you"), yours, Math.max(...yours));
+  paint(memory, find("difference"), trace(digits, std, isLeaked), Math.max(...yours));
+  find("you").setAttribute("aria-label", filled(words.you, { digit: digits.you }));
+  find("difference").setAttribute("aria-label", filled(words.trace, { percent: whole(2 * share - 1) }));
+  find("stream").setAttribute("aria-label", filled(words.knows, { parts: parts.join("; ") }));
+  find("accuracy").textContent = `${fields.known} %`;
+  find("meter").style.setProperty("--share", 100 * (2 * share - 1));
+  find("meter").setAttribute("aria-valuenow", right);
+  find("right").textContent = right;
+  find("value").textContent = `ε = ${fields.epsilon}`;
+  find("slider").setAttribute("aria-valuetext", filled(words.said, fields));
+  find("leak").setAttribute("aria-pressed", String(isLeaked));
+  find("finding").textContent = isLeaked ? words.leaked : "";
+}
+
+// Draws a pair's released sums and its bar, beside it what the bar was when the pair was new; returns that in words.
+function pair(memory, column, at, task, known, std) {
+  const { digits, most, words } = memory, isHere = at <= task && memory.task >= 0;
+  column.place.classList.toggle("here", isHere);
+  if (!isHere) return "";
+  const labels = column.pictures.map((_, n) => at * digits.perTask + n), [now, learned] = [known[task][at], known[at][at]];
+  column.pictures.forEach((picture, n) => paint(memory, picture, released(digits, labels[n], task, std), most[labels[n]]));
+  column.now.style.height = `${100 * now}%`;
+  column.learned.style.height = `${100 * learned}%`;
+  column.bar.dataset.now = whole(now);
+  return filled(words.part, { digits: labels.join(" and "), now: whole(now), learned: whole(learned) });
 }

@@ -6,7 +6,6 @@ take `setTriggerValue` as well. All data come in `data`; no script imports or fe
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
@@ -16,16 +15,15 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-import numpy as np
-
 from dpcl_core import paths
 from dpcl_core.elements.calculator import Source
 from dpcl_core.events import ScoredText
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import statement
 
 if TYPE_CHECKING:
     from dpcl_core.explorers.tokens import Dials, Layer
+
+Door = Literal["Learn", "Ask", "Use my data"]
 
 _EXPORT = re.compile(r"^export (default )?(?=function|const|let|class)", re.MULTILINE)
 _FORBIDDEN = re.compile(r"^\s*import\b|\bimport\s*\(|\bfetch\s*\(|^export\s*\{", re.MULTILINE)
@@ -116,11 +114,6 @@ TOKENS = Element(
     is_isolated=False,
 )
 ANCHORS = Element("anchors", (_DOM, "anchors/play.mjs", "anchors/anchors.mjs"), is_isolated=False)
-DOOR = Element(
-    "doors",
-    (_DOM, "drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "anchors/play.mjs", "doors/doors.mjs"),
-    is_isolated=False,
-)
 CALCULATOR = Element("calculator", (_DOM, "drag/replay.mjs", "calculator/accountant.mjs", "calculator/calculator.mjs"))
 LESSON = Element(
     "lesson",
@@ -136,7 +129,7 @@ PICTURE = Element("picture", ("picture/picture.mjs",), is_isolated=False)
 GALLERY = Element("gallery", (_DOM, "gallery/gallery.mjs"), is_isolated=False)
 ROOM = Element("room", (_DOM, "room/asking.mjs", "room/room.mjs"), is_isolated=False)
 BALLOT = Element("ballot", (_DOM, "room/asking.mjs", "ballot/ballot.mjs"), is_isolated=False)
-ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR, CALCULATOR, LESSON)
+ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, CALCULATOR, LESSON)
 
 
 # The text to explore: what the element in `assets/tokens/` is drawn from. It scores, shades and unfolds words by itself.
@@ -202,58 +195,24 @@ def model() -> dict[str, object]:
     return tokens.document(modes.texts().score2)
 
 
-# The hero, "take one person out": what it is drawn from, in `assets/hero/`. And what Start's doors ask.
+# The hero of Start: what it is drawn from, in `assets/hero/`. And whom Start's doors are for.
 
 
-Door = Literal["digits", "words", "clients"]
-DOORS: Final[Mapping[Door, tuple[str, str]]] = {  # what is behind it, and its question
-    "digits": ("Digits", "What does ε cost?"),
-    "words": ("Words", "Which are taken for private?"),
-    "clients": ("Clients", "Can twenty agree without naming?"),
-}
-TITLE: Final = "Take one person out"
-QUESTION: Final = "What can others learn about one person?"
-TEACHING: Final = "Public digits, fixed noise: for teaching only."
-STOPS: Final = (0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 30, 100, 300, 1000, math.inf)
-HERO_WORDS: Final = {**paths.asset_table("hero/words.toml"), "odds": statement.ODDS, "no_odds": statement.NO_ODDS}
+TITLE: Final = "See what privacy costs a model that keeps learning"
+QUESTION: Final = "A model is built from people's pictures. Added noise limits what it can give away about any one."
+TEACHING: Final = "A demonstration: the noise is always the same, so it protects nobody."
+N_ANSWERED: Final = 31  # questions with recorded results: counting them would keep Start waiting, so a test does
+DOORS: Final[Mapping[Door, str]] = {"Learn": "45 minutes", "Ask": f"{N_ANSWERED} answered questions", "Use my data": ""}
+STOPS: Final = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, math.inf)
+FIRST_STOP: Final = 8
 
 
 @lru_cache(maxsize=1)
 def hero_document() -> dict[str, object]:
-    """The data of the element: public digits with their releases, the stops of the slider, and its words."""
-    return {"digits": json.loads(_read("hero/digits.json")), "stops": [_number(stop) for stop in STOPS], "words": HERO_WORDS}
-
-
-# The doors of Start, small pictures that a hand moves: what they are drawn from, mostly in `assets/doors/`.
-
-
-_MATCHER, _N_ANCHORS, _NOISE = "anchors, centred", 50, 0.1
-_LENGTH, _REACH = 384, 1.5  # numbers of a vector; half the width of the map, in its own units
-
-
-@lru_cache(maxsize=3)
-def doors_document(door: Door) -> dict[str, object]:
-    """The data of one door, which never change. Raises DataMissing where the model's or the lists' files are missing."""
-    stored: Any = json.loads(_read("doors/doors.json"))
-    if door == "digits":  # [ε, accuracy] of the Playground's slider
-        words = {"dial": "ε on the curve", "said": "ε = {epsilon}: {percent} % after five tasks"}
-        return {"kind": door, "points": stored["digits"], "words": words}
-    if door == "words":  # the bundled model, and how a score is shaded
-        from dpcl_core.explorers import tokens
-
-        words = {"typed": "Your sentence", "start": "Anna flew to Paris.", "score": "score {score}"}
-        known = stored["words"]
-        model = tokens.document(np.frombuffer(base64.b64decode(known["commonness"])))
-        shades = {name: known[name] for name in ("dials", "layer", "edges")}
-        return {"kind": door, "model": model, **shades, "words": words}
-    from dpcl_core.explorers import matching
-
-    every = matching.read_vectors(_LENGTH)  # twenty clients' lists, and how one matcher groups their entries at every noise
-    place = every["counts"].index(_N_ANCHORS)
-    lists = {"modes": every["modes"], "places": [every["places"][place]], "groups": every["groups"][_MATCHER][place]}
-    words = {"dial": "noise on every list", "said": "{n} of {of} match"}
-    noises = {"noises": every["noises"], "start": every["noises"].index(_NOISE)}
-    return {"kind": door, "lists": lists, "reach": _REACH, **noises, "words": words}
+    """The data of the element: public digits with their sums, the stops of the slider, and its words."""
+    words = paths.asset_table("hero/words.toml")
+    digits: Any = json.loads(_read("hero/digits.json"))
+    return {"digits": digits, "stops": [_number(stop) for stop in STOPS], "start": STOPS.index(FIRST_STOP), "words": words}
 
 
 # The ε-drag: what it is drawn from. It computes results exactly from products that contain no features

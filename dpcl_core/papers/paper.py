@@ -289,12 +289,13 @@ class Paper:
     `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
     `departs` gives the differences of a run from the paper that its settings and data show, one sentence each.
     `is_unpaired`: its intervals of differences pair no seeds (`eq_23`), and are shown beside ours. `toys`: networks that
-    are too small for any method to learn the tasks, so that runs with them say nothing of the claims.
+    are too small for any method to learn the tasks, so that runs with them say nothing of the claims. `link`: its address.
     """
 
     name: str
     title: str
     source: str
+    link: str
     experiments: tuple[Experiment, ...]
     remarks: tuple[Remark, ...]
     printed_as: PrintedAs
@@ -367,6 +368,7 @@ class _Experiment(Document):
 class _File(Document):
     title: _Words
     source: _Words
+    link: Annotated[str, Field(pattern=r"^https://")]
     nominal: tuple[_Words, ...] = ()
     metrics: tuple[_Words, ...] = ("AA", "AF")
     is_unpaired: bool = False
@@ -395,8 +397,8 @@ def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named,
         raise BadInput(f"{file}: {slip.field}", slip.value, slip.allowed) from error
     experiments = tuple(_experiment(one, record, file) for one in record.experiments)
     return Paper(
-        name, record.title, record.source, experiments, record.remarks, printed_as, departs, named, record.nominal,
-        record.is_unpaired, record.toys,
+        name, record.title, record.source, record.link, experiments, record.remarks, printed_as, departs, named,
+        record.nominal, record.is_unpaired, record.toys,
     )  # fmt: skip
 
 

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
+from typing import Final
 
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.calculator import SETTINGS, TASKS
-from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LESSON, TOKENS, Door, Element, in_html
+from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Door, Element, in_html
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.lessons import in_browser, text
 from dpcl_core.site import runs
-from dpcl_core.site.runs import MARK, Page, contents, paragraph, run_page
+from dpcl_core.site.runs import MARK, Page, folded, html_list, paragraph, run_page
 from dpcl_core.spec import LabelSetting
 
-# Pages to touch: one person taken out, the ε slider, the words of a sentence, the lists of twenty clients.
+# Pages to touch: Start, the ε slider, the words of a sentence, the lists of twenty clients.
 
 
 PANELS = ("accuracy", "matrix", "classes")
 START = 1.0  # the budget at which the slider stands first
+LESSON_FILES: Final[Mapping[str, str]] = {
+    name: f"lesson-{number}.html" for number, name in enumerate(text.IN_BROWSER, start=1)
+}
 FIRST: tuple[LabelSetting, int] = ("prior-const", 5)
-_BEHIND: dict[Door, str] = {"digits": "budget.html", "words": "words.html", "clients": "clients.html"}
+_BEHIND: Final[Mapping[Door, str]] = {"Learn": "#lessons", "Ask": "#questions", "Use my data": "#install"}
+_WHAT = (
+    "dpcl is an app and a Python package. It trains models on one task after another under differential privacy, and shows "
+    "what they learn, what they forget, and what they give away."
+)
+_NEEDS = "Python 3.11 or newer. Once it is installed the app works offline, and your data stay on your computer."
+_INSTALL: Final[Mapping[str, str]] = {"In a checkout:": "make app", "Or as a package:": "pip install '.[all]'\ndpcl app"}
 _TEACHING = (
     "Public teaching data, on purpose: a slider needs class sums without noise and the same noise at every ε, and either "
     "voids any guarantee."
@@ -33,15 +42,35 @@ _TEACHING = (
 
 
 def index() -> Page:
-    """One person taken out, and three doors."""
-    cards = "".join(
-        f'<li class="card"><p><b>{what}</b> {escape(question)}</p>'
-        f"{DOOR.inline(element.doors_document(door), name=f'door-{door}')}"
-        f'<p><a class="touch" href="{_BEHIND[door]}" aria-label="{what}: {escape(question)}">Open →</a></p></li>'
-        for door, (what, question) in element.DOORS.items()
+    """What this is, Start's hero, and everything else by headings: questions, lessons, how to install, the papers."""
+    hero = _card(HERO, element.hero_document(), "hero", paragraph(element.TEACHING, "small"))
+    doors = "".join(
+        f'<li><a class="touch" href="{_BEHIND[door]}"><b>{door}</b>&nbsp;{escape(what)}</a></li>'
+        for door, what in element.DOORS.items()
     )
-    shown = _card(HERO, element.hero_document(), "hero", paragraph(element.TEACHING, "small"))
-    return Page("index.html", element.TITLE, element.QUESTION, f'{shown}<ul class="doors">{cards}</ul>', "Start")
+    install = "".join(f"{paragraph(where)}<pre>{escape(commands)}</pre>" for where, commands in _INSTALL.items())
+    parts = (
+        ("questions", "Questions", runs.gallery()),
+        ("lessons", "Lessons", _all_lessons()),
+        ("install", "Install", paragraph(_NEEDS) + install),
+        ("papers", "Papers", runs.paper_list()),
+    )
+    body = "".join(f'<section id="{name}"><h2>{title}</h2>{inside}</section>' for name, title, inside in parts)
+    lead = f'{paragraph(element.QUESTION, "lead")}{hero}<ul class="doors">{doors}</ul>'
+    return Page(runs.HOME, element.TITLE, _WHAT, lead + body, "Start")
+
+
+def _all_lessons() -> str:
+    """Those that run here as cards, and the titles of the others."""
+    cards = "".join(
+        f'<li class="card"><h3><a href="{file}">{escape(text.load(name).title)}</a></h3>'
+        f"{paragraph(text.load(name).question)}</li>"
+        for name, file in LESSON_FILES.items()
+    )
+    others = [name for name in text.NAMES if name not in LESSON_FILES]
+    said = f"{len(LESSON_FILES)} of {len(text.NAMES)} lessons run here, without a server. The app has them all."
+    rest = folded(f"The other {len(others)}", html_list(text.load(name).title for name in others))
+    return f'{paragraph(said)}<ul class="cards">{cards}</ul>{rest}'
 
 
 def _card(of: Element, data: object, name: str, below: str = "") -> str:
@@ -91,9 +120,9 @@ def _choices() -> str:
 def explored() -> Iterator[Page]:
     """A sentence whose words the bundled model scores, and lists of simulated clients, matched by machine or by hand."""
     sentence = element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None)
-    question = "PeCL: which words are treated as sensitive?"
+    question = "Which words does the method think are private?"
     yield Page("words.html", "Sensitive words", question, _card(TOKENS, sentence, "words"), "Words")
-    lists, question = element.anchors_document(*element.Start()), "CSLR: can twenty clients agree without naming?"
+    lists, question = element.anchors_document(*element.Start()), "Can 20 phones line up what they learned without labels?"
     yield Page("clients.html", "Matching clients", question, _card(ANCHORS, lists, "clients"), "Clients")
 
 
@@ -105,12 +134,11 @@ def calculators() -> Page:
 
 def lessons() -> Iterator[Page]:
     """The lessons that are drawn in the browser, each on a page of its own, which leads to the others."""
-    files = {name: f"lesson-{number}.html" for number, name in enumerate(text.IN_BROWSER, start=1)}
-    first = files[text.IN_BROWSER[0]]
-    for name, file in files.items():
+    first = LESSON_FILES[text.IN_BROWSER[0]]
+    for name, file in LESSON_FILES.items():
         others = "".join(
             f'<a class="touch" href="{other}">{escape(text.load(one).title)} →</a>'
-            for one, other in files.items()
+            for one, other in LESSON_FILES.items()
             if one != name
         )
         shown = f'{_card(LESSON, in_browser.document(name), "lesson")}<p class="row">{others}</p>'
@@ -129,8 +157,7 @@ def pages() -> list[Page]:
     for make in PAGES:
         one = make()
         made += [one] if isinstance(one, Page) else one
-    start, *others = made
-    return [replace(start, body=start.body + contents(others)), *others]
+    return made
 
 
 def build(folder: Path) -> list[Path]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from html import escape
+from itertools import groupby
 from statistics import fmean
 
 import pandas as pd
@@ -30,6 +31,7 @@ from dpcl_core.spec import RunSpec
 # A page of the site: one HTML file that asks nothing of anyone, and the parts that all pages are made of.
 
 
+HOME = "index.html"
 MARK = "dpcl site"  # in the generator line of every page, by which a folder is known as a site's own
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -74,7 +76,7 @@ def run_page(page: Page, menu: Sequence[Page]) -> str:
 </head>
 <body>
 <a class="skip" href="#main">Skip the menu</a>
-<header class="top"><nav aria-label="Pages"><ul>{links}</ul></nav></header>
+<header class="top"><nav aria-label="Pages"><a class="brand" href="{HOME}">dpcl</a><ul>{links}</ul></nav></header>
 <main id="main">
 <h1>{escape(page.title)}</h1>
 <p class="question">{escape(page.question)}</p>
@@ -84,16 +86,6 @@ def run_page(page: Page, menu: Sequence[Page]) -> str:
 </body>
 </html>
 """
-
-
-def contents(pages: Sequence[Page]) -> str:
-    """Links to all pages that the menu lacks, in one fold: below each page of the menu those that are under it."""
-    lists = []
-    for one in pages:
-        below = [each for each in pages if each.under == one.file]
-        links = "".join(f'<li><a class="touch" href="{each.file}">{escape(each.title)}</a></li>' for each in (one, *below))
-        lists += [f'<h2>{escape(one.menu)}</h2><ul class="row">{links}</ul>'] if below else []
-    return f'<nav aria-label="Contents">{folded("All pages", "".join(lists))}</nav>'
 
 
 def _current(one: Page, page: Page) -> str:
@@ -155,9 +147,9 @@ def _class(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-FILE = "runs.html"
 FORMS: Mapping[Size, str] = {"small": "Small: part of the data", "bundled": "Larger: more data", "full": "As published"}
 MOST_NAMES = 4
+_PAPERS: Mapping[str, Paper] = {paper.title: paper for paper in catalog.PAPERS.values()}
 _STANDINGS = (
     "A filled circle: ε is accounted, a bound on everything the run releases. A hollow diamond: ε is only claimed by the "
     "paper, or holds for the replay alone."
@@ -196,14 +188,19 @@ class _Form:
 
 
 def pages() -> Iterator[Page]:
-    """The gallery, then a page for each question with recorded results."""
-    recorded = [(question, forms) for question in questions.questions() if (forms := _recorded(question))]
-    yield Page(FILE, "Recorded runs", "Which questions have an answer here?", _gallery(recorded), "Runs")
-    for question, forms in recorded:
-        back = f'<a class="touch" href="{FILE}">← All questions</a>'
-        about = f'<p class="row">{back}<span class="small">{escape(question.group)}</span></p>'
-        body = about + "".join(_answer(form, is_alone=len(question.forms) == 1) for form in forms)
-        yield Page(_file(question), question.title, question.text, body, under=FILE)
+    """A page for each question with recorded results."""
+    for question, forms in recorded():
+        back = f'<a class="touch" href="{HOME}#questions">← All questions</a>'
+        paper = _PAPERS.get(question.group)
+        links = back if paper is None else f"{back}{_to_paper(paper)}"
+        answers = "".join(_answer(form, is_alone=len(question.forms) == 1) for form in forms)
+        yield Page(_file(question), question.title, question.text, f'<p class="row">{links}</p>{answers}', under=HOME)
+
+
+@cache
+def recorded() -> tuple[tuple[Question, Sequence[_Form]], ...]:
+    """The questions with recorded results, and their forms that have some."""
+    return tuple((question, forms) for question in questions.questions() if (forms := _recorded(question)))
 
 
 def _recorded(question: Question) -> list[_Form]:
@@ -220,27 +217,36 @@ def _file(question: Question) -> str:
     return f"run-{question.smallest.name.removeprefix('paper-').removesuffix('-small')}.html"
 
 
-def _gallery(recorded: Sequence[tuple[Question, list[_Form]]]) -> str:
-    n_runs = sum(len(form.found) for _, forms in recorded for form in forms)
-    text = paragraph(f"{len(recorded)} questions, {n_runs} recorded runs. Each opens on its answer.")
-    groups: dict[str, list[str]] = {}
-    for question, forms in recorded:
-        runs = ", ".join(f"{FORMS[form.size].partition(':')[0].lower()}: {_count(form)}" for form in forms)
-        card = (
-            f'<li class="card"><h3>{escape(question.title)}</h3><p>{escape(question.text)}</p>'
-            f"{paragraph(forms[0].finding, 'small')}"
-            f'<p><a class="touch" href="{_file(question)}" aria-label="Answer: {escape(question.title)}">Answer →</a></p>'
-            f"{paragraph(runs, 'small')}</li>"
-        )
-        groups.setdefault(question.group, []).append(card)
-    return text + "".join(
-        f'<h2>{escape(name)}</h2><ul class="cards">{"".join(cards)}</ul>' for name, cards in groups.items()
+def gallery() -> str:
+    """All questions with recorded results, paper by paper: a card for each, with its verdict."""
+    every = recorded()
+    n_runs = sum(len(form.found) for _, forms in every for form in forms)
+    shown = paragraph(f"{len(every)} questions, answered by {n_runs} recorded runs.")
+    for group, of in groupby(every, key=lambda one: one[0].group):
+        cards = "".join(_card(question, forms, _PAPERS.get(group)) for question, forms in of)
+        shown += f'<h3>{escape(group)}</h3><ul class="cards">{cards}</ul>'
+    return shown
+
+
+def _card(question: Question, forms: Sequence[_Form], paper: Paper | None) -> str:
+    """A question as one link, with its verdict."""
+    return (
+        f'<li class="card"><h4><a href="{_file(question)}">{escape(question.title)}</a></h4><p>{escape(question.text)}</p>'
+        f"{_verdict(question, forms[0], paper)}</li>"
     )
 
 
-def _count(form: _Form) -> str:
-    n, of = len(form.found), len(form.specs)
-    return counted(n, "run") if n == of else f"{n} of {of} runs"
+def _verdict(question: Question, form: _Form, paper: Paper | None) -> str:
+    """What came of the paper's claims on a question, as a bar and in words; without any, the beginning of a finding."""
+    tests = [] if paper is None else [one for one in claims.recorded_forms(paper) if one.experiment.title == question.title]
+    of = claims.claims(tests) or claims.claims(tests, are_ours=True)
+    if not of:
+        return paragraph(f"{form.finding.partition(';')[0].removesuffix('.')}.")
+    counts = {verdict: n for verdict, n in claims.counts(of).items() if n}
+    parts = "".join(f'<i class="{verdict.replace(" ", "-")}" style="flex: {n}"></i>' for verdict, n in counts.items())
+    what = f"{counted(len(of), 'comparison')} of our own" if of[0].ordering.is_ours else counted(len(of), "claim")
+    said = f"{what}: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}"
+    return f'<div class="claims" aria-hidden="true">{parts}</div>{paragraph(said)}'
 
 
 def _answer(form: _Form, *, is_alone: bool) -> str:
@@ -329,6 +335,22 @@ def _published_file(paper: Paper) -> str:
     return f"published-{paper.name}.html"
 
 
+def _to_paper(paper: Paper) -> str:
+    return f'<a class="touch" href="{_published_file(paper)}">{escape(paper.title)}, claim by claim →</a>'
+
+
+def paper_list() -> str:
+    """The papers: where each can be read, and what came of its claims."""
+    lines = (
+        f'<li class="card"><h3>{escape(paper.source.partition(", table")[0])}</h3>'
+        f"{paragraph(claims.sentence(claims.of_paper(paper)), 'small')}"
+        f'<p class="row"><a class="touch" href="{escape(paper.link)}">The paper ↗</a>'
+        f"{_to_paper(paper)}</p></li>"
+        for paper in catalog.PAPERS.values()
+    )
+    return f'<ul class="cards">{"".join(lines)}</ul>'
+
+
 def _overview(papers: Sequence[tuple[Paper, Sequence[Form]]]) -> str:
     every = {paper.title: claims.of_paper(paper) for paper, _ in papers}
     heads = ("paper", "claims", *claims.VERDICTS, "found at 5 %", "contradicted at 5 %")
@@ -358,10 +380,9 @@ def _why(paper: Paper, forms: Sequence[Form]) -> str:
     reasons = dict.fromkeys(
         reason for form in forms for reason in comparison.reasons(paper, form.experiment, form.size, form.runs.values())
     )
-    link = f'<p><a class="touch" href="{_published_file(paper)}">{escape(paper.title)}, experiment by experiment →</a></p>'
     why = folded("Why our numbers differ", html_list(reasons))
     lead = paragraph(claims.sentence(claims.of_paper(paper)))
-    return f'<div class="card"><h3>{escape(paper.title)}</h3>{lead}{why}{link}</div>'
+    return f'<div class="card"><h3>{escape(paper.title)}</h3>{lead}{why}<p>{_to_paper(paper)}</p></div>'
 
 
 def _layers(forms: Sequence[Form]) -> str:

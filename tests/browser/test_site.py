@@ -13,10 +13,9 @@ from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import CALCULATOR, LESSON
 from dpcl_core.lessons import in_browser
 from dpcl_core.site import build
-from scripts import one_person
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.test_accessibility import SMALL, amiss
-from tests.browser.test_start import WORDS
+from tests.browser.test_start import shows
 from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
@@ -76,19 +75,17 @@ def test_pages_are_readable_in_both_themes_on_a_desk_and_on_a_phone(
     assert not found, "\n".join(found)
 
 
-def test_a_person_drowns_in_noise_without_a_server(opened: Open) -> None:
+def test_one_slider_moves_model_and_attacker_without_a_server(opened: Open) -> None:
     page = opened("index.html")
-    picture, finding = page.locator(".hero canvas.difference"), page.locator(".hero .finding")
-    expect(finding).to_have_text("Without noise, subtracting brings the 2 back exactly.")
-    before = picture.evaluate("drawn => drawn.toDataURL()")
+    shows(page, element.FIRST_STOP)
     page.get_by_role("slider", name=re.compile("Privacy budget")).press("Home")
-    expect(finding).to_have_text(re.compile("The 2 drowns in noise"))
-    assert picture.evaluate("drawn => drawn.toDataURL()") != before
-    data = one_person.decode(element.hero_document()["digits"])  # type: ignore[arg-type]
-    share = f"{100 * one_person.accuracy(data, 0.1):.0f} % of new digits recognised."
-    expect(page.locator(".hero .accuracy")).to_have_text(share)
-    seen = WORDS.replace("[data-testid=stMain]", "body").replace("'style, script,", "'style, script, noscript,")
-    assert page.evaluate(seen) <= 150  # the menu included, and all that no fold hides
+    shows(page, 0.1)
+    page.get_by_role("button", name="What if the seed leaks?").press("Enter")
+    shows(page, 0.1, is_leaked=True)
+    page.get_by_role("link", name=re.compile("^Ask")).press("Enter")
+    expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_in_viewport()
+    page.locator(".cards .card").first.click()  # all of it is its link
+    expect(page).to_have_url(re.compile(r"/run-[\w-]+\.html$"))
 
 
 def test_another_list_and_number_of_tasks_feed_the_slider(opened: Open) -> None:

@@ -1,49 +1,77 @@
-"""One person taken out: against sums written out plainly, and against the same arithmetic in JavaScript."""
+"""Start's model and its attacker: against sums written out plainly, and against the same arithmetic in JavaScript."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
+from dpcl_core.elements import element
 from dpcl_core.privacy import gaussian
 from scripts import one_person
 from tests.support import javascript
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
-EPSILONS = (0.1, 1.0, 30.0, math.inf)
-DATA = one_person.decode(json.loads((ASSETS / "hero" / "digits.json").read_text(encoding="utf-8")))
+DOCUMENT = json.loads((ASSETS / "hero" / "digits.json").read_text(encoding="utf-8"))
+DATA = one_person.decode(DOCUMENT)
+FINITE = [epsilon for epsilon in element.STOPS if math.isfinite(epsilon)]
 
 
-def test_without_noise_the_difference_is_the_person() -> None:
-    for person, levels in enumerate(DATA.people):
-        first, second = one_person.releases(DATA, person, math.inf)
-        np.testing.assert_allclose(first - second, levels / math.sqrt((levels**2).sum()), atol=1e-12)
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("epsilon", [0.1, 8.0, math.inf])
 def test_the_same_noise_twice_hides_nobody(epsilon: float) -> None:
-    first, second = one_person.releases(DATA, 0, epsilon, is_shared=True)
-    np.testing.assert_allclose(first - second, one_person.units(DATA.people)[0], atol=1e-9)
+    hers = one_person.units(DATA.people)[DATA.you]
+    np.testing.assert_allclose(one_person.trace(DATA, epsilon, is_leaked=True), hers, atol=1e-9)
+    np.testing.assert_allclose(one_person.trace(DATA, math.inf), hers, atol=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [epsilon for epsilon in EPSILONS if math.isfinite(epsilon)])
-def test_noise_drawn_twice_has_the_deviation_that_the_budget_requires(epsilon: float) -> None:
-    """A two-sided chi-square test of the difference's 640 pixels, one person of each class: a false alarm in 1e6 draws."""
-    rows = np.unique(DATA.test_labels, return_index=True)[1]
-    data = replace(DATA, people=DATA.tests[rows], labels=DATA.test_labels[rows])
-    noise = [np.subtract(*one_person.releases(data, person, epsilon)) - hers
-             for person, hers in enumerate(one_person.units(data.people))]  # fmt: skip
-    left = np.concatenate(noise) / (math.sqrt(2) * gaussian.sigma(epsilon, DATA.delta))
-    low, high = chi2.ppf([5e-7, 1 - 5e-7], left.size) / left.size
-    assert low > 1 / 1.2**2  # a deviation wrong by a factor of 1.2 is outside
-    assert high < 1.2**2
-    assert low < np.mean(left**2) < high
+def test_the_trace_and_the_accuracy_fall_with_the_budget() -> None:
+    """What the slider must show, on one grey scale and one axis: less of the person, and less of the digits."""
+    most = one_person.units(DATA.people)[DATA.you].max()
+    inks = [one_person.trace(DATA, epsilon).max() / most for epsilon in FINITE]
+    assert all(first < second for first, second in pairwise(inks))
+    assert inks[-1] > 0.5
+    assert inks[0] < 0.02
+    known = [one_person.knowledge(DATA, epsilon)[-1].mean() for epsilon in FINITE]
+    assert all(first < second for first, second in pairwise(known))
+    assert known[-1] > 0.85
+    assert known[0] < 0.2
+    at_one = one_person.knowledge(DATA, 1)
+    assert (at_one[-1, :-1] < np.diag(at_one)[:-1] - 0.01).all(), "every older pair is forgotten in part"
+
+
+def test_the_attackers_chance_is_that_of_the_best_test_of_two_gaussians() -> None:
+    """From even odds, half the integral of the larger density."""
+    for epsilon in FINITE:
+        shift = 1 / gaussian.sigma(epsilon, DATA.delta)
+        at = np.linspace(-12, 12 + shift, 200_001)
+        best = np.trapezoid(np.maximum(norm.pdf(at), norm.pdf(at - shift)), at) / 2
+        assert one_person.chance(DATA, epsilon) == pytest.approx(best, abs=1e-8)
+
+
+def test_the_noise_of_the_seed_is_standard_normal() -> None:
+    """Chi-square tests of its variance and of 100 equally likely bins, each with a false alarm in a million."""
+    drawn = np.fromiter(islice(one_person.seeded(DATA.seed), 16_000), dtype=np.float64)
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], drawn.size)
+    assert low < (drawn**2).sum() < high
+    counts = np.histogram(norm.cdf(drawn), bins=100, range=(0, 1))[0]
+    assert ((counts - 160) ** 2 / 160).sum() < chi2.ppf(1 - 1e-6, 99)
+
+
+def test_knowledge_is_what_the_noisy_sums_classify() -> None:
+    """Written out: the class whose released sum has the largest cosine, of the first draw's five models."""
+    labels, tests = DATA.labels, one_person.units(DATA.tests)
+    first = one_person.OnePerson(DATA.delta, DATA.seed, 1, DATA.you, DATA.people, DATA.tests, labels, DATA.sums)
+    known = one_person.knowledge(first, 0.5)
+    for after in range(5):
+        sums = np.stack([one_person.released(first, label, after, 0.5) for label in range(10)])
+        right = (tests @ (sums / np.linalg.norm(sums, axis=1, keepdims=True)).T).argmax(axis=1) == labels
+        found = [right[labels // one_person.PER_TASK == on].mean() for on in range(after + 1)]
+        np.testing.assert_allclose(known[after, : after + 1], found, atol=1e-12)
 
 
 def test_the_sums_hold_unit_rows_of_the_bundled_digits() -> None:
@@ -66,13 +94,18 @@ def test_the_twin_in_javascript_agrees() -> None:
     case = (
         "const data = opened(fromPython.data);"
         "console.log(JSON.stringify(fromPython.budgets.map((e) => { const std = sigma(e ?? Infinity, data.delta); return {"
-        "released: [false, true].map((same) => { const r = releases(data, 1, std, same);"
-        "return [Array.from(r.with), Array.from(r.without)]; }), accuracy: classifier(data, std).accuracy }; })));"
+        "released: [0, 2, 4].map((task) => Array.from(released(data, 2, task, std))), chance: chance(std),"
+        "traces: [false, true].map((leaked) => Array.from(trace(data, std, leaked))),"
+        "known: knowledge(data, e ?? Infinity) }; })));"
     )
-    data = json.loads((ASSETS / "hero" / "digits.json").read_text(encoding="utf-8"))
-    budgets = [e if math.isfinite(e) else None for e in EPSILONS]
-    answers = javascript.run(*sources, case, sent={"data": data, "budgets": budgets})
-    for epsilon, found in zip(EPSILONS, answers, strict=True):
-        ours = [one_person.releases(DATA, 1, epsilon, is_shared=same) for same in (False, True)]
-        np.testing.assert_allclose(found["released"], ours, rtol=1e-9, atol=1e-9)
-        assert found["accuracy"] == one_person.accuracy(DATA, epsilon)
+    budgets = [e if math.isfinite(e) else None for e in element.STOPS]
+    answers = javascript.run(*sources, case, sent={"data": DOCUMENT, "budgets": budgets})
+    for epsilon, found in zip(element.STOPS, answers, strict=True):
+        sums = [one_person.released(DATA, 2, task, epsilon) for task in (0, 2, 4)]
+        np.testing.assert_allclose(found["released"], sums, rtol=1e-9, atol=1e-9)
+        traces = [one_person.trace(DATA, epsilon, is_leaked=leaked) for leaked in (False, True)]
+        np.testing.assert_allclose(found["traces"], traces, rtol=1e-9, atol=1e-9)
+        assert found["chance"] == pytest.approx(one_person.chance(DATA, epsilon), abs=1e-12)
+        known = one_person.knowledge(DATA, epsilon)
+        for after, row in enumerate(found["known"]):
+            np.testing.assert_allclose(row, known[after, : after + 1], atol=1e-12)

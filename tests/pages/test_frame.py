@@ -13,10 +13,13 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core import presets
+from dpcl_core.elements import element
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 from dpcl_core.lessons import glossary, text
+from dpcl_core.papers import questions
 from pages.parts import figure_card, layout
 from pages.parts.text import plain
 from tests.pages.conftest import ROOT, Open, Patch, drawings, words
@@ -115,11 +118,14 @@ def test_the_picture_comes_first_and_doors_lead_on(open_page: Open) -> None:
     assert not page.get("plotly_chart")
     assert "page_link" not in kinds[: kinds.index("bidi_component")]
     links = [one.proto for one in page.get("page_link")]
-    leads = {one.label.removeprefix(":primary[").removesuffix(" →]"): one.page for one in links}
-    assert leads == {
-        "Playground": "playground", "Sensitive words": "tokens", "Matching clients": "anchors", "Start lesson 1": "lessons",
-        "Questions to run for real": "questions",
-    }  # fmt: skip
+    leads = {re.sub(r":primary\[\*\*(.*)\*\*.*", r"\1", one.label): one.page for one in links}
+    assert leads == {"Learn": "lessons", "Ask": "questions", "Use my data": "data"}
+    assert list(leads) == list(element.DOORS)
+
+
+def test_the_door_to_questions_says_how_many_have_an_answer() -> None:
+    of = [[presets.variants(form.name) for form in one.forms.values()] for one in questions.questions()]
+    assert sum(any(questions.recorded(specs) for specs in forms) for forms in of) == element.N_ANSWERED
 
 
 def test_the_first_picture_waits_for_no_numerics() -> None:

@@ -15,6 +15,7 @@ from dpcl_core.papers.paper import Ordering, Remark, Side, parsed
 TEXT = """
 title = "A paper"
 source = "Its tables"
+link = "https://example.org/paper"
 
 [words]
 less = "Less data."

@@ -15,19 +15,22 @@ import pytest
 
 from dpcl_core import cli, presets
 from dpcl_core.elements import calculator, element
-from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LESSON, TOKENS, Element, theme
+from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Element, theme
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.picture import span
 from dpcl_core.lessons import in_browser
+from dpcl_core.lessons import text as lessons
 from dpcl_core.papers import catalog, claims, measured, questions
 from dpcl_core.site import build, runs
 from tests.support.waiting import PATIENCE_SECONDS
 
+PAPERS = tuple(paper.link for paper in catalog.PAPERS.values())
+SECTIONS = ("questions", "lessons", "install", "papers")
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 1_500_000
 EXPLORABLES: dict[str, list[tuple[Element, object]]] = {
-    "index.html": [(HERO, element.hero_document()), *((DOOR, element.doors_document(door)) for door in element.DOORS)],
+    "index.html": [(HERO, element.hero_document())],
     "budget.html": [
         (DRAG, element.drag_document(calculator.digits("prior-const", 5), 1.0, ("accuracy", "matrix", "classes")))
     ],
@@ -100,6 +103,8 @@ def test_every_link_leads_to_a_page_and_every_page_is_reached_from_the_index(tex
     read = {name: Reader(text) for name, text in texts.items()}
     for name, one in read.items():
         for link in one.links:
+            if link in PAPERS:
+                continue
             file, _, anchor = link.partition("#")
             assert file in texts or not file, f"{name}: {link}"
             assert not anchor or anchor in read[file or name].ids, f"{name}: {link}"
@@ -107,8 +112,45 @@ def test_every_link_leads_to_a_page_and_every_page_is_reached_from_the_index(tex
     while new := {link for name in new for link in read[name].links if link in texts} - reached:
         reached |= new
     assert reached == set(texts)
-    assert {"budget.html", "words.html", "clients.html", "runs.html", "published.html"} <= set(read["index.html"].links)
+    assert {"budget.html", "words.html", "clients.html", "published.html"} <= set(read["index.html"].links)
     assert set(texts) <= set(read["index.html"].links), "at once, not through others alone"
+    assert set(PAPERS) <= set(read["index.html"].links)
+
+
+def test_the_index_says_what_this_is_then_shows_start_questions_lessons_installing_and_papers(texts: dict[str, str]) -> None:
+    text = texts["index.html"]
+    order = [
+        'class="brand"',
+        f"<h1>{element.TITLE}</h1>",
+        build._WHAT,
+        'id="hero"',
+        *(f'<section id="{name}"' for name in SECTIONS),
+    ]
+    places = list(map(text.index, order))
+    assert places == sorted(places)
+    assert [text.count(f'href="#{name}"') for name in ("lessons", "questions", "install")] == [1, 1, 1]
+    n_here, n_lessons = len(lessons.IN_BROWSER), len(lessons.NAMES)
+    assert f"{n_here} of {n_lessons} lessons run here, without a server." in text
+    for name in lessons.NAMES:
+        assert runs.escape(lessons.load(name).title) in text
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "make app" in build._INSTALL.values()
+    assert re.search(r"^app:", makefile, re.MULTILINE)
+
+
+def test_a_card_counts_the_claims_of_its_question(texts: dict[str, str]) -> None:
+    cards = dict(re.findall(r'<li class="card"><h4><a href="([^"]+)">.*?</h4>(.*?)</li>', texts["index.html"]))
+    assert len(cards) == len([name for name in texts if name.startswith("run-")]) == element.N_ANSWERED
+    for paper in catalog.PAPERS.values():
+        for experiment in paper.experiments:
+            forms = [one for one in claims.recorded_forms(paper) if one.experiment == experiment]
+            found = claims.counts(claims.claims(forms))
+            card = cards.get(runs._file(questions.of_preset(experiment.preset(experiment.sizes[0]))))
+            if card is not None and any(found.values()):
+                said = ", ".join(f"{n} {verdict}" for verdict, n in found.items() if n)
+                assert f"{runs.counted(sum(found.values()), 'claim')}: {said}" in card
+                widths = re.findall(r'<i class="([a-z-]+)" style="flex: (\d+)"', card)
+                assert {name.replace("-", " "): int(n) for name, n in widths} == {k: n for k, n in found.items() if n}
 
 
 def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, str]) -> None:
