@@ -85,10 +85,15 @@ class Table:
         return Table({name: column.take(rows) for name, column in self.columns.items()}, len(rows))
 
 
+def form(table: Table) -> tuple[tuple[str, Holds], ...]:
+    """The names of a table's columns, and what they hold."""
+    return tuple((name, column.holds) for name, column in table.columns.items())
+
+
 def joined(tables: Sequence[Table]) -> Table:
     """The rows of all tables. Raises ValueError unless they have the same columns, and these hold the same."""
     first = tables[0]
-    if len({tuple((name, column.holds) for name, column in table.columns.items()) for table in tables}) > 1:
+    if len(set(map(form, tables))) > 1:
         raise ValueError("other columns")
     columns = {}
     for name, column in first.columns.items():

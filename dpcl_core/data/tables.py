@@ -211,13 +211,14 @@ def read_vectors(
     public = take_rows(*test, card, is_private=is_divided)
     shown = sheets.shown_name(card, test[0][0])
     encoding = table_features.planned_columns(card, public, shown)
-    tested, form = encoding.values(public, shown), _form(public)
-    del public  # before the training rows take as much
-    paths, rows = train
-    trained, start = np.empty((len(rows), tested.shape[1]), np.float32), 0
+    tested = encoding.values(public, shown)
+    del public  # before the training rows need room
+    (paths, rows), start, forms = train, 0, set()
+    trained = np.empty((len(rows), tested.shape[1]), np.float32)
     for table in _taken(paths, rows, card, is_private=True):
-        if _form(table) != form:
-            raise _other_pieces(card, len(paths) + len(test[0]))
+        forms.add(columns.form(table))
+        if len(forms) > 1:
+            raise _other_pieces(card, len(paths))
         trained[start : start + len(table)] = encoding.values(table, shown)
         start += len(table)
     return Vectors(trained, encoding.document()), Vectors(tested, encoding.document())
@@ -240,10 +241,6 @@ def _taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *,
         first, last = np.searchsorted(rows, (start, start + len(piece)))
         yield piece.take(rows[first:last] - start)
         start += len(piece)
-
-
-def _form(table: Table) -> list[tuple[str, str]]:
-    return [(name, column.holds) for name, column in table.columns.items()]
 
 
 def _other_pieces(card: DatasetCard, n_pieces: int) -> BadInput:

@@ -23,9 +23,9 @@ _CLIENT_STEP = 2.0**-38  # grid of clients' vectors, in units of the bound: at m
 _BLOCK = 1 << 14  # numbers: 128 kB in float64; what is larger, the C library fetches from the system anew each time
 
 
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+def row_blocks(n_rows: int, width: int, most: int = _BLOCK) -> Iterator[slice]:
     """Slices of rows small enough that working copies in float64 stay in the processor's cache, whatever the data's size."""
-    step = max(1, _BLOCK // max(1, width))
+    step = max(1, most // max(1, width))
     return (slice(start, start + step) for start in range(0, n_rows, step))
 
 

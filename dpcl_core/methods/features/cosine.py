@@ -40,6 +40,7 @@ class CosineClassifier:
     """
 
     KEPT = ("_noises", "_sums", "_released")
+    is_task_unread = True
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
@@ -51,6 +52,9 @@ class CosineClassifier:
         self._sums = np.zeros((len(self._seeds), len(self._epsilons), context.n_labels, context.n_inputs))
         self._n_classes = context.n_classes
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
+        # Made of what is released and public: of each seed the directions of its sums, and which are some; test rows.
+        self._directions: dict[int, tuple[NDArray[np.float32], NDArray[np.bool_]]] = {}
+        self._tests: tuple[NDArray[np.generic] | None, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for done, (row, seed) in enumerate(enumerate(self._seeds), start=1):
@@ -68,11 +72,17 @@ class CosineClassifier:
                     [ledgers[cells[place]] for place in alike], task=task.index,
                 )
                 self._released[row][np.ix_(alike, space)] = True
+            self._directions.pop(seed, None)
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float64]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float32]]:
         """Cosines [epsilons, n, classes] of the task's test examples, the method's only rule."""
-        return {"cosine": self.cosines(seed, task.test.inputs)}
+        test, (table, units) = task.test, self._tests
+        if table is not test.table:  # once a run: tasks, seeds and budgets share the table
+            units = _single(test.table)
+            self._tests = test.table, units
+        units = units if test.rows is None else units[test.rows]
+        return {"cosine": self._cosines(seed, units if test.columns is None else units[:, test.columns])}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """`sums` [classes, K] over all tasks so far, and which `labels` [classes] are released; see `listed_labels`."""
@@ -86,19 +96,30 @@ class CosineClassifier:
         columns = listed_labels(released, self._n_classes)
         return Rule("cosine", ("sums",), columns, np.flatnonzero(released))
 
-    def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
+    def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and for zero sums.
 
         Classes are the declared ones, then any other released ones; see `listed_labels`.
         """
-        row = self._seeds.index(seed)
-        listed = listed_labels(self._released[row].any(axis=0), self._n_classes)
-        directions = np.stack([unit_rows(sums) for sums in self._sums[row][:, listed]])
-        blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
-        scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)
-        # Without noise a class without data has a zero sum: it must lose, not win as NaN or with a cosine of 0.
-        usable = self._released[row][:, listed] & directions.any(axis=2)
-        return np.where(usable[:, None, :], scores, -np.inf)
+        return self._cosines(seed, _single(inputs))
+
+    def _cosines(self, seed: int, units: NDArray[np.float32]) -> NDArray[np.float32]:
+        if seed not in self._directions:
+            row = self._seeds.index(seed)
+            listed = listed_labels(self._released[row].any(axis=0), self._n_classes)
+            found = np.stack([_single(sums) for sums in self._sums[row][:, listed]])
+            # Without noise a class without data has a zero sum: it must lose, not win as NaN or with a cosine of 0.
+            self._directions[seed] = found, self._released[row][:, listed] & found.any(axis=2)
+        directions, usable = self._directions[seed]
+        return np.where(usable[:, None], units @ directions.transpose(0, 2, 1), np.float32(-np.inf))
+
+
+def _single(rows: NDArray[np.generic]) -> NDArray[np.float32]:
+    """Released sums or public test rows [n, K] at length 1 in single precision, which is enough to compare cosines."""
+    found = np.empty(rows.shape, np.float32)
+    for part in row_blocks(*rows.shape):
+        found[part] = unit_rows(rows[part])
+    return found
 
 
 make_learner = CosineClassifier
