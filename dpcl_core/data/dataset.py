@@ -42,7 +42,7 @@ class _Values:
     def digest(self) -> str:
         """SHA-256 over the content of every row, in order: the cache key of results computed from these rows."""
         found = sha256(type(self).__name__.lower().encode())
-        found.update(np.ascontiguousarray(self.values))
+        found.update(np.ascontiguousarray(self.values).data)
         return found.hexdigest()
 
 

@@ -387,7 +387,7 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
             yield from lines.texts_of_table(*sheets.rows_of_lines(path, card, is_private=of.is_private))
     else:
         for table in sheets.pieces_of(path, replace(card, roles=()), (), None, is_private=True):
-            # pandas writes the numbers that rows had in another table as a column: a part of the rows is known again without.
+            # pandas writes the numbers that rows had in another table as a column: a part of rows is known again without.
             names = sorted(name for name in table.columns if not name.startswith("__index_level_"))
             texts = [_texts(table[name], f"{card.name} column {name}") for name in names]
             for cells in zip(*texts, strict=True):

@@ -127,7 +127,7 @@ def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
     if ending(path) not in LINES or (ending(path) in DELIMITED and card.has_names):
         return card
     with readable(path, shown_name(card, path), "must be a file that you can read"):
-        content_of(path, shown_name(card, path))
+        _refuse_irregular(path, shown_name(card, path))
         form = lines.by_public_lines(card, found)
     return replace(card, columns=form.names, separator=form.separator)
 
@@ -360,9 +360,7 @@ _NPZ = (
 )
 
 
-def _of_npz(
-    path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]
-) -> Iterator[Table]:
+def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]) -> Iterator[Table]:
     """The pieces of an NPZ file, each array a column: vectors float32, and text or numbers.
 
     One missing value makes floating point of an array of whole numbers or of truth values. So all of them are so here, but
@@ -407,7 +405,7 @@ def _of_npz(
 
 
 def _blocks(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[NDArray[np.float32]]:
-    """The rows of an array [n, K] as float32 [b, K], at least one block; `zipfile` checks the sum of the bytes at the end."""
+    """The rows of an array [n, K] as float32 [b, K], at least one block; `zipfile` checks the bytes at the end."""
     shape, dtype = _announced(archive, member)
     step = max(1, _PIECE // (shape[1] * dtype.itemsize))
     with archive.open(member) as file, np.errstate(over="ignore"):

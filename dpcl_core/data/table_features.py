@@ -93,9 +93,7 @@ def width(feature: Feature, public: Column) -> int:
     return _WIDE if counts and sum(counts) >= _MANY_WORDS * len(counts) else _NARROW
 
 
-def encoded(
-    columns: Mapping[str, Column], features: Sequence[Feature], widths: Sequence[int], n_rows: int
-) -> Floats:
+def encoded(columns: Mapping[str, Column], features: Sequence[Feature], widths: Sequence[int], n_rows: int) -> Floats:
     """The values float32 [n, sum of widths] of these rows; a missing column counts as missing values."""
     parts = [np.zeros((n_rows, 0), np.float32)]
     for feature, n_values in zip(features, widths, strict=True):

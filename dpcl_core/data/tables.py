@@ -215,7 +215,7 @@ def read_vectors(
     del public  # before the training rows need room
     (paths, rows), start, forms = train, 0, set()
     trained = np.empty((len(rows), tested.shape[1]), np.float32)
-    for table in _taken(paths, rows, card, is_private=True):
+    for table in taken_pieces(paths, rows, card, is_private=True):
         forms.add(columns.form(table))
         if len(forms) > 1:
             raise _other_pieces(card, len(paths))
@@ -226,14 +226,14 @@ def read_vectors(
 
 def take_rows(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Table:
     """All columns of these rows (ascending) of a part. Raises BadInput for pieces of several forms."""
-    found = [*_taken(paths, rows, card, is_private=is_private)]
+    found = [*taken_pieces(paths, rows, card, is_private=is_private)]
     try:
         return columns.joined(found)
     except ValueError:
         raise _other_pieces(card, len(paths)) from None
 
 
-def _taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Iterator[Table]:
+def taken_pieces(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Iterator[Table]:
     """All columns of these rows (ascending) of a part, in pieces as they are read."""
     pieces = (one for path in paths for one in sheets.pieces_of(path, card, (), None, is_private=is_private))
     start = 0
@@ -338,5 +338,3 @@ def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
         if span.kind not in KINDS:
             raise BadInput(f"{shown}, {SPANS_COLUMN}", span.kind, f"must be one of {', '.join(KINDS)}")
     return spans
-
-

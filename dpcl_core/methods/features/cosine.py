@@ -22,8 +22,8 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
-from dpcl_core.privacy.sums import row_blocks, unit_rows
-from dpcl_core.scenarios.stream import Task
+from dpcl_core.privacy.sums import UnitRows, row_blocks, unit_rows
+from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Params, RunSpec
 
 
@@ -33,7 +33,9 @@ class CosineParams(Params):
 
 
 class CosineClassifier:
-    """Noisy class sums of all budgets and seeds of a run, in one array [seeds, epsilons, classes, K]. Keeps nothing else.
+    """Noisy class sums of all budgets and seeds of a run, in one array [seeds, epsilons, classes, K].
+
+    Keeps nothing else of private rows but, for several seeds, their scaled copies: each is scaled once.
 
     Budgets of one seed with the same labels share a task's clean sums, which exist only inside the mechanism; they never
     share noise.
@@ -52,6 +54,7 @@ class CosineClassifier:
         self._sums = np.zeros((len(self._seeds), len(self._epsilons), context.n_labels, context.n_inputs))
         self._n_classes = context.n_classes
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
+        self._units: UnitRows | None = None
         # Made of what is released and public: of each seed the directions of its sums, and which are some; test rows.
         self._directions: dict[int, tuple[NDArray[np.float32], NDArray[np.bool_]]] = {}
         self._tests: tuple[NDArray[np.generic] | None, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
@@ -66,7 +69,7 @@ class CosineClassifier:
                 alike = [place for place, other in enumerate(spaces) if other == space]
                 train = labelled(task, space)
                 self._sums[row, alike] += noisy_class_sums(
-                    train.inputs, train.labels, space, self._sums.shape[2],
+                    self._scaled(train), train.labels, space, self._sums.shape[2],
                     [self._stds[place] for place in alike],
                     [self._noises[cells[place]] for place in alike],
                     [ledgers[cells[place]] for place in alike], task=task.index,
@@ -74,6 +77,14 @@ class CosineClassifier:
                 self._released[row][np.ix_(alike, space)] = True
             self._directions.pop(seed, None)
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
+
+    def _scaled(self, train: Examples) -> NDArray[np.generic] | UnitRows:
+        """The examples' features; of several seeds, which learn the same rows, as rows that are scaled once."""
+        if len(self._seeds) == 1 or train.rows is None or train.columns is not None:
+            return train.inputs
+        if self._units is None or self._units.table is not train.table:
+            self._units = UnitRows(train.table, train.rows)
+        return self._units.at(train.rows)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float32]]:
         """Cosines [epsilons, n, classes] of the task's test examples, the method's only rule."""
