@@ -17,7 +17,7 @@ from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.machine import lacking
+from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.card import MethodCard
@@ -95,6 +95,11 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     _check_accounted(spec.privacy, dataset.rows_per_unit)
     check_here(spec)
     facts = datasets.facts_of(spec.data)
+    if (needed := datasets.needed_bytes(spec.data)) > (here := memory_bytes()):
+        allowed = (
+            f"needs about {needed / 1e9:.2g} GB of memory, and this computer has {here / 1e9:.2g} GB: bring fewer rows, "
+        )
+        raise BadInput("data.dataset", dataset.name, f"{allowed}or take some by data.train_per_class")
     sizes = public_sizes.run_sizes(spec, facts, scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources))
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))

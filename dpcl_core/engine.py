@@ -18,6 +18,7 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load, own
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.texts import Sentences, TextForm, Texts
@@ -114,7 +115,9 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     spec, rows = requested.spec, requested.dataset.rows_per_unit
     run = replace(requested, spec=replace(spec, privacy=budgets.for_a_row(spec.privacy, rows)))
     _refuse_unbounded(requested, run.spec)
-    yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
+    needed = datasets.needed_bytes(spec.data) / 1e9
+    size = f", which needs about {needed:.2g} GB of memory" if needed >= 1 else ""
+    yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}{size}")
     written = own.written_at(spec.data.dataset)
     dataset = _occurring(spec, load.load_dataset(spec.data, undeclared=spec.labels == "dp-learned"))
     table = yield from _table(requested, dataset, device)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +29,16 @@ def machine(device: str = "cpu") -> str:
     import torch  # loaded already by whatever ran on the card
 
     return f"{torch.cuda.get_device_name(device)}, {processor}"
+
+
+def memory_bytes() -> float:
+    """The memory of this computer, or of the container that this is; infinite where the system does not say."""
+    found = math.inf
+    with suppress(AttributeError, ValueError, OSError):  # Windows
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(ValueError, OSError):
+        found = min(found, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return found
 
 
 def commit() -> str:

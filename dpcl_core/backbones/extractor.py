@@ -23,7 +23,7 @@ from dpcl_core.backbones import catalog
 from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.weights import FIELD
-from dpcl_core.data.dataset import Content
+from dpcl_core.data.dataset import Content, Vectors, Windows
 from dpcl_core.data.files import replacing
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
@@ -218,6 +218,9 @@ def computed(
     `extractor.load` raises, and BadInput naming an image that cannot be decoded.
     """
     extractor = load(backbone, device, resolution)
+    if isinstance(images, Windows | Vectors):  # the features are these values: a file of them would be a second copy
+        (values,) = extractor.batches(images)
+        return values
     path = paths.features_dir() / f"{key(extractor, images)}.npz"
     cached = _read_cache(path, len(images))
     if cached is not None:

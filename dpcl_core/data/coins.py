@@ -84,6 +84,7 @@ def row_text(pairs: Iterable[tuple[str, str | bytes]]) -> bytes:
 
 
 _KEY = b"public coins of rows"
+_DIGEST = 32  # bytes: nobody can find two rows of one digest
 _DIVISION = 20_251_040  # public: the same division for every run, seed and user; of the bundled digits into 1,347 and 450
 _GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -126,10 +127,12 @@ def distinct(rows: Iterable[bytes]) -> Iterator[bytes]:
     """The rows, each with the number of equal ones before it.
 
     Short rows are often equal, and one coin for all would send them all to one side. As a row is no more than its bytes, one
-    more of k equal rows is the row of number k: it moves no other.
+    more of k equal rows is the row of number k: it moves no other. Long rows are known again by their digests, which take
+    less memory than a second copy of the file.
     """
     seen: dict[bytes, int] = {}
     for row in rows:
-        number = seen.get(row, 0)
-        seen[row] = number + 1
+        known_by = row if len(row) < _DIGEST else blake2b(row, digest_size=_DIGEST).digest()
+        number = seen.get(known_by, 0)
+        seen[known_by] = number + 1
         yield row + number.to_bytes(8, "little")

@@ -85,15 +85,20 @@ class Table:
         return Table({name: column.take(rows) for name, column in self.columns.items()}, len(rows))
 
 
+def form(table: Table) -> tuple[tuple[str, Holds], ...]:
+    """The names of a table's columns, and what they hold."""
+    return tuple((name, column.holds) for name, column in table.columns.items())
+
+
 def joined(tables: Sequence[Table]) -> Table:
     """The rows of all tables. Raises ValueError unless they have the same columns, and these hold the same."""
     first = tables[0]
-    if len({tuple((name, column.holds) for name, column in table.columns.items()) for table in tables}) > 1:
+    if len(set(map(form, tables))) > 1:
         raise ValueError("other columns")
     columns = {}
     for name, column in first.columns.items():
         parts = [table[name].values for table in tables]
-        is_array = all(isinstance(part, np.ndarray) for part in parts)
+        is_array = all(isinstance(part, np.ndarray) and part.shape[1:] == parts[0].shape[1:] for part in parts)  # type: ignore[union-attr]
         columns[name] = replace(column, values=np.concatenate(parts) if is_array else [*chain(*parts)])
     return Table(columns, sum(map(len, tables)))
 
@@ -133,8 +138,18 @@ def of_arrow(values: pa.ChunkedArray, version: int, *, is_vector: bool = False) 
         except pa.ArrowException:  # a time zone that nobody knows
             return Column("nested", [None] * len(values), shown)
     if is_list(kind) and is_number(kind.value_type) and (is_vector or is_exact):
-        return Column("vectors", list(values.to_numpy()), shown)
+        return Column("vectors", _vectors(values), shown)
     return Column("bytes" if is_binary(kind) else "nested", values_of(values), shown)
+
+
+def _vectors(values: pa.ChunkedArray) -> NDArray[Any] | list[Any]:
+    """An array for each list or None; one array [n, K], which takes no more memory than its numbers, where all have K."""
+    if values.num_chunks == 1 and len(values) and not values.null_count:
+        (chunk,), lengths = values.chunks, pc.min_max(pc.list_value_length(values)).as_py()
+        if lengths["min"] == lengths["max"]:
+            flat: NDArray[Any] = chunk.flatten().to_numpy(zero_copy_only=False)
+            return flat.reshape(len(chunk), lengths["min"])
+    return list(values.to_numpy())
 
 
 def _canonical(cells: Sequence[Any], version: int) -> list[str | None]:

@@ -41,8 +41,9 @@ class _Values:
 
     def digest(self) -> str:
         """SHA-256 over the content of every row, in order: the cache key of results computed from these rows."""
-        kind = type(self).__name__.lower().encode()
-        return sha256(kind + np.ascontiguousarray(self.values).tobytes()).hexdigest()
+        found = sha256(type(self).__name__.lower().encode())
+        found.update(np.ascontiguousarray(self.values).data)
+        return found.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -386,17 +386,12 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
         else:
             yield from lines.texts_of_table(*sheets.rows_of_lines(path, card, is_private=of.is_private))
     else:
-        table = _typed(path, card)
-        # pandas writes the numbers that rows had in another table as a column: a part of the rows is known again without.
-        names = sorted(name for name in table.columns if not name.startswith("__index_level_"))
-        texts = [_texts(table[name], f"{card.name} column {name}") for name in names]
-        for cells in zip(*texts, strict=True):
-            yield coins.row_text(zip(names, cells, strict=True))
-
-
-def _typed(path: Path, card: DatasetCard) -> columns.Table:
-    """All columns of a typed file, without roles."""
-    return sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
+        for table in sheets.pieces_of(path, replace(card, roles=()), (), None, is_private=True):
+            # pandas writes the numbers that rows had in another table as a column: a part of rows is known again without.
+            names = sorted(name for name in table.columns if not name.startswith("__index_level_"))
+            texts = [_texts(table[name], f"{card.name} column {name}") for name in names]
+            for cells in zip(*texts, strict=True):
+                yield coins.row_text(zip(names, cells, strict=True))
 
 
 def _texts(column: Column, field: str) -> Iterable[str | bytes]:
@@ -405,7 +400,7 @@ def _texts(column: Column, field: str) -> Iterable[str | bytes]:
         case "bytes":
             return map(_readable, column.values)
         case "vectors":
-            return [b"" if one is None else np.asarray(one, np.float64).tobytes() for one in column.values]
+            return (b"" if one is None else np.asarray(one, np.float64).tobytes() for one in column.values)
         case "nested":
             return map(coins.nested, column.values)
         case _:
@@ -428,7 +423,7 @@ def _cells(path: Path, of: Contents) -> Iterator[bytes]:
         for line, values in zip(found, lines.first_cells(found, path.suffix, form), strict=True):
             yield b"no row" + line if values is None else _with_lengths(values)
         return
-    table = _typed(path, card)
+    table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
     typed = [table[name] for name in sorted(table.columns) if table[name].holds != "nested"]
     plain = [_first_bytes(column, f"{card.name} column") for column in typed]
     yield from map(_with_lengths, zip(*plain, strict=True))

@@ -7,16 +7,17 @@ All below is judged row by row.
 
 from __future__ import annotations
 
-import io
 import json
 import stat
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import coins, lines
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.columns import Column, Table, is_text, of_arrow, pa, pc, pq
+from dpcl_core.data.columns import Column, Table, is_text, joined, of_arrow, pa, pc, pq
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.lines import MAX_COLUMNS, Form
 from dpcl_core.data.schema import CONTROL, DOUBT
@@ -38,6 +39,7 @@ TYPED = (".parquet", ".npz")
 MAX_BYTES = 4 * 2**30
 MAX_ROWS = 50_000_000
 MAX_VALUES = 2**32  # bytes of a parquet file's columns when unpacked
+_PIECE, _MOST_ROWS = 2**23, 2**16  # bytes and rows of a piece of a file
 NO_ROW = 'must have as many values as there are columns, and close every quote (") on the same line'
 _USUAL = ("label", "text")  # a first line with one of these names columns
 _NO_PARQUET = "must be a parquet file; this one is damaged or of another kind"
@@ -68,12 +70,16 @@ def readable(path: Path, shown: str, allowed: str = _NO_PARQUET) -> Iterator[Non
 def content_of(path: Path, shown: str) -> bytes:
     """The bytes of a regular file. Raises BadInput for a pipe or device, which would never end, and for a huge file."""
     with readable(path, shown, "must be a file that you can read"):
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadInput(shown, "no regular file", "must be a file or a folder, not a pipe or a device")
-        if status.st_size > MAX_BYTES:
-            raise BadInput(shown, "larger", f"must have at most {MAX_BYTES:,} bytes")
+        _refuse_irregular(path, shown)
         return path.read_bytes()
+
+
+def _refuse_irregular(path: Path, shown: str) -> None:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInput(shown, "no regular file", "must be a file or a folder, not a pipe or a device")
+    if status.st_size > MAX_BYTES:
+        raise BadInput(shown, "larger", f"must have at most {MAX_BYTES:,} bytes")
 
 
 @contextmanager
@@ -121,7 +127,7 @@ def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
     if ending(path) not in LINES or (ending(path) in DELIMITED and card.has_names):
         return card
     with readable(path, shown_name(card, path), "must be a file that you can read"):
-        content_of(path, shown_name(card, path))
+        _refuse_irregular(path, shown_name(card, path))
         form = lines.by_public_lines(card, found)
     return replace(card, columns=form.names, separator=form.separator)
 
@@ -175,49 +181,70 @@ def columns_of(
     `is_private`: nothing is reported of its rows; malformed lines are skipped. Raises BadInput if the file cannot be read or
     lacks a needed column.
     """
-    shown = shown_name(card, path)
-    if ending(path) == ".parquet":
-        with parquet_file(path, shown) as file:
-            names, table = _of_parquet(path, file, card, shown, wanted)
-    else:
-        if ending(path) == ".npz":
-            whole = npz_table(content_of(path, shown), shown, version=card.coins)
-            _check_names(list(whole.columns), shown)
-        else:
-            whole, _ = rows_of_lines(path, card, is_private=is_private)
-        names = _renamed(list(whole.columns), card, shown)
-        renamed = zip(names, whole.columns.values(), strict=True)
-        table = Table({name: column for name, column in renamed if wanted is None or name in wanted}, len(whole))
-    for name in needed:
-        if name not in names:
-            raise BadInput(shown, "no such column", f"must have a column {name}: {first_names(names)}")
+    table = joined([*pieces_of(path, card, needed, wanted, is_private=is_private)])
     if not len(table) and not is_private:
-        raise BadInput(shown, "no rows", "must have at least one row")
+        raise BadInput(shown_name(card, path), "no rows", "must have at least one row")
     return table
 
 
+def pieces_of(
+    path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str] | None, *, is_private: bool
+) -> Iterator[Table]:
+    """The table of `columns_of` in pieces of consecutive rows, at least one, that take about 8 MB each as they are stored.
+
+    A CSV, TSV or JSON lines file, and what was taken in under the first rule of coins, is one piece. Raises as `columns_of`.
+    """
+    shown = shown_name(card, path)
+
+    def chosen(own: Sequence[str]) -> dict[str, str]:
+        names = _renamed(own, card, shown)
+        for name in needed:
+            if name not in names:
+                raise BadInput(shown, "no such column", f"must have a column {name}: {first_names(names)}")
+        return {name: column for name, column in zip(names, own, strict=True) if wanted is None or name in wanted}
+
+    if ending(path) == ".parquet":
+        yield from _of_parquet(path, card, shown, chosen)
+    elif ending(path) == ".npz":
+        with readable(path, shown, "must be a file that you can read"):
+            _refuse_irregular(path, shown)
+        yield from _of_npz(path, card, shown, chosen)
+    else:
+        whole, _ = rows_of_lines(path, card, is_private=is_private)
+        named = chosen(list(whole.columns)).items()
+        yield Table({name: whole[column] for name, column in named}, len(whole))
+
+
 def _of_parquet(
-    path: Path, file: pq.ParquetFile, card: DatasetCard, shown: str, wanted: Sequence[str] | None
-) -> tuple[list[str], Table]:
-    """The names of all columns, and the wanted ones, as `columns_of` gives them."""
-    own = file.schema_arrow.names
-    names = _renamed(own, card, shown)
-    chosen = {name: column for name, column in zip(names, own, strict=True) if wanted is None or name in wanted}
-    # Text stays a list of distinct values: a few bytes can stand for terabytes.
-    texts = [column for column in chosen.values() if is_text(file.schema_arrow.field(column).type)]
-    with pq.ParquetFile(path, read_dictionary=texts) as packed:
-        table = packed.read(columns=list(chosen.values()))
-    columns = {}
-    for name, own_name in chosen.items():
-        values = table[own_name]
-        _refuse_large(values, own_name, shown)
-        columns[name] = of_arrow(values, card.coins, is_vector=name == EMBEDDING_COLUMN)
-        if name == CANONICAL["target"] and card.is_own and card.coins > 1 and pa.types.is_integer(values.type):
-            labels = declared_names(file.schema_arrow, own_name)
-            numbers = values.to_pylist() if labels else []
-            words = [None if label is None else coins.word(labels.get(label, str(label))) for label in numbers]
-            columns[name] = Column("text", words) if labels else columns[name]
-    return names, Table(columns, table.num_rows)
+    path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]
+) -> Iterator[Table]:
+    """The pieces of a parquet file; `chosen`: its wanted columns by their readers' names."""
+    with parquet_file(path, shown) as file:
+        schema, meta = file.schema_arrow, file.metadata
+        names = chosen(schema.names)
+        # Text stays a list of distinct values: a few bytes can stand for terabytes.
+        texts = [column for column in names.values() if is_text(schema.field(column).type)]
+        unpacked, sizes = sum(meta.row_group(group).total_byte_size for group in range(meta.num_row_groups)), Counter[str]()
+        n_rows = meta.num_rows if card.coins == 1 else _PIECE * meta.num_rows // max(1, unpacked)
+        # Page by page: pandas writes a million rows as one group.
+        with pq.ParquetFile(path, read_dictionary=texts, buffer_size=2**16, pre_buffer=False) as packed:
+            batches = packed.iter_batches(max(1, min(n_rows, _MOST_ROWS)), columns=list(names.values()))
+            tables = map(pa.Table.from_batches, ([batch] for batch in batches))
+            for table in tables if meta.num_rows and card.coins > 1 else [packed.read(columns=list(names.values()))]:
+                columns = {}
+                for name, own_name in names.items():
+                    values = table[own_name]
+                    sizes[own_name] += _unpacked_size(values)
+                    if sizes[own_name] > MAX_VALUES:
+                        allowed = f"must have at most {MAX_VALUES:,} bytes when unpacked"
+                        raise BadInput(f"{shown} column {own_name}", f"{sizes[own_name]:,} bytes", allowed)
+                    columns[name] = of_arrow(values, card.coins, is_vector=name == EMBEDDING_COLUMN)
+                    is_target = name == CANONICAL["target"] and card.is_own and card.coins > 1
+                    if is_target and pa.types.is_integer(values.type) and (labels := declared_names(schema, own_name)):
+                        numbers = values.to_pylist()
+                        words = [None if label is None else coins.word(labels.get(label, str(label))) for label in numbers]
+                        columns[name] = Column("text", words)
+                yield Table(columns, table.num_rows)
 
 
 def rows_of(path: Path, shown: str, *, has_names: bool = True) -> Table:
@@ -301,14 +328,12 @@ def _check_names(names: Sequence[str], shown: str) -> None:
         raise BadInput(f"{shown} column {place}", "a control character", "must have a name in one line, without such")
 
 
-def _refuse_large(column: pa.ChunkedArray, name: str, shown: str) -> None:
-    """Raises BadInput where a dictionary of texts would be larger than allowed when unpacked."""
+def _unpacked_size(column: pa.ChunkedArray) -> int:
+    """The bytes of a dictionary of texts when unpacked; 0 for other columns."""
     if not pa.types.is_dictionary(column.type) or not is_text(column.type):
-        return
+        return 0
     chunks = [(chunk.dictionary.cast(pa.large_binary()), chunk.indices) for chunk in column.chunks]
-    size = sum(pc.sum(pc.binary_length(words).take(places)).as_py() or 0 for words, places in chunks)
-    if size > MAX_VALUES:
-        raise BadInput(f"{shown} column {name}", f"{size:,} bytes", f"must have at most {MAX_VALUES:,} bytes when unpacked")
+    return sum(pc.sum(pc.binary_length(words).take(places)).as_py() or 0 for words, places in chunks)
 
 
 def declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
@@ -335,36 +360,73 @@ _NPZ = (
 )
 
 
-def npz_table(content: bytes, shown: str, *, version: int = 2) -> Table:
-    """The arrays as a table, each a column: vectors float32, and text or numbers.
+def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]) -> Iterator[Table]:
+    """The pieces of an NPZ file, each array a column: vectors float32, and text or numbers.
 
     One missing value makes floating point of an array of whole numbers or of truth values. So all of them are so here, but
-    by the first rule (`version` = 1), which made words of them.
+    by the first rule of coins, which made words of them.
 
     Raises BadInput naming the array and what is allowed; sizes are checked in the headers before anything is unpacked.
     """
-    found = _arrays(content, shown)
-    name = next((name for name in _ROWS if name in found), None)
-    if name is None:
-        raise BadInput(shown, ", ".join(found) or "no arrays", _NPZ)
-    values = found[name]
-    if values.ndim != 2 or values.dtype.kind not in "fiu" or not 1 <= values.shape[1] <= MAX_WIDTH:
-        width = "x".join(map(str, values.shape[1:]))
-        raise BadInput(f"{shown} {name}", f"{values.dtype} [rows, {width}]", f"{_NPZ}; the width is at most {MAX_WIDTH:,}")
-    with np.errstate(over="ignore"):
-        columns = {EMBEDDING_COLUMN: Column("vectors", np.ascontiguousarray(values, dtype=np.float32), "list<float>")}
-    for other, of in found.items():
-        if of.shape == (len(values),) or other in _KNOWN:
-            if of.shape != (len(values),) or of.dtype.kind not in "biufUS":
-                allowed = "must have one number or word for each row"
-                raise BadInput(f"{shown} {other}", f"{of.dtype}, {of.ndim} axes", allowed)
-            is_number = version > 1 and of.dtype.kind in "biuf"
-            columns[other] = Column("numbers", of.astype(np.float64)) if is_number else _words_of(of, version)
-    return Table(columns, len(values))
+    with _archive(path, shown) as archive:
+        members = {one.filename.removesuffix(".npy"): one for one in archive.infolist() if one.filename.endswith(".npy")}
+        for member in members.values():
+            _check_member(archive, member, shown)
+        forms = {name: _announced(archive, member) for name, member in members.items()}
+        rows = next((name for name in _ROWS if name in forms), None)
+        if rows is None:
+            raise BadInput(shown, ", ".join(forms) or "no arrays", _NPZ)
+        shape, dtype = forms[rows]
+        if len(shape) != 2 or dtype.kind not in "fiu" or not 1 <= shape[1] <= MAX_WIDTH:
+            width = "x".join(map(str, shape[1:]))
+            raise BadInput(f"{shown} {rows}", f"{dtype} [rows, {width}]", f"{_NPZ}; the width is at most {MAX_WIDTH:,}")
+        others = [name for name, (other, _) in forms.items() if name != rows and (other == shape[:1] or name in _KNOWN)]
+        for name in others:
+            if forms[name][0] != shape[:1] or forms[name][1].kind not in "biufUS":
+                what = f"{forms[name][1]}, {len(forms[name][0])} axes"
+                raise BadInput(f"{shown} {name}", what, "must have one number or word for each row")
+        own = [EMBEDDING_COLUMN, *others]
+        _check_names(own, shown)
+        names = chosen(own)
+        columns = {
+            name: _npz_column(npy.read_array(archive.open(members[other]), allow_pickle=False), card.coins)
+            for name, other in names.items() if other != EMBEDDING_COLUMN
+        }  # fmt: skip
+        if EMBEDDING_COLUMN not in names:
+            yield Table(columns, shape[0])
+            return
+        start = 0
+        for block in _blocks(archive, members[rows]):
+            part = slice(start, start + len(block))
+            start += len(block)
+            cells = {name: replace(column, values=column.values[part]) for name, column in columns.items()}
+            cells[EMBEDDING_COLUMN] = Column("vectors", block, "list<float>")
+            yield Table({name: cells[name] for name in names}, len(block))
+
+
+def _blocks(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[NDArray[np.float32]]:
+    """The rows of an array [n, K] as float32 [b, K], at least one block; `zipfile` checks the bytes at the end."""
+    shape, dtype = _announced(archive, member)
+    step = max(1, _PIECE // (shape[1] * dtype.itemsize))
+    with archive.open(member) as file, np.errstate(over="ignore"):
+        if _npy_header(file)[1]:  # column by column
+            whole = npy.read_array(archive.open(member), allow_pickle=False)
+            yield from (whole[start : start + step].astype(np.float32, "C") for start in range(0, max(1, shape[0]), step))
+            return
+        for start in range(0, max(1, shape[0]), step):
+            n_rows = min(step, shape[0] - start)
+            content = file.read(n_rows * shape[1] * dtype.itemsize)
+            yield np.frombuffer(content, dtype).reshape(n_rows, shape[1]).astype(np.float32)
+        file.read()
+
+
+def _npz_column(values: NDArray[np.generic], version: int) -> Column:
+    is_number = version > 1 and values.dtype.kind in "biuf"
+    return Column("numbers", values.astype(np.float64)) if is_number else _words_of(values, version)
 
 
 def npz_names(path: Path, shown: str) -> list[str]:
-    """The columns of `table`, from the headers of the arrays alone. Raises BadInput for what is no NPZ file."""
+    """The columns of the table, from the headers of the arrays alone. Raises BadInput for what is no NPZ file."""
     try:
         with zipfile.ZipFile(path) as archive:
             shapes = {
@@ -393,15 +455,11 @@ def _words_of(values: NDArray[np.generic], version: int) -> Column:
     return Column("text", [None if not one.isprintable() else one if version == 1 else coins.word(one) for one in words])
 
 
-def _arrays(content: bytes, shown: str) -> Mapping[str, NDArray[np.generic]]:
+@contextmanager
+def _archive(path: Path, shown: str) -> Iterator[zipfile.ZipFile]:
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
-            for member in members:
-                _check_member(archive, member, shown)
-            return {
-                one.filename.removesuffix(".npy"): npy.read_array(archive.open(one), allow_pickle=False) for one in members
-            }
+        with zipfile.ZipFile(path) as archive:
+            yield archive
     except (BadInput, MemoryError):
         raise
     except Exception as error:  # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user
@@ -422,6 +480,10 @@ def _check_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, shown: str)
 def _announced(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
     """The shape and dtype that an array announces."""
     with archive.open(member) as file:
-        version = npy.read_magic(file)
-        shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+        shape, _, dtype = _npy_header(file)
     return shape, dtype
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    version = npy.read_magic(file)
+    return npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)

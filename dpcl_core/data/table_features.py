@@ -37,6 +37,7 @@ _SQUASHED = 1 + 2 * len(_TURNS)
 _PLACES = 4  # of a hashed word, each 1/2 or -1/2: two words are nearly orthogonal, and each has length 1
 _NARROW, _WIDE, _MANY_WORDS = 32, 256, 4  # values of a hashed column; wide from so many words a cell on
 MAX_WIDTH = 20_000
+_BLOCK = 2**20  # values that are made at once, in double precision
 _NO_FEATURES = ("nested", "vectors", "bytes")
 _WORD = re.compile(r"\w+")
 _MISSING = frozenset(  # among numbers, in small letters
@@ -92,9 +93,7 @@ def width(feature: Feature, public: Column) -> int:
     return _WIDE if counts and sum(counts) >= _MANY_WORDS * len(counts) else _NARROW
 
 
-def encoded(
-    columns: Mapping[str, Column], features: Sequence[Feature], widths: Sequence[int], n_rows: int
-) -> Floats:
+def encoded(columns: Mapping[str, Column], features: Sequence[Feature], widths: Sequence[int], n_rows: int) -> Floats:
     """The values float32 [n, sum of widths] of these rows; a missing column counts as missing values."""
     parts = [np.zeros((n_rows, 0), np.float32)]
     for feature, n_values in zip(features, widths, strict=True):
@@ -284,6 +283,13 @@ class RowEncoding:
 
         Raises BadInput for a column whose type no value can have; `shown`: the file's name in messages.
         """
+        found = np.empty((len(table), sum(self.widths)), np.float32)
+        rows = np.arange(len(table))
+        for part in np.split(rows, rows[:: max(1, _BLOCK // max(1, found.shape[1]))][1:]):
+            found[part] = self._of_block(table.take(part), shown)
+        return found
+
+    def _of_block(self, table: Table, shown: str) -> NDArray[np.float32]:
         columns = {name: table[name] for name in self.names if name in table.columns}
         if not self.is_embedding:
             return encoded(columns, self.features, self.widths, len(table))
@@ -344,8 +350,11 @@ def units(values: NDArray[np.floating]) -> NDArray[np.float32]:
 
 def _of_lists(column: Column | None, n_values: int, n_rows: int, shown: str) -> NDArray[np.float64]:
     """The vectors of a column as rows float64 [n, n_values]; not-a-number for one of another length and for none."""
+    vectors = [] if column is None else _vectors(column, shown)
+    if isinstance(vectors, np.ndarray) and vectors.shape == (n_rows, n_values):
+        return vectors.astype(np.float64)
     values = np.full((n_rows, n_values), np.nan)
-    for row, vector in enumerate([] if column is None else _vectors(column, shown)):
+    for row, vector in enumerate(vectors):
         if vector is not None and len(vector) == n_values:
             values[row] = vector
     return values

@@ -208,22 +208,43 @@ def read_vectors(
 
     `is_divided`: both are parts of one file. Raises BadInput for columns that cannot be used, naming file and column.
     """
-    tables = [take_rows(*train, card, is_private=True), take_rows(*test, card, is_private=is_divided)]
+    public = take_rows(*test, card, is_private=is_divided)
     shown = sheets.shown_name(card, test[0][0])
-    encoding = table_features.planned_columns(card, tables[1], shown)
-    trained, tested = (Vectors(encoding.values(table, shown), encoding.document()) for table in tables)
-    return trained, tested
+    encoding = table_features.planned_columns(card, public, shown)
+    tested = encoding.values(public, shown)
+    del public  # before the training rows need room
+    (paths, rows), start, forms = train, 0, set()
+    trained = np.empty((len(rows), tested.shape[1]), np.float32)
+    for table in taken_pieces(paths, rows, card, is_private=True):
+        forms.add(columns.form(table))
+        if len(forms) > 1:
+            raise _other_pieces(card, len(paths))
+        trained[start : start + len(table)] = encoding.values(table, shown)
+        start += len(table)
+    return Vectors(trained, encoding.document()), Vectors(tested, encoding.document())
 
 
 def take_rows(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Table:
-    """All columns of these rows of a part. Raises BadInput for pieces of several forms."""
-    pieces = [sheets.columns_of(path, card, (), None, is_private=is_private) for path in paths]
-    found = [piece.take(part) for piece, part in zip(pieces, by_piece(map(len, pieces), rows), strict=True)]
+    """All columns of these rows (ascending) of a part. Raises BadInput for pieces of several forms."""
+    found = [*taken_pieces(paths, rows, card, is_private=is_private)]
     try:
         return columns.joined(found)
     except ValueError:
-        allowed = "every piece of a split must have the same columns, of the same types"
-        raise BadInput(card.name, f"{len(found)} pieces", allowed) from None
+        raise _other_pieces(card, len(paths)) from None
+
+
+def taken_pieces(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Iterator[Table]:
+    """All columns of these rows (ascending) of a part, in pieces as they are read."""
+    pieces = (one for path in paths for one in sheets.pieces_of(path, card, (), None, is_private=is_private))
+    start = 0
+    for piece in pieces:
+        first, last = np.searchsorted(rows, (start, start + len(piece)))
+        yield piece.take(rows[first:last] - start)
+        start += len(piece)
+
+
+def _other_pieces(card: DatasetCard, n_pieces: int) -> BadInput:
+    return BadInput(card.name, f"{n_pieces} pieces", "every piece of a split must have the same columns, of the same types")
 
 
 PERSON_COLUMN, SPANS_COLUMN = "person", "spans"
@@ -317,5 +338,3 @@ def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
         if span.kind not in KINDS:
             raise BadInput(f"{shown}, {SPANS_COLUMN}", span.kind, f"must be one of {', '.join(KINDS)}")
     return spans
-
-

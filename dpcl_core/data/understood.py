@@ -88,7 +88,10 @@ def understand(name: str) -> Understood:
     """What was understood of own:NAME. Raises BadInput and DataMissing as a run does."""
     card = catalog.card(name)
     data_files = files.find(card)
-    return understood(card, data_files, outline.outline(card, data_files))
+    found = understood(card, data_files, outline.outline(card, data_files))
+    gigabytes = catalog.needed_bytes(DataSpec(dataset=name)) / 1e9
+    said = (f"A run needs about {gigabytes:.2g} GB of memory.",) if gigabytes >= 1 else ()
+    return replace(found, assumed=found.assumed + said)
 
 
 def _read_as(card: DatasetCard, data_files: DataFiles, outlined: Outline, is_divided: bool) -> list[str]:

@@ -14,7 +14,7 @@ from dpcl_core.privacy.accounting import gaussian_step
 from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise
-from dpcl_core.privacy.sums import STEP, ExactSum, clipped_rows, coarse_unit_rows, on_grid, row_blocks, unit_rows
+from dpcl_core.privacy.sums import STEP, ExactSum, UnitRows, clipped_rows, coarse_unit_rows, on_grid, row_blocks, unit_rows
 from dpcl_core.spec import Adjacency
 
 
@@ -24,7 +24,7 @@ def class_sums_std(epsilon: float, delta: float, adjacency: Adjacency) -> float:
 
 
 def noisy_class_sums(
-    features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int,
+    features: NDArray[np.generic] | UnitRows, labels: NDArray[np.int64], space: Sequence[int], n_classes: int,
     stds: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int,
 ) -> NDArray[np.float64]:  # fmt: skip
     """Sum of unit-length features of each class of `space`, with independent Gaussian noise on every one of them.
@@ -38,14 +38,17 @@ def noisy_class_sums(
     most 2, reached by opposite features of one class. That holds to the last digit: rows are on a grid, none longer than 1,
     and their sums are exact (`privacy.sums`); sums and noise are rounded together (`privacy.gaussian`).
 
-    Args: features [n, K]; labels [n], all in `space` (the caller filters); space: the label list, ascending.
+    Args: features [n, K], or these rows scaled; labels [n], all in `space` (the caller filters); space: the label list,
+    ascending.
     Returns: [releases, n_classes, K] float64; rows outside `space` are zero.
     """
     chosen = np.asarray(space, dtype=np.int64)
     sums, order = ExactSum((len(chosen), features.shape[1]), STEP), np.argsort(labels, kind="stable")
     for part in row_blocks(*features.shape):
-        present, starts = np.unique(labels[order[part]], return_index=True)
-        of_class = np.split(unit_rows(features[order[part]]), starts[1:])  # their sums are exact in any order
+        places = order[part]
+        present, starts = np.unique(labels[places], return_index=True)
+        units = features.of(places) if isinstance(features, UnitRows) else unit_rows(features[places])
+        of_class = np.split(units, starts[1:])  # their sums are exact in any order
         sums.add(np.stack([rows.sum(axis=0) for rows in of_class]), np.searchsorted(chosen, present))
     clean = sums.value()
     released = np.zeros((len(stds), n_classes, features.shape[1]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,9 @@ _CLIENT_STEP = 2.0**-38  # grid of clients' vectors, in units of the bound: at m
 _BLOCK = 1 << 14  # numbers: 128 kB in float64; what is larger, the C library fetches from the system anew each time
 
 
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+def row_blocks(n_rows: int, width: int, most: int = _BLOCK) -> Iterator[slice]:
     """Slices of rows small enough that working copies in float64 stay in the processor's cache, whatever the data's size."""
-    step = max(1, _BLOCK // max(1, width))
+    step = max(1, most // max(1, width))
     return (slice(start, start + step) for start in range(0, n_rows, step))
 
 
@@ -58,6 +59,35 @@ def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
     No row is longer than 1 - 2^-33 as a real vector. Args: features [n, K].
     """
     return on_grid(_scaled_to(finite_rows(features), shortened(features.shape[1])), STEP)
+
+
+class UnitRows:
+    """`unit_rows` of some rows [n] of a table: each row is scaled once, whoever asks for it, and kept in whole steps.
+
+    A row of length 1 has at most 2^30 steps, so that all of them take as much memory as in single precision.
+    """
+
+    def __init__(self, table: NDArray[np.generic], rows: NDArray[np.int64]) -> None:
+        self.table, self.rows = table, rows
+        self._steps, self._is_scaled = np.zeros(table.shape, np.int32), np.zeros(len(table), np.bool_)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), self.table.shape[1]
+
+    def at(self, rows: NDArray[np.int64]) -> UnitRows:
+        """Other rows of the same table."""
+        found = copy(self)
+        found.rows = rows
+        return found
+
+    def of(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The rows at these places, as `unit_rows` gives them."""
+        rows = self.rows[places]
+        if len(fresh := rows[~self._is_scaled[rows]]):
+            self._steps[fresh] = unit_rows(self.table[fresh]) / STEP
+            self._is_scaled[fresh] = True
+        return np.multiply(self._steps[rows], STEP, dtype=np.float64)
 
 
 def coarse_unit_rows(features: NDArray[np.generic], step: float) -> NDArray[np.float64]:

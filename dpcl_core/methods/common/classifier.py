@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -13,9 +14,10 @@ from safetensors import numpy as safetensors
 
 from dpcl_core.data import texts
 from dpcl_core.events import Classifier, Fact
-from dpcl_core.methods.common.learner import Learner, PublicContext
+from dpcl_core.methods.common.learner import Learner, PublicContext, TaskBlind
 from dpcl_core.metrics import mean
-from dpcl_core.scenarios.stream import Examples, Task, TaskStream
+from dpcl_core.privacy.sums import row_blocks
+from dpcl_core.scenarios.stream import Examples, Task, TaskStream, join_examples
 from dpcl_core.spec import Cell
 
 # Test scores of a seed's models on tasks: accuracy, or micro-F1 of entities. Test data count as public.
@@ -24,6 +26,7 @@ from dpcl_core.spec import Cell
 # By rule: points reached and points possible for each budget's model, int64 [epsilons, 2]. For both metrics, their sums over
 # tasks give the score over all of them.
 Marks = Mapping[str, NDArray[np.int64]]
+_SCORES = 1 << 20  # that are made at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Result:
 
 def evaluated(learner: Learner, seed: int, stream: TaskStream, step: int, n_cells: int) -> list[Result]:
     """Results of the seed's models on the tasks seen so far, one per budget; also on the next if the stream looks ahead."""
-    marks = [_marks(learner, seed, stream, task) for task in stream.tasks[: step + 1]]
+    marks = _all_marks(learner, seed, stream, stream.tasks[: step + 1], n_cells)
     rules = next((tuple(of_task) for of_task in marks if of_task), ())
     next_task = stream.tasks[step + 1 : step + 2] if stream.looks_ahead else ()
     ahead = [_marks(learner, seed, stream, task) for task in next_task]
@@ -82,6 +85,22 @@ def zero_shot(streams: Sequence[TaskStream], scores: Callable[[Task], NDArray[np
     return mean(means)
 
 
+def _all_marks(learner: Learner, seed: int, stream: TaskStream, tasks: Sequence[Task], n_cells: int) -> list[Marks]:
+    """The marks of each task: by one pass over all test examples, in blocks, where a learner does not ask for their task."""
+    tests = [task.test for task in tasks]
+    is_joint = stream.metric == "accuracy" and all(test.columns is None and test.table is tests[0].table for test in tests)
+    if not is_joint or not isinstance(learner, TaskBlind):
+        return [_marks(learner, seed, stream, task) for task in tasks]
+    together, found = join_examples(tests), dict[str, list[NDArray[np.int64]]]()
+    for rows in row_blocks(len(together), n_cells * len(stream.classes), _SCORES):
+        part = together.take(np.arange(len(together))[rows])
+        for rule, scores in learner.scores(seed, replace(tasks[0], test=part)).items():
+            found.setdefault(rule, []).append(_answers(scores, part.labels))
+    answers = {rule: np.concatenate(parts, axis=1) for rule, parts in found.items()}
+    ends = np.cumsum([0, *map(len, tests)])
+    return [{rule: _counts(of[:, a:b]) for rule, of in answers.items()} if a < b else {} for a, b in pairwise(ends)]
+
+
 def _marks(learner: Learner, seed: int, stream: TaskStream, task: Task) -> Marks:
     scores = learner.scores(seed, task) if len(task.test) else {}
     if stream.metric == "entity-f1":
@@ -108,9 +127,20 @@ def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[n
 
     Counting them as wrong would score below a guess, and equally after every task, which would look like perfect memory.
     """
-    has_labels = np.isfinite(scores).any(axis=2)
-    right = ((scores.argmax(axis=2) == labels) & has_labels).sum(axis=1)
-    return np.stack([right, len(labels) * has_labels.any(axis=1)], axis=1)
+    return _counts(_answers(scores, labels))
+
+
+def _answers(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """1 for each right answer, 0 for a wrong one, -1 where a model has no label [epsilons, n]."""
+    best = scores.argmax(axis=2)
+    has_labels = np.isfinite(np.take_along_axis(scores, best[:, :, None], axis=2)[:, :, 0])
+    if not has_labels.all():  # the largest of numbers among which one is none is that
+        has_labels = np.isfinite(scores).any(axis=2)
+    return np.where(has_labels, best == labels, -1)
+
+
+def _counts(answers: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.stack([(answers > 0).sum(axis=1), answers.shape[1] * (answers >= 0).any(axis=1)], axis=1)
 
 
 def _entity_marks(scores: NDArray[np.floating], test: Examples, classes: Sequence[str]) -> NDArray[np.int64]:

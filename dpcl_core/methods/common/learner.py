@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,13 @@ class Learner(Protocol):
         It depends on private data only through releases that are in the ledger.
         """
         ...
+
+
+@runtime_checkable
+class TaskBlind(Protocol):
+    """A learner that scores an example the same in whichever task it is: test sets of several tasks may be scored as one."""
+
+    is_task_unread: ClassVar[bool]
 
 
 @runtime_checkable

@@ -26,8 +26,8 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
-from dpcl_core.privacy.sums import row_blocks, unit_rows
-from dpcl_core.scenarios.stream import Task
+from dpcl_core.privacy.sums import UnitRows, row_blocks, unit_rows
+from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 
@@ -46,13 +46,16 @@ class CosineParams(Params):
 
 
 class CosineClassifier:
-    """Noisy class sums of all budgets and seeds of a run, in one array [seeds, epsilons, classes, K]. Keeps nothing else.
+    """Noisy class sums of all budgets and seeds of a run, in one array [seeds, epsilons, classes, K].
+
+    Keeps nothing else of private rows but, for several seeds, their scaled copies: each is scaled once.
 
     Budgets of one seed with the same labels share a task's clean sums, which exist only inside the mechanism; they never
     share noise. With remembered noise the clean sums of all tasks stay in memory, and in no checkpoint (`recall`).
     """
 
     KEPT = ("_noises", "_sums", "_shrunk", "_stream_releases", "_released")
+    is_task_unread = True
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
@@ -74,6 +77,10 @@ class CosineClassifier:
         self._shrunk = np.zeros_like(self._sums) if has_two_rules else None
         self._is_shrunk = params.prediction == "by-stream" and has_two_rules and not spec.scenario.classes_return
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
+        self._units: UnitRows | None = None
+        # Made of what is released and public: by seed and rule the directions of its sums, and which are some; test rows.
+        self._directions: dict[tuple[int, str], tuple[NDArray[np.float32], NDArray[np.bool_]]] = {}
+        self._tests: tuple[NDArray[np.generic] | None, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for done, (row, seed) in enumerate(enumerate(self._seeds), start=1):
@@ -92,11 +99,21 @@ class CosineClassifier:
                     self._remember(row, noisy_stream_sums(self._streams[seed], stds, drawn, entered, task=task.index))
                 else:
                     found = noisy_class_sums(
-                        train.inputs, train.labels, space, self._sums.shape[2], stds, drawn, entered, task=task.index
+                        self._scaled(train), train.labels, space, self._sums.shape[2], stds, drawn, entered, task=task.index
                     )
                     self._add(row, alike, found, stds)
                 self._released[row][np.ix_(alike, space)] = True
+            for rule in ("cosine", "shrunk"):
+                self._directions.pop((seed, rule), None)
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
+
+    def _scaled(self, train: Examples) -> NDArray[np.generic] | UnitRows:
+        """The examples' features; of several seeds, which learn the same rows, as rows that are scaled once."""
+        if len(self._seeds) == 1 or train.rows is None or train.columns is not None:
+            return train.inputs
+        if self._units is None or self._units.table is not train.table:
+            self._units = UnitRows(train.table, train.rows)
+        return self._units.at(train.rows)
 
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Adds the clean sums of earlier tasks again: they are in no checkpoint."""
@@ -120,16 +137,19 @@ class CosineClassifier:
         self._add(row, range(len(self._epsilons)), after - self._sums[row], [std * noise for std in self._stds])
         self._sums[row] = after  # as read off: the sum of changes may differ in its last digit
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float64]]:
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float32]]:
         """Cosines [epsilons, n, classes] of the task's test examples by rule, the run's own first.
 
         Where one list stands for several tasks: with sums as they were added up, and with each task's part shrunk.
         """
-        found = {"cosine": self.cosines(seed, task.test.inputs)}
-        if self._shrunk is None:
-            return found
-        shrunk = {"shrunk": self._cosines(seed, task.test.inputs, self._shrunk_of(self._seeds.index(seed)))}
-        return {**shrunk, **found} if self._is_shrunk else {**found, **shrunk}
+        test, (table, units) = task.test, self._tests
+        if table is not test.table:  # once a run: tasks, seeds and budgets share the table
+            units = _single(test.table)
+            self._tests = test.table, units
+        units = units if test.rows is None else units[test.rows]
+        units = units if test.columns is None else units[:, test.columns]
+        names = ["cosine"] if self._shrunk is None else ["cosine", "shrunk"]
+        return {name: self._cosines(seed, units, name) for name in (names[::-1] if self._is_shrunk else names)}
 
     def _shrunk_of(self, row: int) -> NDArray[np.float64]:
         """A seed's shrunk sums [epsilons, classes, K]; as added up for a model of which nothing would be left."""
@@ -152,23 +172,31 @@ class CosineClassifier:
         columns = listed_labels(released, self._n_classes)
         return Rule("cosine", ("shrunk" if self._is_shrunk else "sums",), columns, np.flatnonzero(released))
 
-    def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
+    def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and for zero sums.
 
         Classes are the declared ones, then any other released ones; see `listed_labels`.
         """
-        return self._cosines(seed, inputs, self._sums[self._seeds.index(seed)])
+        return self._cosines(seed, _single(inputs), "cosine")
 
-    def _cosines(self, seed: int, inputs: NDArray[np.generic], of_seed: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The same with these sums [epsilons, classes, K]."""
-        row = self._seeds.index(seed)
-        listed = listed_labels(self._released[row].any(axis=0), self._n_classes)
-        directions = np.stack([unit_rows(sums) for sums in of_seed[:, listed]])
-        blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
-        scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)
-        # Without noise a class without data has a zero sum: it must lose, not win as NaN or with a cosine of 0.
-        usable = self._released[row][:, listed] & directions.any(axis=2)
-        return np.where(usable[:, None, :], scores, -np.inf)
+    def _cosines(self, seed: int, units: NDArray[np.float32], rule: str) -> NDArray[np.float32]:
+        if (seed, rule) not in self._directions:
+            row = self._seeds.index(seed)
+            sums = self._sums[row] if rule == "cosine" else self._shrunk_of(row)
+            listed = listed_labels(self._released[row].any(axis=0), self._n_classes)
+            found = np.stack([_single(of_budget) for of_budget in sums[:, listed]])
+            # Without noise a class without data has a zero sum: it must lose, not win as NaN or with a cosine of 0.
+            self._directions[seed, rule] = found, self._released[row][:, listed] & found.any(axis=2)
+        directions, usable = self._directions[seed, rule]
+        return np.where(usable[:, None], units @ directions.transpose(0, 2, 1), np.float32(-np.inf))
+
+
+def _single(rows: NDArray[np.generic]) -> NDArray[np.float32]:
+    """Released sums or public test rows [n, K] at length 1 in single precision, which is enough to compare cosines."""
+    found = np.empty(rows.shape, np.float32)
+    for part in row_blocks(*rows.shape):
+        found[part] = unit_rows(rows[part])
+    return found
 
 
 make_learner = CosineClassifier

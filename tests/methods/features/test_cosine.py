@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -12,12 +13,14 @@ import pytest
 from scipy.stats import chi2, kstest, norm
 from sklearn.datasets import load_digits
 
+from dpcl_core.methods.common import classifier
 from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams, make_learner
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
 from tests.methods.training import public_context
 
@@ -252,3 +255,72 @@ def test_the_example_of_eighty_lines_is_this_classifier(recurrence: str) -> None
     assert its_ledger.epsilon() == pytest.approx(ledger.epsilon(), rel=1e-6)  # the engine's noise is rounded up by as much
     test = np.concatenate([one.test.inputs for one in tasks])
     np.testing.assert_array_equal(model.predict(test), learner.cosines(cell.seed, test)[0].argmax(axis=1))
+
+
+def test_several_seeds_scale_a_row_once_and_get_the_sums_that_one_seed_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    scaled: list[int] = []
+
+    def counted(rows: np.ndarray) -> np.ndarray:
+        scaled.append(len(rows))
+        return unit_rows(rows)
+
+    pixels, digits = load_digits(return_X_y=True)
+    table = Examples(pixels.astype(np.float32), digits.astype(np.int64))
+    table = replace(table, rows=np.arange(len(digits)))
+    tasks = {
+        seed: [
+            Task(index, "", part, part, tuple(classes))
+            for index, classes in enumerate(np.sort(np.random.default_rng(seed).permutation(10).reshape(5, 2), axis=1).tolist())
+            for part in [table.take(np.flatnonzero(np.isin(digits, classes)))]
+        ]
+        for seed in range(3)
+    }  # fmt: skip
+
+    def sums_of(seeds: tuple[int, ...]) -> np.ndarray:
+        run = spec("prior", (math.inf,), seeds)
+        cells = list(run.cells())
+        learner = make_learner(run, cells, public_context(64, 10, 100, 5))
+        ledgers = {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
+        for step in range(5):
+            list(learner.learn({seed: tasks[seed][step] for seed in seeds}, ledgers))
+        return learner._sums
+
+    monkeypatch.setattr("dpcl_core.privacy.sums.unit_rows", counted)
+    together = sums_of((0, 1, 2))
+    assert sum(scaled) == len(digits)
+    for seed in range(3):
+        np.testing.assert_array_equal(together[seed], sums_of((seed,))[0])
+    assert sum(scaled) == len(digits), "of one seed nothing is kept"
+
+
+def test_a_run_scales_its_test_rows_once_and_its_sums_once_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a task costs beside its products does not grow with the number of tasks."""
+    scaled: list[int] = []
+
+    def counted(rows: np.ndarray) -> np.ndarray:
+        scaled.append(len(rows))
+        return unit_rows(rows)
+
+    monkeypatch.setattr("dpcl_core.methods.features.cosine.unit_rows", counted)
+    rng, n_tasks = np.random.default_rng(0), 20
+    test = Examples(rng.standard_normal((400, 8)).astype(np.float32), np.arange(400) % 40)
+    tasks = [
+        Task(index, f"task {index + 1}", part, part, (2 * index, 2 * index + 1))
+        for index in range(n_tasks)
+        for part in [test.take(np.flatnonzero(test.labels // 2 == index))]
+    ]
+    stream = TaskStream(tuple(tasks), tuple(map(str, range(40))), "once")
+    run = spec("prior", (1.0, math.inf))
+    cells = list(run.cells())
+    learner = make_learner(run, cells, public_context(8, 40, 100, n_tasks))
+    ledgers = {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
+    for step in range(n_tasks):
+        list(learner.learn({0: tasks[step]}, ledgers))
+        results = classifier.evaluated(learner, 0, stream, step, 2)
+        for place, result in enumerate(results):
+            for task, score in zip(tasks, result.by_task, strict=False):
+                right = learner.cosines(0, task.test.inputs)[place].argmax(axis=1) == task.test.labels
+                assert score == right.mean()
+            assert result.pooled == pytest.approx(np.mean(result.by_task))
+        scaled.append(-sum(len(task.test) for task in tasks[: step + 1]) * 2)  # what this test asked for itself
+    assert sum(scaled) == 400 + n_tasks * 2 * 40
