@@ -1,8 +1,8 @@
 """The app in a real headless Chromium: a server of its own in a home of its own, and pages that must stay clean.
 
 The browser is the one that `DPCL_CHROMIUM` names, else `/usr/bin/chromium`. A visited page fails its test for an error on
-the console, a failed request, a request to anywhere else, a WebGL canvas, or letters in place of an icon. A failed test leaves
-a screenshot.
+the console, a failed request, a request to anywhere else, a WebGL canvas, or letters in place of an icon. A failed test
+leaves a screenshot.
 """
 
 from __future__ import annotations
