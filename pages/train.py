@@ -42,7 +42,7 @@ def page() -> None:
     layout.link_to_controls(controls, answer, "To the form and Start")
     with controls:
         values, spec, device = _controls(view)
-    run = _own_run(linked, spec)
+    run = _own_run(linked, spec or _parsed(values))
     study_id = cast("str | None", view["study"])
     with answer:
         if study_id is not None:
@@ -143,6 +143,13 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     return spec, None
 
 
+def _parsed(values: train_form.Values) -> RunSpec | None:
+    """The spec of settings that could not be started here; None where they are none."""
+    with suppress(BadInput):
+        return checks.parse(train_form.raw_of(values))
+    return None
+
+
 def _answer(view: state.View, run: Run | None, spec: RunSpec | None, values: train_form.Values) -> Mapping[str, object]:
     """Draws the form's run, else what is known before it; returns the shown budget and prediction rule (None: default)."""
     if refused := st.session_state.pop("refused", None):
@@ -173,21 +180,18 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
     with right:
         if spec is not None:
             start_box.layer(spec)
-        _left_run()
+        _left_run(view)
     return _USUAL
 
 
-def _left_run() -> None:
+def _left_run(view: state.View) -> None:
     """Draws the way back to the run that the form was changed away from."""
-
-    def take() -> None:
-        st.session_state["show-run"] = st.session_state.pop(_LEFT)
-
     with suppress(BadInput):
         if _LEFT in st.session_state:
             run = state.store().get(st.session_state[_LEFT])
+            back = train_form.parameters_of(run.spec, run.id)
             st.caption(f"**{plain(run.name)}** ({run.status}) has other settings.")
-            st.button("Back to that run", key="take-settings", on_click=take)
+            st.button("Back to that run", key="take-settings", on_click=view.go, args=(back,))
 
 
 @st.fragment(run_every=1.0)

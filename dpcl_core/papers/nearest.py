@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -66,19 +66,23 @@ def question_of(spec: RunSpec) -> str | None:
     return next((name for name in found if questions.recorded(questions.specs(name))), None)
 
 
-def accuracies(run: Measured, spec: RunSpec) -> pd.DataFrame:
-    """The recorded curve, as `Result.accuracy` has it: at the budgets that the spec asks for, else at all of them."""
+def accuracies(run: Measured) -> pd.DataFrame:
+    """The recorded curves, as `Result.accuracy` has them."""
     import pandas as pd
 
-    shared = {model.epsilon for model in run.models} & set(spec.privacy.epsilons)
     rows = [
         (model.epsilon, model.seed, task, 0, value)
         for model in run.models
-        if not shared or model.epsilon in shared
         for task, value in enumerate(model.curves.get("AA", ()))
         if value is not None
     ]
     return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+
+
+def at_budgets(accuracy: pd.DataFrame, epsilons: Collection[float]) -> pd.DataFrame:
+    """The rows of these budgets; all rows where there are none."""
+    rows = accuracy[accuracy["epsilon"].isin(epsilons)]
+    return accuracy if rows.empty else rows
 
 
 def rough_seconds(spec: RunSpec) -> float:
@@ -141,8 +145,15 @@ def _network(dataset: str) -> str:
 
 
 def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterator[str]:
-    """The settings that both have with different values, and those that only one of them has."""
-    return (key for key in {**one, **other} if one.get(key) != other.get(key))
+    """The settings with different values; those that a method or a stream has by itself count where both have it."""
+    apart = {"params." if one["method"] != other["method"] else "", "scenario." if _kind(one) != _kind(other) else ""}
+    own = tuple(prefix for prefix in apart if prefix)
+    keys = (key for key in {**one, **other} if key == "scenario.kind" or not own or not key.startswith(own))
+    return (key for key in keys if one.get(key) != other.get(key))
+
+
+def _kind(settings: Mapping[str, object]) -> object:
+    return settings["scenario.kind"]
 
 
 def _flat(spec: RunSpec) -> dict[str, object]:

@@ -55,12 +55,12 @@ def pick(view: state.View) -> None:
 
 def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) -> None:
     """Draws which question the form started from, once changed with the way back, and the answer that has these settings."""
-    name = cast("str | None", view["question"])
+    name, brought = cast("str | None", view["question"]), _brought(values)
     is_changed = name is not None and not _is_as_asked(name, values)
     answered = name if spec is None else _answered(digest=spec.digest(), _spec=spec) or name
-    if name is not None:
-        about = presets.about(name)
-        st.caption(plain(f"“{about.title}”{', changed' if is_changed else ''}"), width="content")
+    if brought or name is not None:
+        about = brought or f"“{presets.about(str(name)).title}”{', changed' if is_changed else ''}"
+        st.caption(plain(about), width="content")
     if is_changed:
         st.button("Back to it", key="back-to-question", type="tertiary", on_click=lambda: view.go(question_link(name)))
     if answered is not None:
@@ -124,7 +124,6 @@ def draw(
     """Draws Start for the form's spec, or the sentence that refuses its values. `run_on`: device, and whether in parts."""
     costly = _costly(spec, run_on[0])
     with places.notes:
-        _brought(values)
         if refusal:
             st.error(plain(refusal))
             _mend_button(view, values)
@@ -150,7 +149,7 @@ def layer(spec: RunSpec) -> None:
 
 
 def _estimate(spec: RunSpec, values: train_form.Values, device: str) -> str:
-    """Draws how many models a run has and about how long it takes; returns the source, and what follows from the settings."""
+    """Draws how many models a run has and about how long it takes; returns what more there is to say of that."""
     waiting = sum(state.store().queues().get(device, ()))
     queue = f"{waiting} before it in the queue." if waiting else ""
     seconds, is_here = _seconds(spec, device)
@@ -283,11 +282,11 @@ def bring(view: state.View) -> None:
         _change(view, raw, changes, by_rule=True)
 
 
-def _brought(values: train_form.Values) -> None:
-    """Draws what the data brought along, as long as they are chosen."""
+def _brought(values: train_form.Values) -> str:
+    """What the data brought along, as long as they are chosen; else empty."""
     dataset, named = st.session_state.get("brought", ("", []))
-    if named and dataset == values["dataset"]:
-        st.caption(plain(f"{datasets.called(dataset)} brings along: {'; '.join(named)}."))
+    is_chosen = bool(named) and dataset == values["dataset"]
+    return f"{datasets.called(dataset)} brings along: {'; '.join(named)}." if is_chosen else ""
 
 
 def _words(values: Mapping[str, object], changes: Mapping[str, object]) -> list[str]:
@@ -379,7 +378,7 @@ def ghost(spec: RunSpec) -> bool:
     if drawn is None:
         return False
     picture, source, differs = drawn
-    note = f"other there: {', '.join(differs)}" if differs else "with these settings"
+    note = f"with other settings: {', '.join(differs)}" if differs else "with these settings"
     figure_card.show(picture, source, key="ghost", title="Measured before", note=plain(note), live=True)
     return True
 
@@ -388,17 +387,21 @@ def ghost(spec: RunSpec) -> bool:
 def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance, list[str]] | None:
     from dpcl_core.figures import curves
 
-    run = nearest.nearest(_spec)
-    if run is None:
+    run, example = nearest.nearest(_spec), state.example()
+    if run is not None:
+        spec, table = run.spec, nearest.at_budgets(nearest.accuracies(run), _spec.privacy.epsilons)
+        source = Provenance(
+            run.dataset_title, None, methods.card(spec.method).title, spec.labels, tuple(sorted(set(table["epsilon"]))),
+            spec.privacy.delta, (table["seed"].nunique(),), standings=(methods.standing(spec),),
+        )  # fmt: skip
+    elif example.spec.data.dataset == _spec.data.dataset:
+        spec, source = example.spec, example.provenance
+        table = nearest.at_budgets(example.accuracy, _spec.privacy.epsilons)
+    else:
         return None
-    spec, table = run.spec, nearest.accuracies(run, _spec)
     picture = curves.accuracy_over_tasks(
         table, n_tasks=int(table["after_task"].max()) + 1, labels=spec.labels, score=datasets.score(spec.data.dataset),
         standing=methods.standing(spec), is_ghost=True, dark=dark,
-    )  # fmt: skip
-    source = Provenance(
-        run.dataset_title, None, methods.card(spec.method).title, spec.labels, tuple(sorted(set(table["epsilon"]))),
-        spec.privacy.delta, (table["seed"].nunique(),), standings=(methods.standing(spec),),
     )  # fmt: skip
     keys = nearest.differences(_spec, spec)
     named = [fields.title(key, spec.method, spec.scenario.kind).lower() for key in keys[:_NAMED]]
