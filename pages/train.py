@@ -162,7 +162,7 @@ def _answer(view: state.View, run: Run | None, spec: RunSpec | None, values: tra
         st.error(f"{plain(str(refused))}. Its files can still be exported from Runs.")
         return _USUAL
     if run.is_over:
-        return _shown(view, result, run)
+        return _shown(view, values, result, run)
     _watch(run.id)
     return {"focus": view["focus"], "rule": view["rule"]}
 
@@ -171,7 +171,7 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
     """Draws what stands beside a form without a run: the example, if it is one of it, else stream and nearest record."""
     example = state.example()
     if spec is not None and spec == example.spec:
-        return _shown(view, example, None)
+        return _shown(view, values, example, None)
     left, right = st.columns(_HALVES, gap="small")
     with left:
         has_ghost = spec is not None and start_box.ghost(spec)
@@ -179,7 +179,7 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
         start_box.stream(values)
     with right:
         if spec is not None:
-            start_box.layer(spec)
+            start_box.details(spec, values)
         _left_run(view)
     return _USUAL
 
@@ -231,7 +231,7 @@ def _figures(result: Result, chosen: float, places: Sequence[DeltaGenerator], fi
         start_box.stream(None, result.spec, 1.0 if filled is None else filled)
 
 
-def _shown(view: state.View, result: Result, run: Run | None) -> Mapping[str, object]:
+def _shown(view: state.View, values: train_form.Values, result: Result, run: Run | None) -> Mapping[str, object]:
     """Draws a run that is over (None: the example); returns the shown budget and rule (None: the default)."""
     left, right = st.columns(_HALVES, gap="small")
     with right:
@@ -251,7 +251,7 @@ def _shown(view: state.View, result: Result, run: Run | None) -> Mapping[str, ob
             chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
             run_panel.statement(result, chosen, is_over=True)
             run_panel.panel(result, chosen)
-        start_box.layer(result.spec)
+        start_box.details(result.spec, values)
     if result.accuracy.empty:
         with left:
             start_box.stream(None, result.spec)

@@ -320,11 +320,12 @@ class Chart:
             "at once, no noise": ("dash", high_x, True),
         }
         low, high = self.layout["xaxis"].get("range", (0, 1))
-        last = max((note["x"] for note in self.texts if note.get("xref", "x") == "x"), default=high)
-        end = 1.0 if is_rising else (last - low) / (high - low)  # no line runs through the names at the ends of curves
+        named = [(note["x"], note["y"]) for note in self.texts if note.get("xref", "x") == "x"]  # at the ends of curves
         for name, height in known.items():
             dash, x, is_above = looks[name]
             line = {"color": self.ink.soft, "width": 1.2, "dash": dash}
+            met = [(x - low) / (high - low) for x, y in named if abs(y - height) < _LABEL_ROOM]
+            end = min([1.0, *met])  # no line runs through a name
             ends = {"x0": 0, "x1": end, "y0": height, "y1": height}
             self.shapes.append({"type": "line", "xref": "paper", "yref": "y", "layer": "below", "line": line, **ends})
             places = [(side, above) for above in (is_above, not is_above) for side in (x, 0.5, 1 - x)]

@@ -122,12 +122,10 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
     """The result under the chosen prediction rule, if the method has several; else unchanged."""
     if not result.rules:
         return result
-    with st.container(key="rule-row", horizontal=True, vertical_alignment="center", gap="small"):
-        picked = st.segmented_control(
-            "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
-            format_func=rule_title, key=key, required=True,
-        )  # fmt: skip
-        st.caption(_RULES, width="stretch")
+    picked = st.segmented_control(
+        "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
+        format_func=rule_title, key=key, required=True, help=_RULES,
+    )  # fmt: skip
     return replace(result, rule=None if picked == result.rules[0] else picked)
 
 

@@ -135,21 +135,21 @@ def draw(
             if costly.fix:
                 _mend_button(view, values, costly.fix)
     with places.row[-1]:
-        how = None if spec is None else _estimate(spec, values, run_on[0])
+        how = None if spec is None else _estimate(spec, run_on[0])
         is_off = spec is None or costly is not None
         if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start", help=how) and spec is not None:
             _start(spec, *run_on)
 
 
-def layer(spec: RunSpec) -> None:
-    """Draws how the settings relate to what the method's publication prints."""
-    named = methods.layer(spec)
-    if named is not None:
-        st.caption(plain(f"{named.title}."), help=plain(named.words))
+def details(spec: RunSpec, values: train_form.Values) -> None:
+    """Draws how the settings relate to what the method's publication prints, and what follows from them as help."""
+    layer, derived = methods.layer(spec), _derived(key=spec.to_json(), _spec=spec)
+    more = filter(None, ("" if layer is None else layer.words, derived, train_form.delta_words(values)))
+    st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
 
 
-def _estimate(spec: RunSpec, values: train_form.Values, device: str) -> str:
-    """Draws how many models a run has and about how long it takes; returns what more there is to say of that."""
+def _estimate(spec: RunSpec, device: str) -> str:
+    """Draws how many models a run has and about how long it takes; returns where that is known from."""
     waiting = sum(state.store().queues().get(device, ()))
     queue = f"{waiting} before it in the queue." if waiting else ""
     seconds, is_here = _seconds(spec, device)
@@ -160,8 +160,7 @@ def _estimate(spec: RunSpec, values: train_form.Values, device: str) -> str:
             "Estimated from recorded runs: nine in ten are within ten times of it.",
         )
     st.caption(f"{counted(spec.n_cells, 'model')}, {status_line.about(seconds)}")
-    derived = _derived(key=spec.to_json(), _spec=spec)
-    return plain("\n\n".join(filter(None, (queue, source, derived, train_form.delta_words(values)))))
+    return f"{source} {queue}".rstrip()
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
