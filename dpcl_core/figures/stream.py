@@ -55,7 +55,7 @@ def stream(
             text=[f"{size:,}" for size in sizes] if len(sizes) <= _MAX_SIZES else None, cliponaxis=False, hovertext=called,
         )  # fmt: skip
     if filled < 1:
-        rest = {"x0": 0.5 + filled * len(homes), "x1": len(homes) + 0.5, "y0": 0, "y1": 1, "line": {"width": 0}}
+        rest = {"x0": 0.5 + filled * len(homes), "x1": len(homes) + 0.5, "y0": 0, "y1": 1.2, "line": {"width": 0}}
         veil = {"fillcolor": theme.translucent(chart.ink.ground, _VEIL), "yref": "paper"}
         chart.shapes.append({"type": "rect", "xref": "x", **rest, **veil})
     finding = _plan_finding(homes) if counts is None else _finding(counts, homes)

@@ -319,7 +319,7 @@ class Chart:
             "untrained": ("dashdot", low_x, untrained >= chance),
             "at once, no noise": ("dash", high_x, True),
         }
-        low, high = self.layout["xaxis"].get("range", (0, 1))
+        low, high = self.layout.get("xaxis", {}).get("range", (0, 1))
         named = [(note["x"], note["y"]) for note in self.texts if note.get("xref", "x") == "x"]  # at the ends of curves
         for name, height in known.items():
             dash, x, is_above = looks[name]

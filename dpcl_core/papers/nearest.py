@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -46,7 +46,12 @@ def nearest(spec: RunSpec) -> Measured | None:
     A run of another method, stream or network is farther away than one with any number of other settings.
     """
     wanted = _flat(spec)
-    alike = [run for run in measured.all_recorded() if run.spec.data.dataset == spec.data.dataset and run.models[0].curves]
+    on_them = (run for run in measured.all_recorded() if run.spec.data.dataset == spec.data.dataset)
+    alike = [run for run in on_them if run.models and run.models[0].curves]
+        run
+        for run in measured.all_recorded()
+        if run.spec.data.dataset == spec.data.dataset and run.models and run.models[0].curves
+    ]
 
     def distance(run: Measured) -> int:
         return sum(_WEIGHTS.get(key, 1) for key in _differing(wanted, _flat(run.spec)))
@@ -91,7 +96,11 @@ def rough_seconds(spec: RunSpec) -> float:
     From those of the same method, data and network as far as there are any; of several, the one with most nearly as much
     work.
     """
-    known, work = _known(), _work(spec)
+    return _rough(spec, _known())
+
+
+def _rough(spec: RunSpec, known: Sequence[_Known]) -> float:
+    work = _work(spec)
 
     def is_alike(one: RunSpec, same: str) -> bool:
         of = {"m": one.method == spec.method, "d": one.data.dataset == spec.data.dataset}

@@ -219,7 +219,7 @@ def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
     said = words(page)
     assert "Codes planted in 16 texts have 11.5 bits of exposure after task 3 (1.8 before training)" in said
-    assert "After task 3 the model holds 0.60 nats an ordinary token" in said
+    assert "After task 3: better than the public model on ordinary words (0.60 nats)" in said
     assert "AUROC of the score for personal tokens" in said
     query = dict(page.query_params)
     assert {key: query[key] for key in ("sh", "run", "t", "m", "e")} == {
