@@ -48,10 +48,6 @@ def nearest(spec: RunSpec) -> Measured | None:
     wanted = _flat(spec)
     on_them = (run for run in measured.all_recorded() if run.spec.data.dataset == spec.data.dataset)
     alike = [run for run in on_them if run.models and run.models[0].curves]
-        run
-        for run in measured.all_recorded()
-        if run.spec.data.dataset == spec.data.dataset and run.models and run.models[0].curves
-    ]
 
     def distance(run: Measured) -> int:
         return sum(_WEIGHTS.get(key, 1) for key in _differing(wanted, _flat(run.spec)))
