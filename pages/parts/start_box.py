@@ -143,7 +143,9 @@ def draw(
 
 def details(spec: RunSpec, values: train_form.Values) -> None:
     """Draws how the settings relate to what the method's publication prints, and what follows from them as help."""
-    layer, derived = methods.layer(spec), _derived(key=spec.to_json(), _spec=spec)
+    layer, derived = methods.layer(spec), ""
+    with suppress(BadInput):  # an older run, whose settings are refused today
+        derived = _derived(key=spec.to_json(), _spec=spec)
     more = filter(None, ("" if layer is None else layer.words, derived, train_form.delta_words(values)))
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
 

@@ -179,7 +179,7 @@ def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, 
     page = open_page("questions", question=NAME)
     assert said in words(page)
     assert ("ends at" in words(page)) == (status == "finished")
-    moved = {"Accuracy on the tasks seen so far", "Who remembers what", "since each one's best"}
+    moved = {"Accuracy over tasks", "Who remembers what", "since each one's best"}
     assert {part for part in moved if part in words(page)} == (moved if status == "finished" else set())
 
 

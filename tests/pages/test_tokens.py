@@ -266,11 +266,11 @@ def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
 
 
-def test_a_finished_run_has_a_view_of_its_tokens(open_page: Open, store: Store) -> None:
+def test_a_finished_run_shows_its_tokens_whatever_is_refused_today(open_page: Open, store: Store) -> None:
     with_tokens = open_page("train", run=replay.fill(store, SPEC, SAID))
-    assert "Tokens" in with_tokens.segmented_control(key="more-figures").options
+    includes(words(with_tokens), "must divide the 10 classes", "**Planted secrets**", "**What the model remembers**")
     without = open_page("train", run=replay.fill(store, SPEC, replay.recorded(SPEC)))
-    assert "Tokens" not in without.segmented_control(key="more-figures").options
+    assert "**Planted secrets**" not in words(without)
 
 
 def test_the_longest_link_is_short_enough() -> None:
