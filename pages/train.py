@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import cast
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
@@ -25,7 +24,6 @@ and the link shows it again. The ε beside a run comes from its ledger, never fr
 _LOOKS = ("f", "ru")  # link keys of the display choices of a run, beside the settings of the form
 _USUAL: Mapping[str, object] = {"focus": None, "rule": None}
 _ROW = (1.1, 1.1, 1.1, 0.9, 0.95, 1.15)  # widths of the five choices and Start
-_HALVES = (1.75, 1)  # of a run's curve, and of what is said beside it
 _LEFT = "train-left-run"  # session key: the run that the form was changed away from
 
 
@@ -42,7 +40,7 @@ def page() -> None:
     layout.link_to_controls(controls, answer, "To the form and Start")
     with controls:
         values, spec, device = _controls(view)
-    run = _own_run(linked, spec or _parsed(values))
+    run = _own_run(linked, spec or train_form.parsed(values))
     study_id = cast("str | None", view["study"])
     with answer:
         if study_id is not None:
@@ -117,7 +115,7 @@ def _controls(view: state.View) -> tuple[train_form.Values, RunSpec | None, str]
         origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
     places = train_form.Places(row, settings, st.container(key="form-notes", gap="small"))
     with settings:
-        start_box.pick(view)
+        layout.arrow("questions", "Start from a question")
     values = train_form.form(view, places, partial(start_box.bring, view))
     with settings:
         device = settings_form.device_choice()
@@ -143,13 +141,6 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     return spec, None
 
 
-def _parsed(values: train_form.Values) -> RunSpec | None:
-    """The spec of settings that could not be started here; None where they are none."""
-    with suppress(BadInput):
-        return checks.parse(train_form.raw_of(values))
-    return None
-
-
 def _answer(view: state.View, run: Run | None, spec: RunSpec | None, values: train_form.Values) -> Mapping[str, object]:
     """Draws the form's run, else what is known before it; returns the shown budget and prediction rule (None: default)."""
     if refused := st.session_state.pop("refused", None):
@@ -172,7 +163,7 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
     example = state.example()
     if spec is not None and spec == example.spec:
         return _shown(view, values, example, None)
-    left, right = st.columns(_HALVES, gap="small")
+    left, right = st.columns(run_panel.HALVES, gap="small")
     with left:
         has_ghost = spec is not None and start_box.ghost(spec)
     with right if has_ghost else left:
@@ -202,38 +193,18 @@ def _watch(run_id: str) -> None:
     if run.is_over or "show-run" in st.session_state:
         st.rerun()
     result = state.run_result(run)
-    left, right = st.columns(_HALVES, gap="small")
+    left, right = st.columns(run_panel.HALVES, gap="small")
     with right:
         line = run_panel.status_card(run, result)
         result = run_panel.under_rule(result, f"watch-rule-{run_id}", None)
         chosen = run_panel.focus(result, f"watch-focus-{run_id}", None)
         run_panel.statement(result, chosen, is_over=False)
-    filled = line.fraction or 0.0
-    if result.accuracy.empty:
-        with left:
-            start_box.stream(None, result.spec, filled)
-    else:
-        _figures(result, chosen, (left, right), filled)
-    run_panel.below_curve(result, chosen, live=True)
-
-
-def _figures(result: Result, chosen: float, places: Sequence[DeltaGenerator], filled: float | None = None) -> None:
-    """Draws curve and matrix in their places, and below them forgetting and the stream. `filled`: of a run under way."""
-    left, right = places
-    with left:
-        run_panel.curve(result, live=filled is not None)
-    with right:
-        run_panel.grid(result, chosen, "matrix")
-    left, right = st.columns(2, gap="small")
-    with left:
-        run_panel.grid(result, chosen, "forgetting")
-    with right:
-        start_box.stream(None, result.spec, 1.0 if filled is None else filled)
+    run_panel.moving(result, chosen, live=True, places=(left, right), filled=line.fraction or 0.0)
 
 
 def _shown(view: state.View, values: train_form.Values, result: Result, run: Run | None) -> Mapping[str, object]:
     """Draws a run that is over (None: the example); returns the shown budget and rule (None: the default)."""
-    left, right = st.columns(_HALVES, gap="small")
+    left, right = st.columns(run_panel.HALVES, gap="small")
     with right:
         if run is None:
             with st.container(key="card-status"):
@@ -253,11 +224,9 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
             run_panel.panel(result, chosen)
         start_box.details(result.spec, values)
     if result.accuracy.empty:
-        with left:
-            start_box.stream(None, result.spec)
+        run_panel.moving(result, 0.0, live=False, places=(left, right))
         return _USUAL
-    _figures(result, chosen, (left, right))
-    run_panel.below_curve(result, chosen, live=False)
+    run_panel.figures(result, chosen, live=False, places=(left, right))
     return {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
 
 

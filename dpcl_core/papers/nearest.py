@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -14,6 +14,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured, questions
 from dpcl_core.papers.measured import Measured
@@ -21,6 +22,9 @@ from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpcl_core.figures.picture import Picture
+    from dpcl_core.results import Result
 
 # How much a difference weighs, by setting; any other weighs one.
 _WEIGHTS = {"method": 60, "scenario.kind": 40, "data.backbone": 20, "labels": 10}
@@ -67,7 +71,34 @@ def question_of(spec: RunSpec) -> str | None:
     return next((name for name in found if questions.recorded(questions.specs(name))), None)
 
 
-def accuracies(run: Measured) -> pd.DataFrame:
+def ghost(spec: RunSpec, example: Result, *, dark: bool = False) -> tuple[Picture, Provenance, RunSpec] | None:
+    """The curve of the nearest record in grey, its origin and its settings: that of the `example`, if no other is of these
+    data. None where nothing is.
+    """
+    from dpcl_core.figures import curves
+
+    run = nearest(spec)
+    if run is not None:
+        of, title, table = run.spec, run.dataset_title, _accuracies(run)
+    elif example.spec.data.dataset == spec.data.dataset:
+        of, title, table = example.spec, example.provenance.dataset, example.accuracy
+    else:
+        return None
+    asked = table[table["epsilon"].isin(spec.privacy.epsilons)]
+    table = table if asked.empty else asked
+    standing, n_tasks = methods.standing(of), int(table["after_task"].max()) + 1
+    picture = curves.accuracy_over_tasks(
+        table, n_tasks=n_tasks, labels=of.labels, score=datasets.score(of.data.dataset), standing=standing, is_ghost=True,
+        dark=dark,
+    )  # fmt: skip
+    budgets, n_seeds = tuple(sorted(set(table["epsilon"]))), table["seed"].nunique()
+    source = Provenance(
+        title, None, methods.card(of.method).title, of.labels, budgets, of.privacy.delta, (n_seeds,), standings=(standing,)
+    )
+    return picture, source, of
+
+
+def _accuracies(run: Measured) -> pd.DataFrame:
     """The recorded curves, as `Result.accuracy` has them."""
     import pandas as pd
 
@@ -78,12 +109,6 @@ def accuracies(run: Measured) -> pd.DataFrame:
         if value is not None
     ]
     return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
-
-
-def at_budgets(accuracy: pd.DataFrame, epsilons: Collection[float]) -> pd.DataFrame:
-    """The rows of these budgets; all rows where there are none."""
-    rows = accuracy[accuracy["epsilon"].isin(epsilons)]
-    return accuracy if rows.empty else rows
 
 
 def rough_seconds(spec: RunSpec) -> float:

@@ -6,13 +6,14 @@ import io
 import math
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
 from typing import Literal
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, StoreTrouble
@@ -26,7 +27,7 @@ from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from pages.parts import anchor_source as lists
-from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
+from pages.parts import layout, pecl_claim, rooms, start_box, state, status_line, text, token_heat, train_form
 from pages.parts.figure_card import show
 from pages.parts.text import capital, plain
 
@@ -38,6 +39,8 @@ _FULL = "The disk of this server is full: the run waits. It goes on and loses no
 _READABLE_EPSILON = 20.0  # above it, e^ε is no number that says anything
 _QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
 _WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
+Places = Sequence[DeltaGenerator]
+HALVES = (1.75, 1)  # of a run's curve, and of what is said beside it
 # What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, ceiling.
 _Key = tuple[str, str, str, str | None, int, str | None, float | None]
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
@@ -129,39 +132,34 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
     return replace(result, rule=None if picked == result.rules[0] else picked)
 
 
-def figures(result: Result, chosen: float, *, live: bool) -> None:
+def figures(result: Result, chosen: float, *, live: bool, places: Places | None = None) -> None:
     """Draws what moves during a run and stays afterwards, and further figures in views once it is over."""
-    moving(result, chosen, live=live)
+    moving(result, chosen, live=live, places=places)
     if not live:
         _more(result)
 
 
-def moving(result: Result, chosen: float, *, live: bool) -> None:
-    """Draws what moves during a run, and stays afterwards: texts or lists, curves, matrix, forgetting, what it memorised.
-
-    Texts or lists come first: during the run they exist before a model is tested.
+def moving(result: Result, chosen: float, *, live: bool, places: Places | None = None, filled: float = 1.0) -> None:
+    """Draws what moves during a run, and stays afterwards: curve and matrix, in their places if given, forgetting, stream,
+    texts, lists, and what it memorised. Before the first point there is the stream alone, `filled` as far as it is read.
     """
+    left, right = places or st.columns(HALVES, gap="small")
+    if not result.accuracy.empty:
+        with left:
+            _curve(result, live=live)
+        with right:
+            _grid(result, chosen, "matrix")
+        left, right = st.columns(2, gap="small")
+        with left:
+            _grid(result, chosen, "forgetting")
+    with left if result.accuracy.empty else right:
+        start_box.stream(None, result.spec, filled)
     token_heat.scored_texts(result, chosen, live=live)
     lists.matched(result, chosen, live=live)
-    left, right = st.columns([1.45, 1], gap="small")
-    with left:
-        curve(result, live=live)
-    with right:
-        grid(result, chosen, "matrix")
-        grid(result, chosen, "forgetting")
     _leaks(result, chosen, live=live)
 
 
-def below_curve(result: Result, chosen: float, *, live: bool) -> None:
-    """Draws a run's texts, its lists, and what it memorised; once it is over, views of more."""
-    token_heat.scored_texts(result, chosen, live=live)
-    lists.matched(result, chosen, live=live)
-    _leaks(result, chosen, live=live)
-    if not live:
-        _more(result)
-
-
-def curve(result: Result, *, live: bool) -> None:
+def _curve(result: Result, *, live: bool) -> None:
     """Draws the run's score over tasks."""
     note = "mean, 95 % interval" if _has_intervals(result.spec) else "line: mean; dots: single seeds"
     show(
@@ -170,7 +168,7 @@ def curve(result: Result, *, live: bool) -> None:
     )  # fmt: skip
 
 
-def grid(result: Result, chosen: float, name: Literal["matrix", "forgetting"]) -> None:
+def _grid(result: Result, chosen: float, name: Literal["matrix", "forgetting"]) -> None:
     """Draws the matrix of scores of one budget, or what was forgotten."""
     matrix, forgotten = _grids(key=_key(result), chosen=chosen, dark=text.is_dark(), _result=result)
     which = epsilon_label(chosen, result.standing)

@@ -24,7 +24,7 @@ from dpcl_core.runs.run import Split
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import fields, figure_card, layout, link, pecl_claim, rooms, state, status_line, text, train_form
-from pages.parts.questions import FORMS, in_short
+from pages.parts.questions import FORMS
 from pages.parts.text import plain
 
 _NAMED = 2  # differences of a recorded run that a note names
@@ -35,22 +35,6 @@ _NAMED = 2  # differences of a recorded run that a note names
 def question_link(name: str) -> dict[str, str]:
     """The link to the first run of a question, which the form then names."""
     return train_form.parameters_of(presets.load(name, here=True), question=name)
-
-
-def pick(view: state.View) -> None:
-    """Draws the list of presets; a picked one fills in the form."""
-    titles = _titles()
-    key = view.key("preset")
-
-    def load() -> None:
-        picked = st.session_state[key]
-        if picked is not None:
-            view.go(question_link(picked))
-
-    st.selectbox(
-        "Preset", list(titles), index=None, placeholder="Start from a question …",
-        format_func=titles.__getitem__, key=key, on_change=load,
-    )  # fmt: skip
 
 
 def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) -> None:
@@ -89,10 +73,8 @@ def smaller(view: state.View, values: train_form.Values) -> None:
 
 def _is_as_asked(name: str, values: train_form.Values) -> bool:
     """Whether the form has the settings of the question's first run, whether or not it can be carried out here."""
-    try:
-        return checks.parse(train_form.raw_of(values)).digest() == questions.digests(name)[0]
-    except BadInput:
-        return False
+    spec = train_form.parsed(values)
+    return spec is not None and spec.digest() == questions.digests(name)[0]
 
 
 def _is_startable(name: str) -> bool:
@@ -101,20 +83,6 @@ def _is_startable(name: str) -> bool:
     except BadInput:
         return False
     return True
-
-
-def _titles() -> dict[str, str]:
-    """What the list of presets shows, by name: title, form and duration of all runs, as the gallery has them."""
-    titles = {}
-    durations = questions.durations(presets.names(), state.store())
-    forms = {form.name: (one, size) for one in questions.questions() for size, form in one.forms.items()}
-    for name in presets.names():
-        question, size = forms[name]
-        form = f", {FORMS[size]}" if len(question.forms) > 1 else ""
-        n_runs = len(questions.specs(name))
-        runs = f"all {n_runs} runs: " if n_runs > 1 else ""
-        titles[name] = f"{question.title}{form} ({runs}{in_short(durations[name])})"
-    return titles
 
 
 def draw(
@@ -155,12 +123,10 @@ def _estimate(spec: RunSpec, device: str) -> str:
     waiting = sum(state.store().queues().get(device, ()))
     queue = f"{waiting} before it in the queue." if waiting else ""
     seconds, is_here = _seconds(spec, device)
-    source = "Measured on this computer." if is_here else "Measured on another computer."
     if seconds is None:
-        seconds, source = (
-            nearest.rough_seconds(spec),
-            "Estimated from recorded runs: nine in ten are within ten times of it.",
-        )
+        seconds, source = nearest.rough_seconds(spec), "Estimated: nine in ten such estimates are right within ten times."
+    else:
+        source = f"Measured on {'this' if is_here else 'another'} computer."
     st.caption(f"{counted(spec.n_cells, 'model')}, {status_line.about(seconds)}")
     return f"{source} {queue}".rstrip()
 
@@ -378,33 +344,15 @@ def ghost(spec: RunSpec) -> bool:
     drawn = _ghost(digest=spec.digest(), dark=text.is_dark(), _spec=spec)
     if drawn is None:
         return False
-    picture, source, differs = drawn
-    note = f"with other settings: {', '.join(differs)}" if differs else "with these settings"
+    picture, source, of = drawn
+    keys = nearest.differences(spec, of)
+    named = [fields.title(key, of.method, of.scenario.kind).lower() for key in keys[:_NAMED]]
+    named += [f"{len(keys) - _NAMED} more"] if len(keys) > _NAMED else []
+    note = f"with other settings: {', '.join(named)}" if named else "with these settings"
     figure_card.show(picture, source, key="ghost", title="Measured before", note=plain(note), live=True)
     return True
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)
-def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance, list[str]] | None:
-    from dpcl_core.figures import curves
-
-    run, example = nearest.nearest(_spec), state.example()
-    if run is not None:
-        spec, table = run.spec, nearest.at_budgets(nearest.accuracies(run), _spec.privacy.epsilons)
-        source = Provenance(
-            run.dataset_title, None, methods.card(spec.method).title, spec.labels, tuple(sorted(set(table["epsilon"]))),
-            spec.privacy.delta, (table["seed"].nunique(),), standings=(methods.standing(spec),),
-        )  # fmt: skip
-    elif example.spec.data.dataset == _spec.data.dataset:
-        spec, source = example.spec, example.provenance
-        table = nearest.at_budgets(example.accuracy, _spec.privacy.epsilons)
-    else:
-        return None
-    picture = curves.accuracy_over_tasks(
-        table, n_tasks=int(table["after_task"].max()) + 1, labels=spec.labels, score=datasets.score(spec.data.dataset),
-        standing=methods.standing(spec), is_ghost=True, dark=dark,
-    )  # fmt: skip
-    keys = nearest.differences(_spec, spec)
-    named = [fields.title(key, spec.method, spec.scenario.kind).lower() for key in keys[:_NAMED]]
-    more = [f"{len(keys) - _NAMED} more"] if len(keys) > _NAMED else []
-    return picture, source, [*named, *more]
+def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance, RunSpec] | None:
+    return nearest.ghost(_spec, state.example(), dark=dark)

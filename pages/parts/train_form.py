@@ -138,6 +138,13 @@ def raw_of(values: Mapping[str, object]) -> dict[str, object]:
     }
 
 
+def parsed(values: Mapping[str, object]) -> RunSpec | None:
+    """The spec of the form's values, whether or not it can be carried out here; None where they are none."""
+    with suppress(BadInput):
+        return checks.parse(raw_of(values))
+    return None
+
+
 def _scenario_of(values: Mapping[str, object]) -> dict[str, Any]:
     return {"kind": values["scenario"], **{key[2:]: value for key, value in values.items() if key.startswith("s.")}}
 

@@ -12,7 +12,6 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import DataMissing
-from dpcl_core.figures.picture import span
 from dpcl_core.papers import questions
 from dpcl_core.privacy.statement import NO_ODDS
 from dpcl_core.runs import executor, process
@@ -374,17 +373,6 @@ def test_typed_budgets_keep_all_their_digits(open_page: Open) -> None:
     page = unfolded(open_page("train", v="1", e="0.12345678,123456.75", dl="0.0000123456789"), "more")
     assert page.query_params["e"] == "0.12345678,123456.75"
     assert float(page.query_params["dl"]) == 0.0000123456789
-
-
-def test_the_list_of_presets_has_the_titles_and_durations_of_the_gallery(open_page: Open, store: Store) -> None:
-    (box,) = [box for box in open_page("train").selectbox if box.label == "Preset"]
-    assert len(set(box.options)) == len(presets.names())
-    known = {name: one.seconds for name, one in questions.durations(presets.names(), store).items()}
-    for name, said in zip(presets.names(), box.options, strict=True):
-        question, seconds = questions.of_preset(name), known[name]
-        assert said.startswith(question.title)
-        assert said.endswith("duration unknown)" if seconds is None else f"about {span(seconds)})")
-        assert ("runs: " in said) is (len(questions.specs(name)) > 1)
 
 
 def test_the_form_names_its_question_until_something_changes_and_knows_the_way_back(open_page: Open) -> None:
