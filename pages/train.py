@@ -199,11 +199,13 @@ def _watch(run_id: str) -> None:
         result = run_panel.under_rule(result, f"watch-rule-{run_id}", None)
         chosen = run_panel.focus(result, f"watch-focus-{run_id}", None)
         run_panel.statement(result, chosen, is_over=False)
-    run_panel.moving(result, chosen, live=True, places=(left, right), filled=line.fraction or 0.0)
+    stream = partial(start_box.stream, None, result.spec, line.fraction or 0.0)
+    run_panel.figures(result, chosen, live=True, places=(left, right), stream=stream)
 
 
 def _shown(view: state.View, values: train_form.Values, result: Result, run: Run | None) -> Mapping[str, object]:
     """Draws a run that is over (None: the example); returns the shown budget and rule (None: the default)."""
+    chosen = result.spec.privacy.usual_epsilon
     left, right = st.columns(run_panel.HALVES, gap="small")
     with right:
         if run is None:
@@ -223,10 +225,10 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
             run_panel.statement(result, chosen, is_over=True)
             run_panel.panel(result, chosen)
         start_box.details(result.spec, values)
+    stream = partial(start_box.stream, None, result.spec)
+    run_panel.figures(result, chosen, live=False, places=(left, right), stream=stream)
     if result.accuracy.empty:
-        run_panel.moving(result, 0.0, live=False, places=(left, right))
         return _USUAL
-    run_panel.figures(result, chosen, live=False, places=(left, right))
     return {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
 
 

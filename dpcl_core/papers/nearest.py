@@ -14,7 +14,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput
-from dpcl_core.figures.picture import Provenance
+from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured, questions
 from dpcl_core.papers.measured import Measured
@@ -22,9 +22,6 @@ from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dpcl_core.figures.picture import Picture
-    from dpcl_core.results import Result
 
 # How much a difference weighs, by setting; any other weighs one.
 _WEIGHTS = {"method": 60, "scenario.kind": 40, "data.backbone": 20, "labels": 10}
@@ -71,17 +68,20 @@ def question_of(spec: RunSpec) -> str | None:
     return next((name for name in found if questions.recorded(questions.specs(name))), None)
 
 
-def ghost(spec: RunSpec, example: Result, *, dark: bool = False) -> tuple[Picture, Provenance, RunSpec] | None:
-    """The curve of the nearest record in grey, its origin and its settings: that of the `example`, if no other is of these
-    data. None where nothing is.
+def ghost(
+    spec: RunSpec, example: tuple[RunSpec, pd.DataFrame], *, dark: bool = False
+) -> tuple[Picture, Provenance, RunSpec] | None:
+    """The curve of the nearest record in grey, its origin and its settings; None where there is none on these data.
+
+    `example`: the settings of a further record and its accuracies as `runs.frames` has them, for data that no other is on.
     """
     from dpcl_core.figures import curves
 
     run = nearest(spec)
     if run is not None:
         of, title, table = run.spec, run.dataset_title, _accuracies(run)
-    elif example.spec.data.dataset == spec.data.dataset:
-        of, title, table = example.spec, example.provenance.dataset, example.accuracy
+    elif example[0].data.dataset == spec.data.dataset:
+        of, title, table = example[0], datasets.called(spec.data.dataset), example[1]
     else:
         return None
     asked = table[table["epsilon"].isin(spec.privacy.epsilons)]
@@ -99,7 +99,7 @@ def ghost(spec: RunSpec, example: Result, *, dark: bool = False) -> tuple[Pictur
 
 
 def _accuracies(run: Measured) -> pd.DataFrame:
-    """The recorded curves, as `Result.accuracy` has them."""
+    """The recorded curves, as `runs.frames` has accuracies."""
     import pandas as pd
 
     rows = [

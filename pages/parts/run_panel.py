@@ -27,7 +27,7 @@ from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from pages.parts import anchor_source as lists
-from pages.parts import layout, pecl_claim, rooms, start_box, state, status_line, text, token_heat, train_form
+from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
 from pages.parts.figure_card import show
 from pages.parts.text import capital, plain
 
@@ -132,16 +132,20 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
     return replace(result, rule=None if picked == result.rules[0] else picked)
 
 
-def figures(result: Result, chosen: float, *, live: bool, places: Places | None = None) -> None:
+def figures(
+    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None
+) -> None:
     """Draws what moves during a run and stays afterwards, and further figures in views once it is over."""
-    moving(result, chosen, live=live, places=places)
-    if not live:
+    moving(result, chosen, live=live, places=places, stream=stream)
+    if not live and not result.accuracy.empty:
         _more(result)
 
 
-def moving(result: Result, chosen: float, *, live: bool, places: Places | None = None, filled: float = 1.0) -> None:
-    """Draws what moves during a run, and stays afterwards: curve and matrix, in their places if given, forgetting, stream,
-    texts, lists, and what it memorised. Before the first point there is the stream alone, `filled` as far as it is read.
+def moving(
+    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None
+) -> None:
+    """Draws what moves during a run, and stays afterwards: curve and matrix, in their places if given, forgetting, texts,
+    lists, and what it memorised. `stream` draws the stream, beside forgetting; before the first point, in the curve's place.
     """
     left, right = places or st.columns(HALVES, gap="small")
     if not result.accuracy.empty:
@@ -152,8 +156,9 @@ def moving(result: Result, chosen: float, *, live: bool, places: Places | None =
         left, right = st.columns(2, gap="small")
         with left:
             _grid(result, chosen, "forgetting")
-    with left if result.accuracy.empty else right:
-        start_box.stream(None, result.spec, filled)
+    if stream is not None:
+        with left if result.accuracy.empty else right:
+            stream()
     token_heat.scored_texts(result, chosen, live=live)
     lists.matched(result, chosen, live=live)
     _leaks(result, chosen, live=live)

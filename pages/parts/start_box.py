@@ -355,4 +355,5 @@ def ghost(spec: RunSpec) -> bool:
 
 @st.cache_resource(max_entries=60, show_spinner=False)
 def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance, RunSpec] | None:
-    return nearest.ghost(_spec, state.example(), dark=dark)
+    example = state.example()
+    return nearest.ghost(_spec, (example.spec, example.accuracy), dark=dark)

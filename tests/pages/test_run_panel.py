@@ -226,8 +226,8 @@ def test_switching_the_rule_redraws_curves_and_matrix_from_what_was_said(
     events = SAID if status == "finished" else [event for event in SAID if type(event).__name__ != "CellFinished"]
     run_id = replay.fill(store, SPEC, events, status=status)
     page = open_page("train", v="1", run=run_id)
-    assert "costs no privacy" in words(page)
     switch = next(control for control in page.get("button_group") if control.label == "Prediction rule")
+    assert "costs no privacy" in switch.help
     assert list(switch.options) == ["ArgMax", "Median", "Entropy"]
     before, was = ends(page), corner(page)
     page.session_state[switch.key] = "entropy"  # a press; AppTest has no hands for this control

@@ -12,7 +12,6 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.papers import measured, nearest, questions
 from dpcl_core.papers.measured import Measured
-from dpcl_core.results import Result
 from dpcl_core.spec import RunSpec
 from pages.parts import state
 from tests.papers import making
@@ -48,20 +47,22 @@ def test_a_record_of_other_data_or_without_a_curve_is_none(monkeypatch: pytest.M
 
 
 def test_a_ghost_has_the_budgets_asked_for_and_leaves_out_what_is_undefined(monkeypatch: pytest.MonkeyPatch) -> None:
-    example = Result(None, "Example", _spec("data.dataset=mnist"), ())
+    known = state.example()
+    example = (known.spec, known.accuracy)
+    other = (_spec("data.dataset=mnist"), known.accuracy)
     monkeypatch.setattr(measured, "all_recorded", lambda: (_recorded(replay.a_spec()),))
     for asked, drawn in (([1.0, 3.0], (1.0,)), ([3.0], (1.0, 8.0))):
-        found = nearest.ghost(_spec(f"privacy.epsilons={asked}"), example)
+        found = nearest.ghost(_spec(f"privacy.epsilons={asked}"), other)
         assert found is not None
         picture, source, of = found
         assert (source.epsilons, of) == (drawn, replay.a_spec())
         lines = [trace for trace in picture.figure.data if trace.mode == "lines+markers"]
         assert [(list(line.x), list(line.y)) for line in lines] == [([1, 3], [90, 50])] * len(drawn)
-    assert nearest.ghost(_spec("data.dataset=pacs"), example) is None
-    fallback = nearest.ghost(_spec(), state.example())
     monkeypatch.setattr(measured, "all_recorded", lambda: ())
-    assert fallback is not None
-    assert nearest.ghost(_spec(), state.example())[2] == state.example().spec  # type: ignore[index]
+    assert nearest.ghost(_spec(), other) is None
+    found = nearest.ghost(_spec(), example)
+    assert found is not None
+    assert found[2] == known.spec
 
 
 def test_every_setting_of_a_known_duration_is_estimated_within_ten_times_nine_times_in_ten() -> None:
