@@ -41,12 +41,13 @@ def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) ->
     """Draws which question the form started from, once changed with the way back, and the answer that has these settings."""
     name, brought = cast("str | None", view["question"]), _brought(values)
     is_changed = name is not None and not _is_as_asked(name, values)
-    answered = name if spec is None else _answered(digest=spec.digest(), _spec=spec) or name
+    is_other = spec is not None and (is_changed or name is None)
+    answered = _answered(digest=spec.digest(), _spec=spec) or name if is_other and spec is not None else name
     if brought or name is not None:
         about = brought or f"“{presets.about(str(name)).title}”{', changed' if is_changed else ''}"
         st.caption(plain(about), width="content")
     if is_changed:
-        st.button("Back to it", key="back-to-question", type="tertiary", on_click=lambda: view.go(question_link(name)))
+        st.button("Back to it", key="back-to-question", type="tertiary", on_click=view.go, args=(question_link(str(name)),))
     if answered is not None:
         label = "Its answer" if answered == name else "Measured before: see the answer"
         st.page_link("pages/questions.py", label=label, query_params={"v": "1", "question": answered})

@@ -30,7 +30,7 @@ SEED_COUNTS = (1, 3, 5, 10)
 _OWN_HELP = (
     "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or window, "
     "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
-    "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
+    "test/CLASS of images, in the folder that DPCL_DATA names."
 )
 _NOT_HERE = " (not on this computer)"
 _NO_LIST = "Labels from the data: no bound holds, whatever ε is. For contrast only."
