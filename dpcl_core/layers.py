@@ -67,11 +67,14 @@ class Layer:
 
     @property
     def title(self) -> str:
-        """The layer in a few words: "Made to work, 3 differences from print, not counting network, δ"."""
+        """The layer in a few words, what it does not count among them: "Differs from the paper in 2 settings and in δ"."""
         count = sum(not one.is_of_scale for one in self.departures)
-        more = "" if self.name in ("as printed", "added") else f", {count} difference{'' if count == 1 else 's'} from print"
         exempt = ", ".join(dict.fromkeys(EXEMPT[one.parameter] for one in self.departures if one.is_of_scale))
-        return f"{self.name.capitalize()}{more}{', not counting ' if exempt else ''}{exempt}"
+        if not count:
+            return self.name.capitalize() + (f" but for {exempt}" if exempt else "")
+        differs = f"differs from the paper in {count} setting{'' if count == 1 else 's'}"
+        repaired = "Repaired, " if self.name == "repaired" else ""
+        return f"{repaired}{differs if repaired else differs.capitalize()}" + (f" and in {exempt}" if exempt else "")
 
     @property
     def words(self) -> str:

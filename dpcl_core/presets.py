@@ -146,8 +146,7 @@ def settings(name: str) -> dict[str, object]:
     federated method. Raises BadInput as reading the data does, and for data of a single class.
     """
     facts, card = datasets.facts(name), datasets.card(name)
-    kind = card.kind
-    network = next(one for one in _NETWORKS[kind] if backbones.available(backbones.card(one)) is None)
+    kind, network = card.kind, usual_network(name)
     delta = min(USUAL_DELTA, default_delta(facts.n_train))
     privacy = PrivacySpec(delta=delta)
     share = _label_share(privacy, facts.n_train // facts.n_classes, card.rows_per_unit)
@@ -166,6 +165,12 @@ def settings(name: str) -> dict[str, object]:
     if facts.n_classes % _TASKS:  # class-incremental tasks are equally large; these may differ by one class
         return {**raw, "scenario": {"kind": "i-blurry", "tasks": _TASKS, "disjoint_percent": 100}}
     return {**raw, "scenario": {"kind": "class-incremental", "tasks": _TASKS}}
+
+
+def usual_network(dataset: str) -> str:
+    """The first network for this kind of data that can be used here. Raises BadInput for an unknown dataset."""
+    kind = datasets.card(dataset).kind
+    return next(one for one in _NETWORKS[kind] if backbones.available(backbones.card(one)) is None)
 
 
 def streams(name: str, n_tasks: int) -> list[ScenarioSpec]:

@@ -45,9 +45,9 @@ TOY = Print(
     ("changed", "title", "words"),
     [
         ({}, "As printed", "As printed (Doe 2020)."),
-        ({"epochs": 3}, "As printed, not counting epochs",
+        ({"epochs": 3}, "As printed but for epochs",
          "As printed (Doe 2020). On another scale: params.epochs = 3 (printed: 40)."),
-        ({"epochs": 3, "clip_norm": 3.0}, "Made to work, 1 difference from print, not counting epochs",
+        ({"epochs": 3, "clip_norm": 3.0}, "Differs from the paper in 1 setting and in epochs",
          "Made to work (Doe 2020): params.clip_norm = 3 (printed: 1 or 2). "
          "On another scale: params.epochs = 3 (printed: 40)."),
     ],
@@ -55,7 +55,7 @@ TOY = Print(
 def test_a_layer_names_what_differs_with_both_values_and_counts_no_scale(changed, title, words):
     layer = TOY.layer(spec(learning_rate=0.1, **changed))
     assert (layer.source, layer.title, layer.words) == ("Doe 2020", title, words)
-    assert layer.name == title.partition(",")[0].lower()
+    assert layer.name == ("made to work" if "Differs" in title else "as printed")
     assert {one.parameter for one in layer.departures} == {f"params.{name}" for name in changed}
     assert [(one.parameter, one.here) for one in layer.left_open] == [("params.lora_rank", "4")]
 
@@ -71,6 +71,8 @@ def test_what_no_setting_undoes_is_never_as_printed_and_a_repair_never_anything_
     always = (Departure("", "the realised batch", "the expected batch", "It is private."),)
     assert Print("Doe 2020", always=always).layer(spec()).name == "made to work"
     assert Print("Doe 2020", kind="repair").layer(spec()).name == "repaired"
+    repaired = Print("Doe 2020", kind="repair", always=always).layer(spec())
+    assert repaired.title == "Repaired, differs from the paper in 1 setting"
     assert (layers.ADDED.layer(spec()).name, layers.ADDED.layer(spec()).title) == ("added", "Added")
 
 

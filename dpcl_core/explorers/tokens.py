@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, cast, get_args
 
@@ -26,6 +26,7 @@ from dpcl_core.privacy import text_mechanisms
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
+_ENDS = (".", "!", "?", "…", "")  # of a whole text
 _WORD = re.compile(r"\S+")
 
 
@@ -47,6 +48,15 @@ class Tokens:
     def is_lookalike(self) -> Bools:
         """Inside a span that looks private and is harmless."""
         return np.char.startswith(self.kinds, LOOKALIKE)
+
+
+def whole_words(text: ScoredText) -> ScoredText:
+    """The text up to its last blank, where the greatest length that a run reads may have cut it inside a word."""
+    if not text.tokens or text.tokens[-1].rstrip()[-1:] in _ENDS:
+        return text
+    n = max((place for place, token in enumerate(text.tokens) if token.startswith(" ")), default=0)
+    parts = ("tokens", "probability", "commonness", "is_stop", "kinds")
+    return replace(text, **{name: getattr(text, name)[:n] for name in parts}) if n else text
 
 
 def gathered(texts: Sequence[ScoredText]) -> Tokens:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -46,18 +47,21 @@ class Series(NamedTuple):
 
 def accuracy_over_tasks(
     accuracy: pd.DataFrame, *, n_tasks: int, labels: LabelSetting = "prior-const", score: str = "accuracy",
-    standing: Standing = "bound", references: References | None = None, dark: bool = False,
+    standing: Standing = "bound", references: References | None = None, is_ghost: bool = False, dark: bool = False,
 ) -> Picture:  # fmt: skip
     """Mean accuracy on the tasks seen so far, after each task.
 
     Columns and `standing` as of a `Series`; missing rows leave a gap. An empty frame gives an empty picture. `score`: the
-    name of the score. `references`: levels to draw; they are scores after the last task.
+    name of the score. `references`: levels to draw; they are scores after the last task. `is_ghost`: the run has other
+    settings than the one beside it, and its lines are grey.
     """
     if accuracy.empty:
-        unnamed = " One whose learned list names no label cannot be." if labels == "dp-learned" else ""
-        return theme.nothing(f"The first point appears when a model has been tested.{unnamed}", dark, _HEIGHT)
+        return theme.nothing("The first point appears when a model has been tested.", dark, _HEIGHT)
     per_seed = mean_so_far(accuracy)
-    chart, _ = _chart(_by_budget(per_seed, labels, standing, dark), n_tasks, _accuracy_axis(score), dark, references)
+    lines = _by_budget(per_seed, labels, standing, dark)
+    if is_ghost:
+        lines = [line._replace(colour=theme.ink(dark).soft) for line in lines]
+    chart, _ = _chart(lines, n_tasks, _accuracy_axis(score), dark, references)
     return chart.picture(_accuracy_finding(per_seed, n_tasks, score, standing))
 
 
@@ -191,7 +195,7 @@ def _chart(
     room = 24 * math.ceil(len(lines) / 2) if is_listed else 0
     margin = (48, 16, 12 + room, 40) if is_listed else (48, 84, 12, 40)  # names at the right
     chart = theme.Chart(dark, _HEIGHT + room, theme.task_axis(1, n_tasks), axis, legend_room=room, margin=margin)
-    ends = [_draw(chart, line) for line in lines]
+    ends = [_draw(chart, line, min(0.0, math.copysign(1.0, axis["range"][0]))) for line in lines]
     if is_listed:
         names = {line.name for line in lines}
         for trace in chart.traces:
@@ -209,9 +213,9 @@ def _chart(
     return chart, ends
 
 
-def _draw(chart: theme.Chart, run: Series) -> _End:
-    """Adds one line with its band or dots; gives its end."""
-    by_task = {int(k): interval(values.tolist()) for k, values in run.rows.groupby("after_task")["value"]}
+def _draw(chart: theme.Chart, run: Series, lowest: float) -> _End:
+    """Adds one line with its band or dots; gives its end. `lowest`: that its values can be."""
+    by_task = {int(k): _shares(values.tolist(), lowest) for k, values in run.rows.groupby("after_task")["value"]}
     stats, x = list(by_task.values()), np.array(list(by_task), dtype=np.float64) + 1
     symbol = theme.MARKERS[run.labels]
     # Lists read from the data, which nothing bounds, have dots of their own.
@@ -232,6 +236,14 @@ def _draw(chart: theme.Chart, run: Series) -> _End:
     return int(x[-1]), stats[-1]
 
 
+def _shares(values: Sequence[float], lowest: float = 0.0) -> Interval:
+    """The interval over seeds, without what no value can be: shares end at 1, and begin at `lowest`."""
+    known = interval(values)
+    if known.low is None or known.high is None:
+        return known
+    return replace(known, low=max(lowest, known.low), high=min(1.0, known.high))
+
+
 def _amount(mean_interval: Interval) -> str:
     mean = f"{100 * mean_interval.mean:.1f} %"
     if mean_interval.low is None or mean_interval.high is None:
@@ -247,7 +259,7 @@ def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, score: str, standing
     """The state after the last task that all budgets have reached: the ends of the grid and the line without noise."""
     reached = int(per_seed.groupby("epsilon")["after_task"].max().min())
     ended = per_seed[per_seed["after_task"] == reached]
-    at = {float(e): interval(values.tolist()) for e, values in ended.groupby("epsilon")["value"]}
+    at = {float(e): _shares(values.tolist()) for e, values in ended.groupby("epsilon")["value"]}
     when = f"After {_tasks(reached + 1)}" + (f" of {n_tasks}" if reached + 1 < n_tasks else "")
     finite = sorted(filter(math.isfinite, at))
     chosen = [math.inf] if math.inf in at else []

@@ -18,18 +18,20 @@ _MAX_NAMES = 20  # classes; more names than this would not be readable beside th
 _MAX_TASK_NAMES = 6
 _MAX_SIZES = 12  # tasks; more numbers than this would not fit above or below their bars, on a telephone at least
 _BARS, _GAP = 36, 8  # pixels of the strip of task sizes, and between it and the grid
+_VEIL = 0.72  # opacity over what has not been read yet
 _BLUES = ((0.0, "#cfe4f4"), (1.0, "#1f6fb0"))
 _BLUES_DARK = ((0.0, "#1c3f58"), (1.0, "#6db3e8"))
 
 
 def stream(
     counts: NDArray[np.int64] | None, *, homes: Sequence[Sequence[int]], classes: Sequence[str], tasks: Sequence[str] = (),
-    dark: bool = False,
+    filled: float = 1.0, dark: bool = False,
 ) -> Picture:  # fmt: skip
     """A grid of classes by tasks, darker for more training examples, with frames around home classes; task sizes above.
 
     Args: counts: training examples int64 [tasks, classes], or None where they may not be shown: then only the homes are
     drawn. homes: class indices of each task. tasks: their names, shown where there are few (numbers where there are more).
+    filled: share of the stream, from its start, that has been read; the rest is veiled.
     Shades follow the square root, so that few examples are visible, too.
     """
     called = list(tasks) or [f"task {number}" for number in range(1, len(homes) + 1)]
@@ -52,6 +54,10 @@ def stream(
             marker={"color": soft, "opacity": 0.55}, textposition="outside", textfont={"color": soft, "size": 11},
             text=[f"{size:,}" for size in sizes] if len(sizes) <= _MAX_SIZES else None, cliponaxis=False, hovertext=called,
         )  # fmt: skip
+    if filled < 1:
+        rest = {"x0": 0.5 + filled * len(homes), "x1": len(homes) + 0.5, "y0": 0, "y1": 1.2, "line": {"width": 0}}
+        veil = {"fillcolor": theme.translucent(chart.ink.ground, _VEIL), "yref": "paper"}
+        chart.shapes.append({"type": "rect", "xref": "x", **rest, **veil})
     finding = _plan_finding(homes) if counts is None else _finding(counts, homes)
     if len(rows) < len(classes):
         finding += f" {len(classes) - len(rows)} of {len(classes)} classes are in no task."

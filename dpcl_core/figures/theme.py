@@ -319,9 +319,14 @@ class Chart:
             "untrained": ("dashdot", low_x, untrained >= chance),
             "at once, no noise": ("dash", high_x, True),
         }
+        low, high = self.layout.get("xaxis", {}).get("range", (0, 1))
+        named = [(note["x"], note["y"]) for note in self.texts if note.get("xref", "x") == "x"]  # at the ends of curves
         for name, height in known.items():
             dash, x, is_above = looks[name]
-            line, ends = {"color": self.ink.soft, "width": 1.2, "dash": dash}, {"x0": 0, "x1": 1, "y0": height, "y1": height}
+            line = {"color": self.ink.soft, "width": 1.2, "dash": dash}
+            met = [(x - low) / (high - low) for x, y in named if abs(y - height) < _LABEL_ROOM]
+            end = min([1.0, *met])  # no line runs through a name
+            ends = {"x0": 0, "x1": end, "y0": height, "y1": height}
             self.shapes.append({"type": "line", "xref": "paper", "yref": "y", "layer": "below", "line": line, **ends})
             places = [(side, above) for above in (is_above, not is_above) for side in (x, 0.5, 1 - x)]
             side, above = next((place for place in places if not self._covers(height, *place)), places[0])

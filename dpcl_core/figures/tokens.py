@@ -16,6 +16,7 @@ from dpcl_core.privacy.statement import shown_number
 from dpcl_core.spec import LABELS, LabelSetting
 
 _CHANCE = 0.5
+_ALIKE_NATS = 0.1  # a token: with less between them, two models know words about equally well
 _UNLIKELY_END = "from the unlikely end"
 NEVER = 1.44  # bits: mean exposure of a code that was never seen, by exact rank
 
@@ -98,9 +99,16 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         of, hover = means[column], f"%{{x}}, {name}: %{{y:.3f}} nats"
         _bars(chart, names, of, name, chart.colour(2 - index), hover, [*map(_nats, of)], is_hatched=index == 1)
     ordinary, private = means["ordinary"].mean(), means["private"].mean()
-    finding = f"After task {after + 1} the model holds {_nats(ordinary)} nats an ordinary token on average"
-    finding += f" and {_nats(private)} a personal one." if not pd.isna(private) else "; no personal token is marked."
-    return chart.picture(finding)
+    finding = f"After task {after + 1}: {_against_public(ordinary)} the public model on ordinary words"
+    finding += f" ({_nats(ordinary)} nats)"
+    if pd.isna(private):
+        return chart.picture(f"{finding}; no personal word is marked.")
+    return chart.picture(f"{finding}, {_against_public(private)} it on personal ones ({_nats(private)}).")
+
+
+def _against_public(nats: float) -> str:
+    """How well a model knows words, from its nats a token above the public model."""
+    return "about as good as" if abs(nats) < _ALIKE_NATS else "better than" if nats > 0 else "worse than"
 
 
 def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:

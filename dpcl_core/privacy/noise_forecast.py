@@ -116,7 +116,7 @@ def headline(forecasts: Sequence[NoiseForecast]) -> str:
     hopeless = [f"{one.epsilon:g}" for one in forecasts if one.ratio >= NEAR_CHANCE]
     costly = [f"{one.epsilon:g}" for one in forecasts if one.ratio < NEAR_CHANCE]
     if hopeless:
-        return f"ε = {', '.join(hopeless)}: accuracy will be near chance"
+        return f"ε = {', '.join(hopeless)}: near chance"
     return f"ε = {', '.join(costly)}: noise takes half or more"
 
 

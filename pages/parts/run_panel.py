@@ -6,17 +6,21 @@ import io
 import math
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
+from typing import Literal
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.events import Leaks, Retained
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.papers import measured
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.results import Result, rule_title
 from dpcl_core.runs import administration, process, resumption
 from dpcl_core.runs.run import Run
@@ -32,15 +36,21 @@ _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
 _MIMES = {"csv": "text/csv", "html": "text/html"}
 _WAITS = "The run has said nothing for some seconds: its store may take nothing just now. Its results appear here later."
 _FULL = "The disk of this server is full: the run waits. It goes on and loses nothing once there is room again."
+_READABLE_EPSILON = 20.0  # above it, e^ε is no number that says anything
 _QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
 _WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
+Places = Sequence[DeltaGenerator]
+HALVES = (1.75, 1)  # of a run's curve, and of what is said beside it
 # What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, ceiling.
 _Key = tuple[str, str, str, str | None, int, str | None, float | None]
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
-def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None = None) -> None:
-    """Draws state, task, ε so far, time left, and the buttons available in this state; `beside` draws a further one."""
+def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None = None) -> status_line.StatusLine:
+    """Draws state, task, ε so far, time left, and the buttons available in this state; `beside` draws a further one.
+
+    Returns the state in words.
+    """
     line = looked_at(run, result)
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
@@ -59,6 +69,7 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
             st.html(segments(line.fraction, 1 if line.is_stage else result.n_tasks))
         if run.status == "failed":
             log(run, "run-log")
+    return line
 
 
 def looked_at(run: Run, result: Result) -> status_line.StatusLine:
@@ -76,10 +87,24 @@ def log(run: Run, key: str) -> None:
             st.code(run.error_log, language=None)
 
 
+def statement(result: Result, chosen: float, *, is_over: bool) -> None:
+    """Draws what is protected in one line that opens; in full where no bound holds, or before there is a statement."""
+    given = result.guarantees.get(chosen)
+    if given is None or not given.is_private or given.noise == "seeded":
+        bar(result, chosen, is_over=is_over)
+        return
+    times = shown_number(math.exp(given.epsilon)) if given.epsilon < _READABLE_EPSILON else "any number of"
+    box = st.expander(f"At most {times} times likelier because of you", key="statement", on_change="rerun")
+    if box.open:
+        with box:
+            pecl_claim.privacy_bar(result.guarantees, chosen=chosen)
+    pecl_claim.looks(result.spec.data.dataset)
+
+
 def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
     """Draws the privacy bar of a run: its statement, or a placeholder before there is one."""
     if result.guarantees:
-        pecl_claim.privacy_bar(result.guarantees, chosen=chosen, more=False)
+        pecl_claim.privacy_bar(result.guarantees, chosen=chosen)
     else:
         pecl_claim.pending(result.spec, is_over=is_over)
     pecl_claim.looks(result.spec.data.dataset)
@@ -89,14 +114,10 @@ def focus(result: Result, key: str, start: float | None) -> float:
     """The budget whose matrix and statement are shown; a choice if the run has several."""
     budgets = sorted(result.spec.privacy.epsilons)
     default = start if start in budgets else result.spec.privacy.usual_epsilon
-    chosen = default
-    with st.container(key="focus-row", horizontal=True, vertical_alignment="center", gap="small"):
-        if len(budgets) > 1:
-            chosen = st.segmented_control(
-                "ε in the bar and the tables", budgets, default=default, format_func=epsilon_text, key=key, required=True,
-            )  # fmt: skip
-        if result.guarantees:
-            pecl_claim.full_statement(result.guarantees)
+    if len(budgets) == 1:
+        return float(default)
+    with st.container(key="focus-row"):
+        chosen = st.segmented_control("Show ε =", budgets, default=default, format_func=epsilon_text, key=key, required=True)
     return float(chosen)
 
 
@@ -104,51 +125,79 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
     """The result under the chosen prediction rule, if the method has several; else unchanged."""
     if not result.rules:
         return result
-    with st.container(key="rule-row", horizontal=True, vertical_alignment="center", gap="small"):
-        picked = st.segmented_control(
-            "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
-            format_func=rule_title, key=key, required=True,
-        )  # fmt: skip
-        st.caption(_RULES, width="stretch")
+    picked = st.segmented_control(
+        "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
+        format_func=rule_title, key=key, required=True, help=_RULES,
+    )  # fmt: skip
     return replace(result, rule=None if picked == result.rules[0] else picked)
 
 
-def figures(result: Result, chosen: float, *, live: bool) -> None:
-    """Draws what moves during a run, and further figures in views once it is over."""
-    moving(result, chosen, live=live)
-    if not live:
-        _more(result, chosen)
+def figures(
+    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None
+) -> None:
+    """Draws what moves during a run and stays afterwards, and further figures in views once it is over."""
+    moving(result, chosen, live=live, places=places, stream=stream)
+    if not live and not result.accuracy.empty:
+        _more(result)
 
 
-def moving(result: Result, chosen: float, *, live: bool) -> None:
-    """Draws what moves during a run, and stays afterwards: its texts or lists, its curves, matrix and forgetting.
-
-    Texts or lists come first: during the run they exist before a model is tested.
+def moving(
+    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None
+) -> None:
+    """Draws what moves during a run, and stays afterwards: curve and matrix, in their places if given, forgetting, texts,
+    lists, and what it memorised. `stream` draws the stream, beside forgetting; before the first point, in the curve's place.
     """
+    left, right = places or st.columns(HALVES, gap="small")
+    if not result.accuracy.empty:
+        with left:
+            _curve(result, live=live)
+        with right:
+            _grid(result, chosen, "matrix")
+        left, right = st.columns(2, gap="small")
+        with left:
+            _grid(result, chosen, "forgetting")
+    if stream is not None:
+        with left if result.accuracy.empty else right:
+            stream()
     token_heat.scored_texts(result, chosen, live=live)
-    if live and token_heat.has_any_texts(result):
-        token_heat.leak_figures(result, chosen, live=True)
     lists.matched(result, chosen, live=live)
-    spec, source = result.spec, result.provenance
-    key, dark = _key(result), text.is_dark()
-    overall = _figure(key=key, name="accuracy", dark=dark, _result=result)
-    matrix, forgotten = _grids(key=key, chosen=chosen, dark=dark, _result=result)
-    left, right = st.columns([1.45, 1], gap="small")
-    with left:
-        few = not _has_intervals(spec)
-        show(
-            overall, source, key="accuracy", title=f"{capital(result.score)} on the tasks seen so far",
-            note="line: mean; dots: single seeds" if few else "line: mean; band: 95 % interval over seeds",
-            table=result.scores, linked=True, live=live,
-        )  # fmt: skip
-    with right:
-        which = epsilon_label(chosen, result.standing)
-        show(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, {result.score} %", live=True)
-        note = f"{which}, points lost since its best"
-        show(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
+    _leaks(result, chosen, live=live)
 
 
-def _more(result: Result, chosen: float) -> None:
+def _curve(result: Result, *, live: bool) -> None:
+    """Draws the run's score over tasks."""
+    note = "mean, 95 % interval" if _has_intervals(result.spec) else "line: mean; dots: single seeds"
+    show(
+        _figure(key=_key(result), name="accuracy", dark=text.is_dark(), _result=result), result.provenance, key="accuracy",
+        title=f"{capital(result.score)} over tasks", note=note, table=result.scores, linked=True, live=live,
+    )  # fmt: skip
+
+
+def _grid(result: Result, chosen: float, name: Literal["matrix", "forgetting"]) -> None:
+    """Draws the matrix of scores of one budget, or what was forgotten."""
+    matrix, forgotten = _grids(key=_key(result), chosen=chosen, dark=text.is_dark(), _result=result)
+    which = epsilon_label(chosen, result.standing)
+    if name == "matrix":
+        show(matrix, None, key=name, title="Who remembers what", note=f"{which}, {result.score} %", live=True)
+    else:
+        show(forgotten, None, key=name, title="Forgetting", note=f"{which}, points lost since its best", live=True)
+
+
+@st.fragment
+def _leaks(result: Result, chosen: float, *, live: bool) -> None:
+    """Draws what a language model has memorised and its planted secrets; once the run is over, as after any task."""
+    found = [event for event in result.events if isinstance(event, Leaks | Retained) and event.cell.epsilon == chosen]
+    if not found:
+        return
+    tasks = sorted({event.task for event in found if event.task >= 0})
+    if not live and len(tasks) > 1:
+        key = f"leaks-after-{result.run_id}-{chosen:g}"
+        last = st.select_slider("After task", tasks, tasks[-1], format_func=lambda task: f"{task + 1}", key=key)
+        result = replace(result, events=tuple(event for event in found if event.task <= last))
+    token_heat.leak_figures(result, chosen, live=live)
+
+
+def _more(result: Result) -> None:
     """Draws the further figures of a run that is over, one at a time."""
     spec, source = result.spec, result.provenance
     figure = partial(_figure, key=_key(result), dark=text.is_dark(), _result=result)
@@ -171,8 +220,6 @@ def _more(result: Result, chosen: float) -> None:
     draw: dict[str, Callable[[], None]] = {"Forgetting over tasks": forgetting, "Settings": settings}
     if not result.finished_accuracy.empty:
         draw = {"What privacy costs": costs, **draw}
-    if token_heat.has_any_texts(result):
-        draw["Tokens"] = partial(token_heat.leak_figures, result, chosen, live=False)
     layout.views(draw, "more-figures")
 
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +29,7 @@ from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.runs import executor, process, run
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, fields_of
-from pages.parts import fields, layout, link, pecl_claim, state, visitor
+from pages.parts import fields, layout, link, state, visitor
 from pages.parts.text import plain
 
 Values = dict[str, object]
@@ -170,27 +170,22 @@ def _plain(value: object) -> object:
 # Form fields for the list of labels: its origin, the share of ε for a learned list, and the public names.
 
 
-def setting(view: state.View, card: MethodCard, *, reads_lists: bool) -> str:
-    """Draws the choice of the list's origin, among those the method allows; returns it.
-
-    `reads_lists`: whether the stream reads each task's list from its examples.
-    """
+def label_list(view: state.View, card: MethodCard) -> str:
+    """Draws the choice of the list's origin, among those the method allows; returns it."""
     labels, linked = [name for name in fields.LABELS if name in card.labels], str(view["labels"])
-    chosen = st.radio(
+    chosen: str = st.selectbox(
         fields.TITLES["labels"], labels, labels.index(linked) if linked in labels else 0,
-        format_func=lambda name: fields.LABELS[name][0], captions=[fields.LABELS[name][1] for name in labels],
+        format_func=lambda name: fields.LABELS[name][0],
         key=f"{view.key('labels')}-{len(labels)}",  # a new key for other choices, else the browser keeps the old one
-        help="Where the classifier's list of labels comes from.",
+        help="\n\n".join(f"**{fields.LABELS[name][0]}**: {fields.LABELS[name][1]}" for name in labels),
     )  # fmt: skip
     if linked not in labels:
         st.caption(f"{card.title} does not go with “{fields.LABELS[linked][0]}”.")
-    if chosen == "data" or (chosen == "prior" and reads_lists):
-        pecl_claim.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
-    return str(chosen)
+    return chosen
 
 
 def rarest(raw: Mapping[str, object]) -> str:
-    """A sentence: how many people a label needs for an even chance of being listed, at the smallest and the largest ε.
+    """A sentence: about how many people a label needs to be as likely listed as not, at the smallest and the largest ε.
 
     Rows where a person has several: their budget is a row's. Empty where no list is learned.
     """
@@ -208,7 +203,7 @@ def rarest(raw: Mapping[str, object]) -> str:
     for epsilon in dict.fromkeys((finite[0], finite[-1])):
         n = _people_needed(spec.privacy, epsilon, rows, n_tasks, facts.n_train)
         counts.append(f"{f'more {people} than there are' if n is None else f'{n} {people}'} (ε = {epsilon_text(epsilon)})")
-    return f"A label is as likely listed as not when it has {' or '.join(counts)} in a task."
+    return f"A label needs about {' or '.join(counts)} in a task to have an even chance of being found."
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
@@ -264,17 +259,11 @@ _TIMM_HELP = (
     "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
     "from the hub or from the folder DPCL_WEIGHTS."
 )
-Typed = Callable[[state.View, str, str, list[str], Callable[[str], str], str], str]
 
 
-def draw(view: state.View, typed: Typed, dataset: str) -> dict[str, object]:
+def draw(view: state.View, dataset: str) -> dict[str, object]:
     """Draws network, resolution and number of axes, where the network has them, for these data; returns their values."""
-
-    def titled(name: str) -> str:
-        card = _card(name)
-        return name if card is None else card.title
-
-    name = typed(view, "backbone", fields.TITLES["data.backbone"], list(catalog.CARDS), titled, _TIMM_HELP)
+    name = _network(view)
     card = _card(name)
     values: dict[str, object] = {"backbone": name, "resolution": None, "axes": None}
     if card is None:
@@ -295,6 +284,25 @@ def draw(view: state.View, typed: Typed, dataset: str) -> dict[str, object]:
             placeholder="by the rule", help=fields_of(DataSpec)["axes"].metadata["description"],
         )  # fmt: skip
     return values
+
+
+def _network(view: state.View) -> str:
+    """The chosen network, or one that is on no list, whose name is typed."""
+
+    def titled(name: str) -> str:
+        card = _card(name)
+        return name if card is None else card.title
+
+    names, current = list(catalog.CARDS), str(view["backbone"])
+    places, listed = [*names, *({current} - set(names)), ""], view.key("backbone")
+    name: str = st.selectbox(
+        fields.TITLES["data.backbone"], places, places.index(current), key=listed, help=_TIMM_HELP,
+        format_func=lambda name: titled(name) if name else "Another …",
+    )  # fmt: skip
+    if name:
+        return name
+    typed = st.text_input("Its name", key=f"{listed}-name", max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME")
+    return typed.strip() or current
 
 
 def _card(name: str) -> catalog.BackboneCard | None:

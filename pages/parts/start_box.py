@@ -1,8 +1,9 @@
-"""The box with Start: what a run of the form would take, why it may not be started, and the button."""
+"""Around the form of Train: what a run would take, why it may not be started, Start, and what stands there before a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import cast
 
@@ -12,56 +13,49 @@ from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.figures.picture import Picture, epsilon_text
+from dpcl_core.figures.picture import Picture, Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.references import forecast
-from dpcl_core.papers import questions
+from dpcl_core.papers import nearest, questions
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, charges, process
 from dpcl_core.runs.run import Split
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
-from pages.parts import fields, layout, pecl_claim, rooms, state, status_line, text, train_form
-from pages.parts.figure_card import drawing
-from pages.parts.questions import FORMS, in_short
+from pages.parts import fields, figure_card, layout, link, pecl_claim, rooms, state, status_line, text, train_form
+from pages.parts.questions import FORMS
 from pages.parts.text import plain
+
+_NAMED = 2  # differences of a recorded run that a note names
 
 # The question that the form of Train starts from: its list, its link and the way back to it.
 
 
-def link(name: str) -> dict[str, str]:
+def question_link(name: str) -> dict[str, str]:
     """The link to the first run of a question, which the form then names."""
     return train_form.parameters_of(presets.load(name, here=True), question=name)
 
 
-def pick(view: state.View) -> None:
-    """Draws the list of presets; a picked one fills in the form."""
-    titles = _titles()
-    key = view.key("preset")
-
-    def load() -> None:
-        picked = st.session_state[key]
-        if picked is not None:
-            view.go(link(picked))
-
-    st.selectbox(
-        "Preset", list(titles), index=None, placeholder="Start from a question …",
-        format_func=titles.__getitem__, key=key, on_change=load,
-    )  # fmt: skip
-
-
-def origin(view: state.View, values: train_form.Values) -> None:
-    """Draws which question the form started from, with a link to its answer; once changed, with the way back."""
-    name = cast("str | None", view["question"])
-    if name is None:
-        return
-    is_changed = not _is_as_asked(name, values)
-    about = presets.about(name)
-    st.caption(plain(f"From the question “{about.title}”{'; changed.' if is_changed else '.'}"))
+def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) -> None:
+    """Draws which question the form started from, once changed with the way back, and the answer that has these settings."""
+    name, brought = cast("str | None", view["question"]), _brought(values)
+    is_changed = name is not None and not _is_as_asked(name, values)
+    is_other = spec is not None and (is_changed or name is None)
+    answered = _answered(digest=spec.digest(), _spec=spec) or name if is_other and spec is not None else name
+    if brought or name is not None:
+        about = brought or f"“{presets.about(str(name)).title}”{', changed' if is_changed else ''}"
+        st.caption(plain(about), width="content")
     if is_changed:
-        st.button("Back to it", key="back-to-question", type="tertiary", on_click=lambda: view.go(link(name)))
-    st.page_link("pages/questions.py", label="Its answer", query_params={"v": "1", "question": name})
+        st.button("Back to it", key="back-to-question", type="tertiary", on_click=view.go, args=(question_link(str(name)),))
+    if answered is not None:
+        label = "Its answer" if answered == name else "Measured before: see the answer"
+        st.page_link("pages/questions.py", label=label, query_params={"v": "1", "question": answered})
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _answered(digest: str, _spec: RunSpec) -> str | None:
+    return nearest.question_of(_spec)
 
 
 def smaller(view: state.View, values: train_form.Values) -> None:
@@ -74,16 +68,14 @@ def smaller(view: state.View, values: train_form.Values) -> None:
             return
         if _is_startable(form.name):
             label = f"The same, {FORMS[size]}"
-            st.button(label, key="smaller-form", width="stretch", on_click=view.go, args=(link(form.name),))
+            st.button(label, key="smaller-form", width="stretch", on_click=view.go, args=(question_link(form.name),))
             return
 
 
 def _is_as_asked(name: str, values: train_form.Values) -> bool:
     """Whether the form has the settings of the question's first run, whether or not it can be carried out here."""
-    try:
-        return checks.parse(train_form.raw_of(values)).digest() == questions.digests(name)[0]
-    except BadInput:
-        return False
+    spec = train_form.parsed(values)
+    return spec is not None and spec.digest() == questions.digests(name)[0]
 
 
 def _is_startable(name: str) -> bool:
@@ -94,52 +86,50 @@ def _is_startable(name: str) -> bool:
     return True
 
 
-def _titles() -> dict[str, str]:
-    """What the list of presets shows, by name: title, form and duration of all runs, as the gallery has them."""
-    titles = {}
-    durations = questions.durations(presets.names(), state.store())
-    forms = {form.name: (one, size) for one in questions.questions() for size, form in one.forms.items()}
-    for name in presets.names():
-        question, size = forms[name]
-        form = f", {FORMS[size]}" if len(question.forms) > 1 else ""
-        n_runs = len(questions.specs(name))
-        runs = f"all {n_runs} runs: " if n_runs > 1 else ""
-        titles[name] = f"{question.title}{form} ({runs}{in_short(durations[name])})"
-    return titles
-
-
 def draw(
-    view: state.View, values: train_form.Values, spec: RunSpec | None, refusal: str | None, device: str, split: Split | None
-) -> None:
-    """Draws the box for the form's spec, or for the sentence that refuses its values."""
-    with st.container(key="start-box", gap="small"):
+    view: state.View, values: train_form.Values, spec: RunSpec | None, refusal: str | None, run_on: tuple[str, Split | None],
+    places: train_form.Places,
+) -> None:  # fmt: skip
+    """Draws Start for the form's spec, or the sentence that refuses its values. `run_on`: device, and whether in parts."""
+    costly = _costly(spec, run_on[0])
+    with places.notes:
         if refusal:
             st.error(plain(refusal))
             _mend_button(view, values)
             smaller(view, values)
         elif spec is not None:
-            _noise_warning(spec)
             pecl_claim.looks(spec.data.dataset)
-            layer = methods.layer(spec)
-            named = "" if layer is None else f" Layer: {plain(layer.title)}."
-            st.caption(_estimate(spec, device) + named, help=None if layer is None else plain(layer.words))
-        costly = _costly(spec, device)
         if costly:
             st.error(plain(train_form.in_words(costly, values)))
             if costly.fix:
                 _mend_button(view, values, costly.fix)
+    with places.row[-1]:
+        how = None if spec is None else _estimate(spec, run_on[0])
         is_off = spec is None or costly is not None
-        if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start") and spec is not None:
-            _start(spec, device, split)
+        if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start", help=how) and spec is not None:
+            _start(spec, *run_on)
+
+
+def details(spec: RunSpec, values: train_form.Values) -> None:
+    """Draws how the settings relate to what the method's publication prints, and what follows from them as help."""
+    layer, derived = methods.layer(spec), ""
+    with suppress(BadInput):  # an older run, whose settings are refused today
+        derived = _derived(key=spec.to_json(), _spec=spec)
+    more = filter(None, ("" if layer is None else layer.words, derived, train_form.delta_words(values)))
+    st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
 
 
 def _estimate(spec: RunSpec, device: str) -> str:
+    """Draws how many models a run has and about how long it takes; returns where that is known from."""
     waiting = sum(state.store().queues().get(device, ()))
-    queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
-    models = f"{spec.n_cells} model{'s' * (spec.n_cells > 1)}."
+    queue = f"{waiting} before it in the queue." if waiting else ""
     seconds, is_here = _seconds(spec, device)
-    parts = [_derived(key=spec.to_json(), _spec=spec), models, status_line.estimate(seconds, is_here=is_here), queue]
-    return " ".join(filter(None, parts))
+    if seconds is None:
+        seconds, source = nearest.rough_seconds(spec), "Estimated: nine in ten such estimates are right within ten times."
+    else:
+        source = f"Measured on {'this' if is_here else 'another'} computer."
+    st.caption(f"{counted(spec.n_cells, 'model')}, {status_line.about(seconds)}")
+    return f"{source} {queue}".rstrip()
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
@@ -185,11 +175,11 @@ def _start(spec: RunSpec, device: str, split: Split | None) -> None:
     st.rerun()
 
 
-def _noise_warning(spec: RunSpec) -> None:
+def noise_warning(spec: RunSpec) -> None:
     """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
     if note := _note(key=spec.to_json(), _spec=spec):
         short, text = note
-        box = layout.popover(plain(short), "noise-warning", type="tertiary", width="stretch")
+        box = layout.popover(plain(short), "noise-warning", type="tertiary")
         if box is not None:
             box.markdown(plain(text))
 
@@ -228,22 +218,51 @@ def _mend_button(view: state.View, values: train_form.Values, fix: Mapping[str, 
     if not changes:
         return
 
-    def mend() -> None:
-        mended = train_form.values_of(checks.parse(checks.changed(raw, changes)))
-        if values["delta"] is None and "privacy.delta" not in changes:
-            mended["delta"] = None  # by the rule for the new data
-        method, scenario = str(mended["method"]), str(mended["scenario"])
-        shown = {name: view[name] for name in ("run", "study", "question")}
-        view.go(train_form.codec(method, scenario).write({**mended, **shown}))
-
-    mended = {**values, **{name: changes[name] for name in ("method",) if name in changes}}
-    if "scenario" in changes:
-        mended["scenario"] = cast("Mapping[str, object]", changes["scenario"])["kind"]
-    named = [word for key, value in changes.items() if (word := _word(key, value, mended))]
+    by_rule = values["delta"] is None and "privacy.delta" not in changes
+    named = _words(values, changes)
     label = f"Use {named[0]} instead" if len(named) == 1 else "Use settings that go together"
-    st.button(label, key="mend", width="stretch", on_click=mend)
+    st.button(label, key="mend", on_click=_change, args=(view, raw, changes), kwargs={"by_rule": by_rule})
     if len(named) > 1:
         st.caption(plain(f"They are: {'; '.join(named)}."))
+
+
+def _change(view: state.View, raw: checks.Raw, changes: Mapping[str, object], *, by_rule: bool) -> None:
+    """Changes the form; a callback. `by_rule`: δ follows from the data."""
+    changed = train_form.values_of(checks.parse(checks.changed(raw, changes)))
+    if by_rule:
+        changed["delta"] = None
+    shown = {name: view[name] for name in ("run", "study", "question")}
+    view.go(train_form.codec(str(changed["method"]), str(changed["scenario"])).write({**changed, **shown}))
+
+
+def bring(view: state.View) -> None:
+    """Brings along what fits the data that were just chosen; a callback. Settings that are refused change nothing else."""
+    written, dataset = link.parameters(), str(st.session_state[view.key("dataset")])
+    values = train_form.codec_for(written).read(written).values
+    raw = train_form.raw_of(values)
+    with suppress(BadInput):
+        changes = nearest.fitting(raw, dataset)
+        before = checks.parse(raw).data.backbone
+        named = _words(values, {key: value for key, value in changes.items() if key != "privacy.delta"})
+        network = str(cast("Mapping[str, object]", changes["data"])["backbone"])
+        brought = [backbones.card(str(changes.get("data.backbone", network))).title, *named]
+        st.session_state["brought"] = dataset, brought if network != before else named
+        _change(view, raw, changes, by_rule=True)
+
+
+def _brought(values: train_form.Values) -> str:
+    """What the data brought along, as long as they are chosen; else empty."""
+    dataset, named = st.session_state.get("brought", ("", []))
+    is_chosen = bool(named) and dataset == values["dataset"]
+    return f"{datasets.called(dataset)} brings along: {'; '.join(named)}." if is_chosen else ""
+
+
+def _words(values: Mapping[str, object], changes: Mapping[str, object]) -> list[str]:
+    """The changes as the form with them says it."""
+    changed = {**values, **{name: changes[name] for name in ("method",) if name in changes}}
+    if "scenario" in changes:
+        changed["scenario"] = cast("Mapping[str, object]", changes["scenario"])["kind"]
+    return [word for key, value in changes.items() if (word := _word(key, value, changed))]
 
 
 def _word(key: str, value: object, mended: train_form.Values) -> str:
@@ -256,6 +275,10 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
     match key:
         case "params":
             return "the method's defaults"
+        case "data":
+            return ""
+        case "seeds":
+            return counted(len(cast("tuple[int, ...]", value)), "seed")
         case "method" | "data.dataset" | "data.backbone":
             return named
         case "scenario":
@@ -271,24 +294,23 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
     return f"“{fields.TITLES.get(key, key)}” = {value}"
 
 
-# A preview of the form's stream before any run: a sentence, and a figure when opened.
+# What stands beside the form before there is a run of it: its stream, and the recorded curve nearest to it.
 
 
 _NOT_HERE = "It appears when the dataset is on this computer; a preview downloads nothing."
 _NO_FIT = "It appears when the settings fit the data."
-_OWN_DATA = (
-    "Shown is only the public plan: the home task of each class. The number of your examples in each task is private; "
-    "counting them here would be a release that no budget covers."
-)
+_OWN_DATA = "We show no counts: they would reveal something."
 _SAME_EXAMPLES = "Every task has the same examples, so the privacy spent on an example adds up over the tasks."
 _SAME_CLIENTS = "A client may be in every task, so the privacy spent on a client adds up over the tasks."
 
 
-def stream(view: state.View, values: Mapping[str, object], *, is_open: bool) -> None:
-    """Draws an expander with the stream of the form's first seed; `is_open`: whether it is open at first."""
-    raw = train_form.raw_of(values)
+def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, filled: float = 1.0) -> None:
+    """Draws the stream of the first seed, of the form's `values` or of a run. `filled`: the share that is read already."""
     try:  # the data, the scenario and the seeds of the form, whatever its other settings are
-        spec = checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
+        if values is not None:
+            raw = train_form.raw_of(values)
+            spec = checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
+        assert spec is not None
         shown = scenarios.preview(spec.data, spec.scenario, spec.seeds[0])
     except BadInput:
         st.caption(f"**The stream.** {_NO_FIT}")
@@ -296,40 +318,43 @@ def stream(view: state.View, values: Mapping[str, object], *, is_open: bool) -> 
     if shown is None:
         st.caption(f"**The stream.** {_NOT_HERE}")
         return
-    drawn = _picture(shown, text.is_dark())
-    box = st.expander(f"**The stream.** {plain(drawn.finding)}", expanded=is_open, key=view.key("stream"), on_change="rerun")
-    if not box.open:
-        return
-    with box:
-        is_own = datasets.card(spec.data.dataset).is_own
-        what = "blue: home task" if is_own else "darker blue: more training examples; frame: home task; bars: totals by task"
-        seed = f"seed {spec.seeds[0]}" + (f"; {_of_others(spec, shown)}" if len(spec.seeds) > 1 else "")
-        drawing(drawn, "stream")  # before Plotly has loaded
-        sentences = [f"Class by task; {what}; {seed}."]
-        if shown.held is not None:
-            sentences.append(f"{len(shown.held)} clients hold {shown.held.min():,} to {shown.held.max():,} examples each.")
-        if spec.scenario.recurrence == "every":
-            sentences.append(_SAME_EXAMPLES if spec.scenario.n_users is None else _SAME_CLIENTS)
-        st.caption(" ".join([*sentences, *([_OWN_DATA] if is_own else [])]))
-
-
-def _of_others(spec: RunSpec, first: scenarios.Preview) -> str:
-    """How the streams of other seeds differ, judged by the second seed."""
-    if scenarios.card(spec.scenario.kind).needs_values:
-        return "every seed draws other orders of the values"
-    if spec.scenario.n_users is not None:
-        return "every seed assigns the examples to clients differently"
-    other = scenarios.preview(spec.data, spec.scenario, spec.seeds[1])
-    shown = [
-        (one.tasks, one.homes, None if one.counts is None else one.counts.tolist())
-        for one in (first, other)
-        if one is not None
-    ]
-    return "every seed has the same stream" if shown[0] == shown[-1] else "every seed has another stream"
+    said = []
+    if shown.held is not None:
+        said.append(f"{len(shown.held)} clients hold {shown.held.min():,} to {shown.held.max():,} examples each.")
+    if spec.scenario.recurrence == "every":
+        said.append(_SAME_EXAMPLES if spec.scenario.n_users is None else _SAME_CLIENTS)
+    if datasets.card(spec.data.dataset).is_own:
+        said.append(_OWN_DATA)
+    figure_card.show(
+        _picture(shown, round(filled, 2), text.is_dark()), None, key="stream", title="Which classes come when",
+        note="darker: more examples", live=True, caption=" ".join(said),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=60)
-def _picture(shown: scenarios.Preview, dark: bool) -> Picture:
-    from dpcl_core.figures import stream as figure
+def _picture(shown: scenarios.Preview, filled: float, dark: bool) -> Picture:
+    from dpcl_core.figures import stream as drawing
 
-    return figure.stream(shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=dark)
+    return drawing.stream(
+        shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, filled=filled, dark=dark
+    )
+
+
+def ghost(spec: RunSpec) -> bool:
+    """Draws the recorded curve nearest to such a run, in grey, with what differs; returns whether there is one."""
+    drawn = _ghost(digest=spec.digest(), dark=text.is_dark(), _spec=spec)
+    if drawn is None:
+        return False
+    picture, source, of = drawn
+    keys = nearest.differences(spec, of)
+    named = [fields.title(key, of.method, of.scenario.kind).lower() for key in keys[:_NAMED]]
+    named += [f"{len(keys) - _NAMED} more"] if len(keys) > _NAMED else []
+    note = f"with other settings: {', '.join(named)}" if named else "with these settings"
+    figure_card.show(picture, source, key="ghost", title="Measured before", note=plain(note), live=True)
+    return True
+
+
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance, RunSpec] | None:
+    example = state.example()
+    return nearest.ghost(_spec, (example.spec, example.accuracy), dark=dark)

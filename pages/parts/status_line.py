@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
-from dpcl_core.figures.picture import span
+from dpcl_core.figures.picture import counted, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.run import Left, Run, fraction_done, n_trained_together, seconds_left, stage, steady
 
 Tone = Literal["calm", "busy", "good", "bad"]
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _WIDE = 10.0  # times its shortest: a time left that says nothing as a range
 _FIXES = {
     "wrong-input": "Change the setting that the message names, then start again.",
@@ -229,11 +230,11 @@ def between(low: float, high: float) -> str:
     return f"{low / 3600:.1f}–{high / 3600:.1f} h"
 
 
-def estimate(seconds: float | None, *, is_here: bool) -> str:
-    """The expected duration, for the line beside Start. `is_here`: measured on this computer, else on another."""
-    if seconds is None:
-        return "No such run yet: duration unknown."
-    return f"{_about(seconds).capitalize()}{' on this computer' if is_here else ', measured on another computer'}."
+def about(seconds: float) -> str:
+    """A duration of which the order of magnitude is known, by its first digit: "about 2 hours"."""
+    unit, length = next((unit, length) for unit, length in _UNITS if seconds >= length or length == 1)
+    digit = 10 ** math.floor(math.log10(max(1.0, seconds / length)))
+    return f"about {counted(max(1, digit * round(seconds / length / digit)), unit)}"
 
 
 def _about(seconds: float) -> str:

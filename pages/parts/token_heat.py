@@ -442,7 +442,7 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
         st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
         layer = picker("score", f"layer-{key}")
         dials = dials_of(result.spec, event.cell.epsilon)
-        show(event.texts[0], layer, dials, f"A text of {task}", key=f"heatmap-{key}")
+        show(tokens.whole_words(event.texts[0]), layer, dials, f"A text of {task}", key=f"heatmap-{key}")
         if result.run_id is not None:
             query = {"v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
             layout.arrow("tokens", "All figures on Sensitive words", query)

@@ -11,12 +11,13 @@ from functools import lru_cache, partial
 from typing import Any, Final, cast
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files, own
 from dpcl_core.errors import BadInput
-from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.figures.picture import counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import NO_ODDS, WEAK_EPSILON, odds_bound
 from dpcl_core.scenarios import catalog as scenarios
@@ -29,9 +30,10 @@ SEED_COUNTS = (1, 3, 5, 10)
 _OWN_HELP = (
     "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or window, "
     "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
-    "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
+    "test/CLASS of images, in the folder that DPCL_DATA names."
 )
 _NOT_HERE = " (not on this computer)"
+_NO_LIST = "Labels from the data: no bound holds, whatever ε is. For contrast only."
 _SAME_EXAMPLES = (
     "Every task has the same examples. If a method spends this ε on each task, as the cosine classifier does, the total ε "
     "of the run is larger: see its statement."
@@ -136,6 +138,13 @@ def raw_of(values: Mapping[str, object]) -> dict[str, object]:
     }
 
 
+def parsed(values: Mapping[str, object]) -> RunSpec | None:
+    """The spec of the form's values, whether or not it can be carried out here; None where they are none."""
+    with suppress(BadInput):
+        return checks.parse(raw_of(values))
+    return None
+
+
 def _scenario_of(values: Mapping[str, object]) -> dict[str, Any]:
     return {"kind": values["scenario"], **{key[2:]: value for key, value in values.items() if key.startswith("s.")}}
 
@@ -176,44 +185,62 @@ def _is_here(dataset: str) -> bool:
     return True
 
 
-def form(view: state.View) -> Values:
-    """Draws the widgets and returns their values. Raises BadInput for data of another visitor, of which nothing is shown."""
+@dataclass(frozen=True)
+class Places:
+    """Where the form is drawn: a column for each of the five choices and Start, other settings, notes below all."""
+
+    row: Sequence[DeltaGenerator]
+    settings: DeltaGenerator
+    notes: DeltaGenerator
+
+
+def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
+    """Draws the widgets and returns their values. `bring`: called when other data are chosen.
+
+    Raises BadInput for data of another visitor, of which nothing is shown.
+    """
     values: Values = {}
-    mine = _own(where=state.where())
-    known, here = [*datasets.CARDS, *mine], _here(own_names=mine)
-    titled = partial(_dataset_title, here=here)
-    values["dataset"] = _typed(view, "dataset", fields.TITLES["data.dataset"], known, titled, _OWN_HELP)
+    data, stream, method, lists, budget, _ = places.row
+    with data:
+        values["dataset"] = _dataset(view, bring)
     visitor.check_owner(str(values["dataset"]))
-    values["scenario"] = fields.select(view, "scenario", fields.TITLES["scenario.kind"], fields.options("scenario.kind", ""))
-    values |= settings_form.draw_scenario(view, str(values["scenario"]))
-    values["method"] = fields.select(view, "method", fields.TITLES["method"], fields.options("method", ""))
-    values |= settings_form.draw_method(view, str(values["method"]))
-    values |= settings_form.draw(view, _typed, str(values["dataset"]))
-    stream = scenarios.CARDS[str(values["scenario"])].settings(**_scenario_of(values))  # checked later
-    values["labels"] = settings_form.setting(view, methods.CARDS[str(values["method"])], reads_lists=stream.reads_lists)
-    values["epsilons"] = _epsilons(view, values)
-    values["seeds"] = _seeds(view)
-    values |= _more(view, values)
-    how = fields.TUNED[str(values["tuned"])]
-    tuned = "" if values["tuned"] == "no" else f"Settings tuned {how}. To change this: More settings."
-    if said := list(filter(None, (_delta(values), settings_form.rarest(raw_of(values)), tuned))):
-        st.caption(" ".join(said))  # in one: every element costs the server time
+    with stream:
+        values["scenario"] = fields.select(
+            view, "scenario", fields.TITLES["scenario.kind"], fields.options("scenario.kind", "")
+        )
+    with method:
+        values["method"] = fields.select(view, "method", fields.TITLES["method"], fields.options("method", ""))
+    with places.settings:
+        values |= settings_form.draw(view, str(values["dataset"]))
+        values |= settings_form.draw_scenario(view, str(values["scenario"]))
+        values |= settings_form.draw_method(view, str(values["method"]))
+    card, of_stream = methods.CARDS[str(values["method"])], scenarios.CARDS[str(values["scenario"])].settings
+    reads_lists = of_stream(**_scenario_of(values)).reads_lists  # checked later
+    with lists:
+        values["labels"] = settings_form.label_list(view, card)
+    with budget:
+        values["epsilons"], values["seeds"], reason = _budget(view, values)
+    with places.settings:
+        values |= _more(view, values)
+    is_read = values["labels"] == "data" or (values["labels"] == "prior" and reads_lists)
+    with places.notes:
+        for banner in filter(None, (reason, _NO_LIST if is_read else "")):
+            pecl_claim.not_dp(banner)
+        how = "" if values["tuned"] == "no" else f"Settings tuned {fields.TUNED[str(values['tuned'])]}."
+        if said := " ".join(filter(None, (settings_form.rarest(raw_of(values)), how))):
+            st.caption(said)
     return values
 
 
-def _typed(view: state.View, name: str, title: str, options: list[str], shown: Callable[[str], str], help_text: str) -> str:
-    """A select box of names into which other names may be typed."""
-    current = str(view[name])
-    if current not in options:
-        options = [*options, current]  # own:NAME or timm:NAME from a link
-    picked = st.selectbox(
-        title, options, options.index(current), format_func=shown, key=view.key(name), help=help_text,
-        accept_new_options=True,
+def _dataset(view: state.View, bring: Callable[[], None]) -> str:
+    """A select box of the datasets of the catalog, the visitor's own, and the one that a link names."""
+    current = str(view["dataset"])
+    known = list(dict.fromkeys([*datasets.CARDS, *(mine := _own(where=state.where())), current]))
+    titled, key = partial(_dataset_title, here=_here(own_names=mine)), view.key("dataset")
+    return st.selectbox(
+        fields.TITLES["data.dataset"], known, known.index(current), format_func=titled, key=key, help=_OWN_HELP,
+        on_change=bring,
     )  # fmt: skip
-    wanted = str(picked).strip()
-    titles = {name: shown(name).removesuffix(_NOT_HERE) for name in options}
-    named = (name for name, title in titles.items() if wanted.casefold() in (name.casefold(), title.casefold()))
-    return next(named, wanted)
 
 
 @st.cache_data(ttl=10, show_spinner=False)
@@ -235,25 +262,45 @@ def _dataset_title(name: str, here: Collection[str]) -> str:
     return title if is_here else f"{title}{_NOT_HERE}"
 
 
-def _epsilons(view: state.View, values: Mapping[str, object]) -> tuple[float, ...]:
-    start = cast("tuple[float, ...]", view["epsilons"])
-    box = st.container(gap=None)
-    picked = box.pills(
-        fields.TITLES["privacy.epsilons"], EPSILONS, selection_mode="multi", default=[e for e in start if e in EPSILONS],
-        format_func=epsilon_text, key=view.key("epsilons"),
-        help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
-    )  # fmt: skip
-    others = [e for e in start if e not in EPSILONS]
-    text = st.session_state.get(view.key("exact"), " ".join(map(link.BUDGET.write, others)))
-    chosen = tuple(sorted({*picked, *_numbers(str(text))}))
-    is_without_noise = bool(chosen) and all(map(math.isinf, chosen))
-    reason = pecl_claim.NO_NOISE if is_without_noise else pecl_claim.no_bound_reason(str(values["method"]))
-    promise = "" if reason else _promise(values, chosen)
-    with box:
+def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[int, ...], str]:
+    """Draws the button with budgets and seeds behind it; returns both, and why no bound holds for these budgets, if so."""
+    start, first = cast("tuple[float, ...]", view["epsilons"]), cast("tuple[int, ...]", view["seeds"])
+    others = " ".join(link.BUDGET.write(e) for e in start if e not in EPSILONS)
+    typed = str(st.session_state.get(view.key("exact"), others))
+    at_first = [e for e in start if e in EPSILONS]
+    picked = st.session_state.get(view.key("epsilons"), at_first)
+    chosen = tuple(sorted({*picked, *_numbers(typed)}))
+    ends = [epsilon_text(epsilon) for epsilon in dict.fromkeys((*chosen[:1], *chosen[-1:]))]
+    n_seeds = int(st.session_state.get(view.key("seeds"), len(first)))
+    st.markdown(f":small[{fields.TITLES['privacy.epsilons']}]")
+    said = f"{' to '.join(ends) or 'none'}, {counted(n_seeds, 'seed')}"
+    with st.popover(said, width="stretch", key=view.key("budget")):
+        st.pills(
+            fields.TITLES["privacy.epsilons"], EPSILONS, selection_mode="multi", default=at_first, format_func=epsilon_text,
+            key=view.key("epsilons"), help="One model each. ∞: no noise, for contrast.",
+        )  # fmt: skip
+        reason = _reason(values, chosen)
+        promise = "" if reason else _promise(values, chosen)
         st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
-        if reason:
-            pecl_claim.not_dp(reason)
-    return chosen
+        _exact(view, others)
+        return chosen, _seeds(view, first), reason
+
+
+def _reason(values: Values, chosen: tuple[float, ...]) -> str:
+    """Why no bound holds for these budgets, whatever else is set; empty where one may."""
+    is_without_noise = bool(chosen) and all(map(math.isinf, chosen))
+    return pecl_claim.NO_NOISE if is_without_noise else pecl_claim.no_bound_reason(str(values["method"]))
+
+
+def _exact(view: state.View, others: str) -> None:
+    """Draws the field for budgets that are on no button."""
+    typed = st.text_input(
+        "Exact ε values", others, key=view.key("exact"), max_chars=200, placeholder="0.3 3",
+        help="Further budgets in addition to the buttons, separated by spaces.",
+    )  # fmt: skip
+    bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
+    if bad:
+        st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
 
 
 def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
@@ -282,8 +329,8 @@ def _odds(epsilons: tuple[float, ...]) -> str:
     return f"A guess whether someone took part is right with probability at most {listed} (plus δ, worst case).{note}"
 
 
-def _delta(values: Mapping[str, object]) -> str:
-    """δ in words; its field is under "More settings". Empty where the number of people is unknown."""
+def delta_words(values: Mapping[str, object]) -> str:
+    """δ in words. Empty where the number of people is unknown."""
     dataset, caps = str(values["dataset"]), _caps(values)
     people = _n_people(dataset=dataset, train_per_class=caps[0], train_per_source=caps[1])
     chosen = cast("float | None", values["delta"])
@@ -302,8 +349,7 @@ def _numbers(text: str) -> list[float]:
     return budgets
 
 
-def _seeds(view: state.View) -> tuple[int, ...]:
-    start = cast("tuple[int, ...]", view["seeds"])
+def _seeds(view: state.View, start: tuple[int, ...]) -> tuple[int, ...]:
     counts = sorted({*SEED_COUNTS, len(start)})
     count = st.segmented_control(
         fields.TITLES["seeds"], counts, default=len(start), key=view.key("seeds"), required=True,
@@ -327,14 +373,6 @@ def _more(view: state.View, values: Mapping[str, object]) -> Values:
 
 def _fields(view: state.View, values: Mapping[str, object]) -> Values:
     more: Values = {}
-    others = [e for e in cast("tuple[float, ...]", view["epsilons"]) if e not in EPSILONS]
-    typed = st.text_input(
-        "Exact ε values", " ".join(map(link.BUDGET.write, others)), key=view.key("exact"), max_chars=200,
-        help="Further budgets in addition to the buttons, separated by spaces.", placeholder="0.3 3",
-    )  # fmt: skip
-    bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
-    if bad:
-        st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
     for name in _SIZES:
         start = cast("int | None", view[name])
         help_text = fields_of(DataSpec)[name].metadata["description"]

@@ -36,16 +36,6 @@ _COVERED = """button => {
 }"""
 
 
-# The room above the first thing to be seen in the answer and in the controls.
-_ROOM_ABOVE = """() => ['answer', 'controls'].map(name => {
-    const whole = document.querySelector(`.st-key-${name}`);
-    const seen = [...whole.children].find(child => child.getBoundingClientRect().height > 0);
-    const { borderTopWidth, paddingTop } = getComputedStyle(whole);
-    const inner = whole.getBoundingClientRect().top + parseFloat(borderTopWidth) + parseFloat(paddingTop);
-    return Math.round(seen.getBoundingClientRect().top - inner);
-})"""
-
-
 def _start(page: Page) -> str:
     """Presses Start and gives the id of the run that the link then names."""
     before = re.search(r"run=([0-9a-f]{12})", page.url)
@@ -70,6 +60,7 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     _said(page, "Finished")
     ready(page)
     expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()
+    page.get_by_text("times likelier because of you").click()
     expect(page.locator(".privacy-bar").first).to_contain_text("Not covered")
     assert page.locator(".js-plotly-plot").count() >= 3
     cells = len([e for _, e in app.store().events_after(run_id) if type(e).__name__ == "CellFinished"])
@@ -86,13 +77,11 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
         fresh.get_by_text(re.compile("After 5 tasks")).first.inner_text()
         == page.get_by_text(re.compile("After 5 tasks")).first.inner_text()
     )
-    expander = fresh.locator("[data-testid=stExpander]").filter(has_text="The stream.")
-    assert expander.locator(".js-plotly-plot").count() == 0, "drawn when it is opened"
-    expander.locator("summary").click()
-    expect(expander.locator(".js-plotly-plot .heatmaplayer image").first).to_be_attached()
+    fresh.get_by_role("button", name="Settings").click()
     fresh.get_by_role("spinbutton", name="Tasks").fill("2")
     fresh.keyboard.press("Enter")
-    expect(expander.locator("summary")).to_contain_text("2 tasks of")
+    expect(fresh.locator(".st-key-card-stream")).to_contain_text("2 tasks of")
+    expect(fresh.locator(".st-key-card-stream .js-plotly-plot .heatmaplayer image").first).to_be_attached()
 
 
 def _endless() -> RunSpec:
@@ -190,10 +179,22 @@ def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
         )
         assert wide <= width, f"{name} is {wide} px wide"
         if name == "train":
-            chart, form = (page.locator(what).first.bounding_box() for what in (".js-plotly-plot", ".st-key-controls"))
+            chart, form = (page.locator(what).first.bounding_box() for what in (".js-plotly-plot", ".st-key-choices"))
             assert chart is not None
             assert form is not None
             assert (chart["y"] < form["y"]) == (width < 700)
+
+
+@pytest.mark.parametrize(("width", "height", "most"), [(1360, 850, 330), (1024, 768, 330), (390, 844, 500)])
+def test_the_curve_comes_first_on_every_screen(app: App, visit: Visit, width: int, height: int, most: int) -> None:
+    page = visit(f"{app.url}/train", width=width)
+    page.set_viewport_size({"width": width, "height": height})
+    chart = page.locator(".st-key-card-accuracy .js-plotly-plot").bounding_box()
+    assert chart is not None
+    assert chart["y"] < most
+    statement = page.locator(".st-key-statement summary").bounding_box()
+    assert statement is not None
+    assert statement["height"] < 60, "one line"
 
 
 def test_a_narrow_screen_has_a_link_to_the_form_below(app: App, visit: Visit) -> None:
@@ -201,15 +202,33 @@ def test_a_narrow_screen_has_a_link_to_the_form_below(app: App, visit: Visit) ->
     link = page.get_by_role("link", name="To the form and Start")
     expect(page.get_by_role("combobox", name="Dataset")).to_be_in_viewport()
     expect(link).to_be_hidden()
-    assert page.evaluate(_ROOM_ABOVE) == [0, 0], "the link and its place take no room"
     page = visit(f"{app.url}/train", width=390)
     before = page.url
-    preset = page.get_by_role("combobox", name="Preset")
-    expect(preset).not_to_be_in_viewport()
+    dataset = page.get_by_role("combobox", name="Dataset")
+    expect(dataset).not_to_be_in_viewport()
     page.get_by_role("link", name="To the form and Start").click()
-    expect(preset).to_be_in_viewport()
+    expect(dataset).to_be_in_viewport()
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_in_viewport()
     assert page.url.partition("#")[0] == before
+
+
+def test_typing_in_dataset_offers_the_match_first_and_brings_its_network(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/train")
+    dataset = page.get_by_role("combobox", name="Dataset")
+    dataset.fill("cifar-100")
+    expect(page.get_by_role("option").first).to_have_text("CIFAR-100")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("CIFAR-100 brings along: EfficientNet-Lite0")).to_be_visible()
+    expect(page).to_have_url(re.compile("bb=lite0"))
+    expect(page.locator(".st-key-card-ghost .js-plotly-plot")).to_be_visible()
+
+
+def test_the_button_of_budgets_says_what_was_chosen_and_stays_open(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/train?v=1&d=digits&e=1&sd=0")
+    page.get_by_role("button", name="1, 1 seed").click()
+    page.get_by_role("button", name="8", exact=True).click()
+    expect(page.get_by_role("button", name="1 to 8, 1 seed")).to_be_visible()
+    expect(page.get_by_role("button", name="16", exact=True)).to_be_visible()
 
 
 @pytest.mark.slow
@@ -247,26 +266,8 @@ def test_a_link_to_a_page_opens_inside_the_app_on_a_fresh_server(fresh_app: App,
     expect(page.get_by_text("No runs yet")).to_be_visible()
     expect(page.get_by_text("Experiment", exact=True)).to_be_visible()
     page.get_by_role("link", name="Start a run").click()
-    expect(page.get_by_text("Example", exact=True)).to_be_visible()
+    expect(page.get_by_text("recorded with these settings")).to_be_visible()
     expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()
-
-
-# The element that has the focus, where the bar of Start covers its middle; else null.
-_UNDER_THE_BAR = """() => {
-    const at = document.activeElement, box = at.getBoundingClientRect();
-    const over = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
-    const bar = over && over.closest('.st-key-start-box');
-    return bar && !bar.contains(at) ? at.outerHTML.slice(0, 160) : null; }"""
-
-
-def test_the_bar_of_start_never_hides_the_field_that_has_the_focus(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/train")
-    page.set_viewport_size({"width": 1024, "height": 400})
-    hidden = set()
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        hidden.add(page.evaluate(_UNDER_THE_BAR))
-    assert hidden == {None}
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -70,6 +70,22 @@ def test_a_text_is_scored_as_the_methods_read_it() -> None:
     assert tokens.scored(texts, score2, ["calm", "other"])[0].label == "calm"
 
 
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        (("The", " par"), ("The",)),
+        (("The", " par", "agr"), ("The",)),
+        (("The", " end", "."), ("The", " end", ".")),
+        (("par",), ("par",)),
+        ((), ()),
+    ],
+)
+def test_a_text_that_was_cut_stops_before_the_word_that_was_cut(words: tuple[str, ...], whole: tuple[str, ...]) -> None:
+    n = len(words)
+    text = tokens.whole_words(ScoredText(words, (0.5,) * n, (0.1,) * n, (False,) * n, ("",) * n, "calm"))
+    assert (text.tokens, len(text.probability), len(text.kinds)) == (whole, len(whole), len(whole))
+
+
 def test_no_text_and_no_tokens() -> None:
     assert tokens.scored(Texts([])) == []
     (empty,) = tokens.scored(Texts([""]))

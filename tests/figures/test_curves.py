@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from dpcl_core import metrics
+from dpcl_core.events import References
 from dpcl_core.figures import curves, svg
 from dpcl_core.figures.curves import Series, class_bars, compared_over_tasks
 from tests.figures.making import accuracy, by_rule
@@ -179,3 +180,27 @@ def test_compared_forgetting_says_the_points_lost_by_each() -> None:
     assert lines["now"].line.dash != lines["A"].line.dash
 
 
+def test_no_band_leaves_what_a_share_can_be_and_a_band_of_forgetting_may_be_below_zero() -> None:
+    table = accuracy(n_tasks=2, epsilons=(1.0,), rule=lambda epsilon, seed, after, on: min(1.0, 0.98 + 0.02 * seed))
+    band = next(trace for trace in curves.accuracy_over_tasks(table, n_tasks=2).figure.data if trace.fill == "toself")
+    assert max(band.y) == 100
+    assert curves._shares([-0.02, 0.0, 0.02], -1.0).low == pytest.approx(-0.0497, abs=1e-4)
+    assert curves._shares([-0.02, 0.0, 0.02]).low == 0
+
+
+def test_a_ghost_is_grey_and_keeps_its_names() -> None:
+    table = accuracy(n_tasks=2)
+    usual, ghost = (curves.accuracy_over_tasks(table, n_tasks=2, is_ghost=is_ghost) for is_ghost in (False, True))
+    colours = [{line.line.color for line in one.figure.data if line.mode == "lines+markers"} for one in (usual, ghost)]
+    assert [len(of) for of in colours] == [3, 1]
+    assert [note.text for note in usual.figure.layout.annotations] == [note.text for note in ghost.figure.layout.annotations]
+    assert usual.finding == ghost.finding
+
+
+@pytest.mark.parametrize(("final", "is_met"), [(0.02, True), (0.9, False)])
+def test_a_line_of_chance_runs_through_no_name_at_the_end_of_a_curve(final: float, is_met: bool) -> None:
+    table = accuracy(n_tasks=2, epsilons=(1.0,), rule=lambda epsilon, seed, after, on: final)
+    picture = curves.accuracy_over_tasks(table, n_tasks=2, references=References(0.01))
+    (line,) = [shape for shape in picture.figure.layout.shapes if shape.xref == "paper"]
+    low, high = picture.figure.layout.xaxis.range
+    assert line.x1 == (pytest.approx((2 - low) / (high - low)) if is_met else 1)

@@ -27,6 +27,13 @@ def test_cells_hold_the_counts_in_the_order_of_homes_and_zero_is_empty() -> None
     assert frames == [(0.5, 1.5, -0.5, 1.5), (1.5, 2.5, 1.5, 3.5)]
 
 
+def test_what_is_not_read_yet_is_veiled() -> None:
+    whole, half = (stream.stream(COUNTS, homes=HOMES, classes=CLASSES, filled=filled) for filled in (1.0, 0.25))
+    (veil,) = half.figure.layout.shapes[len(whole.figure.layout.shapes) :]
+    assert (veil.x0, veil.x1) == (1.0, 2.5)
+    assert half.finding == whole.finding
+
+
 @pytest.mark.parametrize(
     ("counts", "homes", "said"),
     [
@@ -105,9 +112,7 @@ BARS = pd.DataFrame({"name": ["one", "two"], "value": [0.25, 0.75], "half": [0.1
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_each_series_is_a_line_of_its_numbers(dark: bool) -> None:
-    picture = stream.curves(
-        CURVES.assign(half=0.05), Scale(title="n", is_log=True), SHARE, "Found.", chosen=3.0, dark=dark
-    )
+    picture = stream.curves(CURVES.assign(half=0.05), Scale(title="n", is_log=True), SHARE, "Found.", chosen=3.0, dark=dark)
     assert [(line.name, list(line.y)) for line in picture.figure.data] == [("a", [10, 90]), ("b", [30, 40])]
     assert list(picture.figure.data[0].error_y.array) == [5, 5]
     assert picture.finding == "Found."

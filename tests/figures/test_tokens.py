@@ -37,11 +37,14 @@ def test_memory_is_drawn_after_the_last_task_told() -> None:
     picture = tokens.retained(table)
     assert [round(value, 6) for value in picture.figure.data[0].y] == [0.5, 0.6, 0.7]
     assert list(picture.figure.data[1].y) == pytest.approx([math.nan, 2.1, 2.2], nan_ok=True)
-    assert "After task 3 the model holds 0.60 nats an ordinary token on average and 2.15 a personal" in picture.finding
-    assert tokens.retained(table[table["after_task"] == 0]).finding.endswith("no personal token is marked.")
+    better = "better than the public model on ordinary words (0.60 nats), better than it on personal ones (2.15)."
+    assert picture.finding == f"After task 3: {better}"
+    assert tokens.retained(table[table["after_task"] == 0]).finding.endswith("no personal word is marked.")
+    assert "worse than the public model on" in tokens.retained(table.assign(ordinary=-0.5)).finding
     assert tokens.retained(table[:0]).is_empty
     less = tokens.retained(table.assign(ordinary=-0.061))
-    assert ("holds −0.06 nats" in less.finding, less.figure.data[0].text[0]) == (True, "−0.06"), "a true minus"
+    assert less.figure.data[0].text[0] == "−0.06", "a true minus"
+    assert "as good as the public model on ordinary words (−0.06 nats)" in less.finding
 
 
 def test_exposure_stands_before_and_after_with_controls_and_the_other_end() -> None:

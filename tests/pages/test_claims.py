@@ -111,7 +111,7 @@ def test_a_budget_of_the_replay_alone_is_called_that_on_every_page(
     names = replace(spec, data=replace(spec.data, dataset="ner-gum"))
     run = replay.fill(store, names, replay.recorded(names), name="names")
     said = words(open_page("train", run=run))
-    assert "Entity F1 on the tasks seen so far" in said
+    assert "Entity F1 over tasks" in said
     assert "replay ε = 8, total ∞, entity F1 %" in said
     assert "replay ε = 0.5, 8, head not private" in said
     assert "claimed" not in said

@@ -219,7 +219,7 @@ def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
     said = words(page)
     assert "Codes planted in 16 texts have 11.5 bits of exposure after task 3 (1.8 before training)" in said
-    assert "After task 3 the model holds 0.60 nats an ordinary token" in said
+    assert "After task 3: better than the public model on ordinary words (0.60 nats)" in said
     assert "AUROC of the score for personal tokens" in said
     query = dict(page.query_params)
     assert {key: query[key] for key in ("sh", "run", "t", "m", "e")} == {
@@ -266,11 +266,11 @@ def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
 
 
-def test_a_finished_run_has_a_view_of_its_tokens(open_page: Open, store: Store) -> None:
+def test_a_finished_run_shows_its_tokens_whatever_is_refused_today(open_page: Open, store: Store) -> None:
     with_tokens = open_page("train", run=replay.fill(store, SPEC, SAID))
-    assert "Tokens" in with_tokens.segmented_control(key="more-figures").options
+    includes(words(with_tokens), "must divide the 10 classes", "**Planted secrets**", "**What the model remembers**")
     without = open_page("train", run=replay.fill(store, SPEC, replay.recorded(SPEC)))
-    assert "Tokens" not in without.segmented_control(key="more-figures").options
+    assert "**Planted secrets**" not in words(without)
 
 
 def test_the_longest_link_is_short_enough() -> None:

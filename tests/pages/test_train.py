@@ -7,6 +7,7 @@ import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -15,15 +16,15 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
-from dpcl_core.papers import measured
+from dpcl_core.papers import measured, questions
 from dpcl_core.results import Result
 from dpcl_core.runs import database, tables
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
-from pages.parts import run_panel
+from pages.parts import run_panel, train_form
 from tests.pages.conftest import Open, Patch, address, button, press, words
 from tests.papers import making
-from tests.support import replay
+from tests.support import replay, texts
 from tests.support.asserting import includes
 
 SPEC = replay.a_spec()
@@ -43,8 +44,9 @@ def test_first_visit_shows_a_finished_example_and_a_filled_form(open_page: Open)
     page = open_page("train")
     assert "Example" in words(page)
     assert len(_charts(page)) >= 3
-    includes(words(page), "After 5 tasks", "Covered")
-    assert page.selectbox[1].value == "digits"
+    includes(words(page), "After 5 tasks", "Who remembers what")
+    assert "At most 2.72 times likelier because of you" in [box.label for box in page.expander]
+    assert page.selectbox[0].value == "digits"
     start = button(page, "Start")
     assert start is not None
     assert not start.disabled  # type: ignore[attr-defined]
@@ -60,27 +62,24 @@ def test_beside_a_question_stands_a_run_of_its_settings_or_the_example(open_page
     replay.fill(store, SPEC, ALL, name="newer, another question's")
     page = open_page("train", question="digits-cosine")
     assert address(page)["run"] == run_id
-    assert "has other settings than the form" not in words(page)
+    assert "has other settings" not in words(page)
 
 
-def test_a_first_look_is_at_a_run_and_not_at_its_ceiling(open_page: Open, store: Store) -> None:
-    run_id, wanted = replay.fill(store, SPEC, ALL), measured.settings(SPEC)
-    ceiling_id = replay.fill(store, wanted, replay.recorded(wanted))
-    assert open_page("train").query_params["run"] in (run_id, [run_id])
-    page = open_page("train", run=ceiling_id)
+def test_a_ceiling_is_not_said_to_reach_itself(open_page: Open, store: Store) -> None:
+    wanted = measured.settings(SPEC)
+    page = open_page("train", run=replay.fill(store, wanted, replay.recorded(wanted)))
     assert "Without noise the run ends at" in words(page)
     assert "reaches the ceiling" not in words(page)
 
 
 def test_a_link_to_the_usual_form_stays_one_beside_another_run(open_page: Open, store: Store) -> None:
-    """Beside the newest run the link had named that run alone, which means: the settings of that run."""
     spec = replay.a_spec(labels="prior", tasks=2, seeds=(0,))
     replay.fill(store, spec, replay.recorded(spec, n_tasks=2))
     page = open_page("train", v="1", d="digits")
     assert address(page)["d"] == "digits"
     page.selectbox(key=next(box.key for box in page.selectbox if box.label == "Method")).select("naive").run()
     assert next(box.value for box in page.selectbox if box.label == "Method") == "naive"
-    assert page.radio[0].value == "prior-const"
+    assert next(box.value for box in page.selectbox if box.label == "Label list") == "prior-const"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +93,7 @@ def test_a_link_to_the_usual_form_stays_one_beside_another_run(open_page: Open, 
         ("failed", HALF, ("Failed", "This run failed on purpose (diverged).", "that the message names", "Retry")),
         ("failed", HALF, ("No model was finished, so no protection is stated",)),
         ("lost", HALF, ("Lost", "This run failed on purpose (worker-died).", "Retry")),
-        ("finished", ALL, ("Finished", "After 5 tasks", "Covered", "Not covered", "Run again")),
+        ("finished", ALL, ("Finished", "After 5 tasks", "the run ends at", "Run again")),
     ],
 )
 def test_every_state_has_its_words_and_buttons(
@@ -120,16 +119,43 @@ def test_a_stop_that_comes_too_late_says_so(open_page: Open, store: Store, end: 
     assert store.get(run_id).status == end
 
 
-def test_a_run_of_other_settings_than_the_forms_says_so_and_gives_them(open_page: Open, store: Store) -> None:
-    """Whoever comes back meets the newest run beside a form that starts from the first preset."""
-    run_id = replay.fill(store, SPEC, ALL)
-    said = f"**{store.get(run_id).name}** has other settings than the form."
-    page = open_page("train")
-    assert said in words(page)
-    press(page, "Load its settings")
-    assert "with other settings" not in words(page)
+def test_beside_a_changed_form_stands_its_nearest_record_and_never_the_run_it_was_changed_from(
+    open_page: Open, store: Store
+) -> None:
+    spec = replay.a_spec(labels="data")  # not DP, in red
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    page = open_page("train", run=run_id)
+    assert "not-dp" in words(page)
+    page = next(box for box in page.selectbox if box.label == "Label list").set_value("prior").run()
+    assert "run" not in page.query_params
+    assert "not-dp" not in words(page)
+    assert "**Measured before** :small[with other settings: label list" in words(page)
+    lines = [trace for trace in _charts(page)[0]["data"] if trace.get("line", {}).get("dash") == "solid"]  # type: ignore
+    assert len({trace["line"]["color"] for trace in lines}) == 1, "a ghost has no colours"
+    assert f"**{store.get(run_id).name}** (finished) has other settings." in words(page)
+    page = press(page, "Back to that run")
     assert address(page)["run"] == run_id
-    assert "with other settings" not in words(open_page("train", run=run_id))
+    assert "has other settings" not in words(page)
+
+
+def test_a_run_under_way_stands_beside_a_form_of_its_settings(open_page: Open, store: Store) -> None:
+    run_id = replay.fill(store, SPEC, HALF, status="running")
+    assert "run" not in address(open_page("train"))
+    link = train_form.parameters_of(SPEC)
+    assert address(open_page("train", **link))["run"] == run_id
+
+
+def test_settings_that_a_question_has_measured_lead_to_its_answer(open_page: Open, store: Store) -> None:
+    name = "paper-cslr-ag-news-small"
+    answered = [link.label for link in _links(open_page("train", question=name))]
+    assert "Its answer" in answered
+    label, spec = next(iter(questions.specs(name).items()))
+    page = open_page("train", **train_form.parameters_of(spec))
+    assert "Measured before: see the answer" in [link.label for link in _links(page)], label
+
+
+def _links(page: AppTest) -> list[Any]:
+    return [link.proto for link in page.get("page_link")]
 
 
 def test_a_run_that_is_not_dp_is_banner_marked(open_page: Open, store: Store) -> None:
@@ -177,11 +203,20 @@ def test_a_run_that_waits_for_room_on_the_disk_says_so(
     assert ("The disk of this server is full" in words(open_page("train", run=run_id))) is says
 
 
-def test_what_is_not_there_yet_is_said_once_and_in_words(open_page: Open, store: Store) -> None:
+def test_before_the_first_point_the_stream_is_shown_and_no_empty_figure(open_page: Open, store: Store) -> None:
     page = open_page("train", run=replay.fill(store, SPEC, [], status="queued"))
-    for sentence in ("The first point appears", "The first row appears", "Forgetting is defined from the second"):
-        assert words(page).count(sentence) == 1
-    assert not page.get("plotly_chart"), "a figure of nothing would not break its sentence on a narrow screen"
+    assert "nothing-yet" not in words(page)
+    (stream,) = _charts(page)
+    assert [trace["type"] for trace in stream["data"]] == ["heatmap", "bar"]  # type: ignore[attr-defined]
+
+
+def test_what_a_language_model_memorised_stays_after_the_run_with_a_slider_over_tasks(open_page: Open, store: Store) -> None:
+    page = open_page("train", run=replay.fill(store, SPEC, texts.with_texts(ALL)))
+    includes(words(page), "**Planted secrets**", "**What the model remembers**")
+    after = next(slider for slider in page.select_slider if slider.label == "After task")
+    assert (after.options, after.value) == ([*"12345"], 4)
+    page = after.set_value(1).run()
+    includes(words(page), "of exposure after task 2", "After task 2")
 
 
 def test_captions_of_a_run_whose_data_are_not_read_yet_have_their_title() -> None:
