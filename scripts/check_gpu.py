@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import cast
 from unittest import mock
@@ -41,21 +42,22 @@ from dpcl_core.backbones.adaptable import Network
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import CellFinished
+from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapters import Directions, Kind
-from dpcl_core.methods.features.adapters import Gradients as OfPictures
 from dpcl_core.methods.features.linear_heads import Prepared, clipped_sums
 from dpcl_core.methods.language.gradients import Gradients as OfTexts
 from dpcl_core.methods.language.gradients import batch_of
 from dpcl_core.methods.language.public_text import ANSWER, TEXT, Prompted
 from dpcl_core.methods.language.training import task_loss
-from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.noise import Batches, ReleaseNoise
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "assets" / "reproduction" / "gpu.json"
 MOST_SECONDS = 600.0
 _CLASSES, _RANK, _TOKENS, _WIDTH = 100, 4, 72, 1280
+_MODELS_TOGETHER = 5  # Opacus trains as many one after another
 _NETWORKS = ("vit-cifar100", "convnext-cifar100", "lite0")
 _MODELS = ("lm-tiny", "smollm2")
 Step = Callable[[], None]
@@ -132,8 +134,10 @@ def steps(device: str, sizes: Sizes) -> Iterator[Row]:
     """Steps of DP-SGD with the same network and batch: this project's beside Opacus' own loop, in turns."""
     for name in _here(_NETWORKS):
         for kind, shown in (("film", "FiLM"), ("lora", "LoRA")):
-            what = f"{shown} on {name}, {sizes.batch} pictures"
-            yield _row("steps", what, "pictures a second", partial(_picture_steps, name, cast(Kind, kind), device, sizes))
+            for n_models, aside in ((1, ""), (_MODELS_TOGETHER, f", {_MODELS_TOGETHER} models side by side")):
+                what = f"{shown} on {name}, {sizes.batch} pictures{aside}"
+                measure = partial(_picture_steps, name, cast(Kind, kind), device, sizes, n_models)
+                yield _row("steps", what, "pictures a second", measure)
     for name in _here(_MODELS):
         what = f"LoRA on {name}, {sizes.texts} texts of {_TOKENS} tokens"
         yield _row("steps", what, "texts a second", partial(_text_steps, name, device, sizes))
@@ -188,9 +192,10 @@ def _features(name: str, device: str, pictures: NDArray[np.uint8]) -> NDArray[np
     return np.concatenate(list(extractor.load(name, device).batches(Images(pictures, (32, 32, 3)))))
 
 
-def _picture_steps(name: str, kind: Kind, device: str, sizes: Sizes) -> tuple[float, ...]:
+def _picture_steps(name: str, kind: Kind, device: str, sizes: Sizes, n_models: int) -> tuple[float, float]:
     network = adaptable.load(name, device)
-    return _timed([_ours(network, kind, sizes), _opacus(network, kind, sizes)], sizes.batch, sizes)
+    ours, opacus = _timed([_ours(network, kind, sizes, n_models), _opacus(network, kind, sizes)], sizes.batch, sizes)
+    return n_models * ours, opacus
 
 
 def _text_steps(name: str, device: str, sizes: Sizes) -> tuple[float, ...]:
@@ -234,18 +239,14 @@ def _product_milliseconds(n: int, sizes: Sizes, device: str) -> float:
     return 1000 / _timed([product], 1, sizes)[0]
 
 
-def _ours(network: Network, kind: Kind, sizes: Sizes) -> Step:
-    """A step as `adapters.train_adapters` takes it."""
-    module = adapters.fresh(network, kind, _RANK, range(_CLASSES), _CLASSES, 0).module()
-    parameters = [parameter for _, parameter in module.trainable()]
-    gradients = OfPictures(module, 1.0, min(adapters.at_once(network), sizes.batch), network.device)
-    adam, (drawn, labels) = torch.optim.Adam(parameters, lr=1e-3), _inputs(network, sizes)
+def _ours(network: Network, kind: Kind, sizes: Sizes, n_models: int) -> Step:
+    """A step of `adapters.train_together`, every picture in every model's batch."""
+    start, (drawn, labels) = adapters.fresh(network, kind, _RANK, range(_CLASSES), _CLASSES, 0), _inputs(network, sizes)
+    one = adapters.Training(start, drawn, labels, 1.0, Batches(1.0, None), ReleaseNoise())
+    steps = adapters.train_together([one] * n_models, Schedule(1.0, sys.maxsize, 1.0, 1e-3, sizes.batch))
 
     def step() -> None:
-        means = noisy_means(gradients.of(drawn, labels), sizes.batch, 1 / sizes.batch, ReleaseNoise())
-        for parameter, mean in zip(parameters, means, strict=True):
-            parameter.grad = mean
-        adam.step()
+        assert len(list(islice(steps, n_models))) == n_models
 
     return step
 

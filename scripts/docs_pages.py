@@ -79,6 +79,9 @@ Frozen networks compute in bfloat16 on cards that have it, never in float16. Wha
 stay in single precision. Last layers use it for their large products, which are exact. Cosine classifiers and federated
 training run on the processor ([why](decisions.md#graphics-cards)).
 
+FiLM and LoRA train models side by side, replay recorded kernels and keep pictures on the card. That was tried on processors
+and on a pretended card only: figures below with a date before 2026-11-29 are from before it.
+
 `python -m scripts.check_gpu` tries every path on a card, times steps of DP-SGD beside Opacus' own loop, and writes the
 figures for this page.
 """

@@ -30,7 +30,7 @@ def test_on_a_processor_every_path_is_tried_and_nothing_is_written(capsys: pytes
     said = capsys.readouterr().out
     parts = [line.partition(":")[0] for line in said.splitlines()]
     assert {"neighbours", "features", "precision", "steps", "sums", "runs"} <= set(parts)
-    assert parts.count("steps") == 3  # FiLM, LoRA and texts, each beside Opacus
+    assert parts.count("steps") == 5  # FiLM and LoRA, for one model and for several, and texts, each beside Opacus
     assert "neighbours: lm-tiny: 0 texts" in said
     assert "nothing is written" in said
     assert not check_gpu.DOCUMENT.exists()
@@ -40,7 +40,7 @@ def test_its_own_steps_and_those_of_opacus_leave_nothing_behind_on_a_card() -> N
     with second_device.attached():
         parts = (check_gpu.steps, check_gpu.neighbours, check_gpu.exact_sums)
         rows = [row for part in parts for row in part(second_device.NAME, TINY)]
-    assert [row.error for row in rows] == [None] * 7
+    assert [row.error for row in rows] == [None] * 9
 
 
 @pytest.mark.skipif(catalog.available(catalog.card("lite0")) is not None, reason="lite0 is not here: dpcl fetch lite0")
@@ -50,7 +50,8 @@ def test_adapters_that_read_kept_maps_are_timed_too(device: str, monkeypatch: py
     monkeypatch.setattr(check_gpu, "_MODELS", ())
     with second_device.attached() if device == second_device.NAME else nullcontext():
         rows = list(check_gpu.steps(device, TINY))
-    assert [(row.what, row.error) for row in rows] == [(f"{kind} on lite0, 4 pictures", None) for kind in ("FiLM", "LoRA")]
+    whats = [f"{kind} on lite0, 4 pictures{aside}" for kind in ("FiLM", "LoRA") for aside in ("", ", 5 models side by side")]
+    assert [(row.what, row.error) for row in rows] == [(what, None) for what in whats]
 
 
 @pytest.mark.parametrize("is_run", [False, True])

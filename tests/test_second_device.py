@@ -124,7 +124,9 @@ def test_a_last_layer_or_targets_left_behind_are_caught(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", ["film", "lora"])
 @pytest.mark.parametrize("has_noise", [True, False])
 @pytest.mark.parametrize("free", [1 << 30, 0])
-def test_no_step_of_adapters_waits_for_the_card_but_for_noise(kind: Kind, has_noise: bool, free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_step_of_adapters_waits_for_the_card_but_for_noise(
+    kind: Kind, has_noise: bool, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once a step where there is noise; else only at the look at the weights after every third step, and after the last."""
     monkeypatch.setattr(adapters, "_STEPS_BETWEEN_LOOKS", 3)
     pictures, labels = small_network.pictures(4)

@@ -5,13 +5,15 @@ Trained numbers, their gradients, their optimiser and every loss stay in single 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from dpcl_core.errors import failure_kind
 
 _BFLOAT16_SINCE = (8, 0)  # compute capability; older cards only emulate it
 _BFLOAT16_ON_PROCESSORS = ("avx512_bf16", "amx_bf16")
@@ -59,6 +61,54 @@ def room(device: str) -> float | None:
         return None
     free, _ = torch.cuda.mem_get_info(device)
     return _SHARE * (free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))  # torch keeps some
+
+
+class Replayed:
+    """A function of tensors. On a card its kernels are recorded once for each shape of its inputs, and replayed together.
+
+    It may read and change other tensors in place, but not move them, and wait for nothing on the card. What a call returns
+    is overwritten by the next. A function whose kernels cannot be recorded is called every time, as on a processor.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], device: str) -> None:
+        self._function, self._is_recorded = function, is_gpu(device) and torch.cuda.is_available()
+        self._recordings: dict[tuple[object, ...], tuple[Callable[[], Tensor], Sequence[Tensor]]] = {}
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        shapes = tuple((one.shape, one.dtype) for one in inputs)
+        if self._is_recorded and shapes not in self._recordings:
+            places = [one.clone() for one in inputs]
+            try:
+                self._recordings[shapes] = recorded(self._function, places), places
+            except RuntimeError as error:
+                if failure_kind(error) == "out-of-memory":
+                    raise
+                self._is_recorded = False
+        if not self._is_recorded:
+            return self._function(*inputs)
+        replay, places = self._recordings[shapes]
+        for place, given in zip(places, inputs, strict=True):
+            place.copy_(given)
+        return replay()
+
+
+def recorded(function: Callable[..., Tensor], places: Sequence[Tensor]) -> Callable[[], Tensor]:
+    """Records the kernels of a function of tensors on a card; the result replays them on what these then hold."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):  # kernels are chosen, and libraries opened, before anything is recorded
+        for _ in range(2):
+            function(*places)
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = function(*places)
+
+    def replay() -> Tensor:
+        graph.replay()
+        return result
+
+    return replay
 
 
 def at_once(room: float | None, on_processor: int, bytes_each: float, most: int) -> int:

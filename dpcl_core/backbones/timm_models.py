@@ -92,24 +92,8 @@ def make_network(card: BackboneCard, device: str) -> Network:
     """The model without its classifier, for adapting its layers. Raises what `make` raises."""
     opened = make(card, device)
     mean, std = (tuple(255 * value for value in values) for values in (opened.mean, opened.std))
-    pictures = Pictures(with_plain_norms(opened.network), opened.input_format, mean, std).eval().to(device)
+    pictures = Pictures(opened.network, opened.input_format, mean, std).eval().to(device)
     return Network(card.name, pictures, opened.feature_dim, device)
-
-
-def with_plain_norms(network: nn.Module) -> nn.Module:
-    """The same network with torch's LayerNorm in place of timm's equivalent subclass.
-
-    Opacus finds the rule for a layer's per-example gradients by its exact class, and uses a slow fallback for any other.
-    """
-    from timm.layers.norm import LayerNorm as TimmLayerNorm
-
-    for module in list(network.modules()):
-        for name, part in module.named_children():
-            if type(part) is TimmLayerNorm:
-                plain = nn.LayerNorm(part.normalized_shape, part.eps, part.elementwise_affine, part.bias is not None)
-                plain.load_state_dict(part.state_dict())
-                module.add_module(name, plain.requires_grad_(False))
-    return network
 
 
 def _load(network: nn.Module, name: str, model: str) -> str:

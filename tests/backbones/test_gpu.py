@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 import torch
 
@@ -36,3 +38,44 @@ def test_a_processor_keeps_its_number_and_a_card_fills_half_of_what_is_free() ->
 def test_precisions_below_single_become_single(dtype: torch.dtype) -> None:
     assert gpu.at_least_single(dtype) is torch.float32
     assert gpu.at_least_single(torch.float64) is torch.float64
+
+
+def test_what_is_recorded_is_replayed_on_new_inputs_and_once_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording is a stand-in that computes on its fixed places, as a graph of kernels does."""
+    recorded: list[tuple[int, ...]] = []
+
+    def eager(function: Callable[..., torch.Tensor], places: Sequence[torch.Tensor]) -> Callable[[], torch.Tensor]:
+        recorded.append(tuple(places[0].shape))
+        return lambda: function(*places)
+
+    monkeypatch.setattr(gpu, "recorded", eager)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    weight = torch.ones(())
+    scaled = gpu.Replayed(lambda left, right: weight * (left - right), "cuda:0")
+    for size in (3, 2, 3):
+        left, right = torch.rand(2, size)
+        weight += 1
+        assert torch.equal(scaled(left, right), weight * (left - right))
+    assert recorded == [(3,), (2,)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("not permitted while recording"), torch.OutOfMemoryError("out of memory")])
+def test_what_cannot_be_recorded_is_called_and_memory_that_does_not_suffice_is_said(
+    error: RuntimeError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(function: object, places: object) -> None:
+        raise error
+
+    monkeypatch.setattr(gpu, "recorded", refused)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    negative = gpu.Replayed(torch.neg, "cuda:0")
+    if isinstance(error, torch.OutOfMemoryError):
+        with pytest.raises(torch.OutOfMemoryError):
+            negative(torch.ones(2))
+    else:
+        assert all(torch.equal(negative(torch.ones(2)), -torch.ones(2)) for _ in range(2))
+
+
+def test_nothing_is_recorded_on_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "recorded", None)
+    assert torch.equal(gpu.Replayed(torch.neg, "cpu")(torch.ones(2)), -torch.ones(2))

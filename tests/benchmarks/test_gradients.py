@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -20,11 +21,12 @@ from torch.nn import functional
 
 from dpcl_core.backbones import adaptable
 from dpcl_core.data.dataset import Form
+from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapters import Adapted, Kind
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from tests.benchmarks.conftest import NOISE
 
 CLIP, N_CLASSES, ROUNDS = 1.0, 10, 5
@@ -169,17 +171,10 @@ def prepared(backbone: str, kind: Kind) -> tuple[Adapted, torch.optim.Optimizer]
 
 def our_step(backbone: str, kind: Kind, clip_norm: float = 1.0) -> Way:
     """A step as `adapters.train_adapters` takes it; without clipping, and then without noise, it is the one of eps = inf."""
-    module, adam = prepared(backbone, kind)
-    gradients, (drawn, labels) = adapters.Gradients(module, clip_norm, N_PICTURES, "cpu"), pictures()
-    parameters, std = [parameter for _, parameter in module.trainable()], 0.0 if math.isinf(clip_norm) else 0.02
-
-    def step() -> None:
-        means = adapters.noisy_means(gradients.of(drawn, labels), N_PICTURES, std, ReleaseNoise())
-        for parameter, mean in zip(parameters, means, strict=True):
-            parameter.grad = mean
-        adam.step()
-
-    return step
+    start = adapters.fresh(adaptable.load(backbone), kind, 4, range(N_LABELS), N_LABELS, 0)
+    one = adapters.Training(start, *pictures(), 0.0 if math.isinf(clip_norm) else 1.0, Batches(1.0, None), ReleaseNoise())
+    steps = adapters.train_together([one], Schedule(1.0, sys.maxsize, clip_norm, 1e-3, N_PICTURES))
+    return lambda: next(steps)
 
 
 def opacus_step(backbone: str, kind: Kind) -> Way:

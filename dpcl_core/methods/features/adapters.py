@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise
-from typing import Any, ClassVar, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -176,7 +176,8 @@ def _norms(features: nn.Module) -> Iterator[nn.LayerNorm | Affine]:
 # backward pass then gives every example's gradient, and examples of all models fill pieces together.
 
 
-Gradient = Tensor | tuple[Tensor, Tensor]  # of n examples, [n, ...]; or its two factors, outputs' gradients [n, m], inputs [n, k]
+# Of n examples, [n, ...]; or its two factors, gradients of outputs [n, m] and inputs [n, k].
+Gradient = Tensor | tuple[Tensor, Tensor]
 
 
 class _SideBySide(nn.Module):
@@ -214,7 +215,7 @@ class _SideBySide(nn.Module):
 
 
 class _Scaled(torch.autograd.Function):
-    """maps * scale + shift, with scale and shift of each example. The backward pass overwrites `maps`: nobody else reads them."""
+    """maps * scale + shift, with each example's own scale and shift. The backward pass writes over `maps`."""
 
     @staticmethod
     def forward(ctx: Any, maps: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -233,6 +234,7 @@ class _Scale(_SideBySide):
 
     def __init__(self, name: str, stacked: Sequence[Tensor], layer: nn.Module) -> None:
         super().__init__(name, stacked if len(stacked) > 1 else [*stacked, torch.zeros_like(stacked[0])])
+        self._n_trained = len(stacked)
         self._norm, self._is_of_maps = nn.Identity(), True
         if isinstance(layer, nn.LayerNorm):
             self._norm = deepcopy(layer)
@@ -243,7 +245,10 @@ class _Scale(_SideBySide):
         scale, shift = self._own(inputs)
         ones = [1] * (inputs.dim() - scale.dim())
         shape = (*scale.shape, *ones) if self._is_of_maps else (len(scale), *ones, *scale.shape[1:])
-        return _Scaled.apply(self._norm(inputs), scale.view(shape), shift.view(shape))
+        return cast(Tensor, _Scaled.apply(self._norm(inputs), scale.view(shape), shift.view(shape)))  # type: ignore[no-untyped-call]
+
+    def gradients(self, grads: Sequence[Tensor]) -> list[Gradient]:
+        return list(grads[: self._n_trained])
 
 
 class _Mix(_SideBySide):
@@ -253,7 +258,7 @@ class _Mix(_SideBySide):
         if inputs.dim() == 2:
             return self._of_rows(inputs)
         weight, *bias = self._own(inputs)
-        if weight.dim() == 4:
+        if weight.dim() == 5:
             mixed = (weight.flatten(2) @ inputs.flatten(2)).unflatten(2, inputs.shape[2:])
             return mixed + bias[0][:, :, None, None] if bias else mixed
         mixed = inputs.flatten(1, -2) @ weight.mT
@@ -315,6 +320,7 @@ class Gradients:
         alike = [networks] if isinstance(networks, nn.Module) else networks
         clips = clip_norm if isinstance(clip_norm, Sequence) else [clip_norm] * len(alike)
         self.limit, self._device, self._is_filled = limit, device, not all(map(math.isinf, clips))
+        self._computed = gpu.Replayed(self._piece, device) if self._is_filled else self._piece
         trained = [[parameter for parameter in network.parameters() if parameter.requires_grad] for network in alike]
         self.weights = torch.stack([torch.cat([one.detach().flatten() for one in of_one]) for of_one in trained])
         self._clips = torch.tensor(clips, dtype=self.weights.dtype).to(self.weights.device)
@@ -336,8 +342,9 @@ class Gradients:
         return [part[0] for part in self._shaped(self.sums(pictures, everyone, targets, 0 * everyone))]
 
     def sums(
-        self, pictures: Indexed, rows: NDArray[np.int64], targets: NDArray[np.int64], models: NDArray[np.int64]
-    ) -> Tensor:
+        self, pictures: NDArray[np.generic] | Tensor | _Examples, rows: NDArray[np.int64], targets: NDArray[np.int64],
+        models: NDArray[np.int64],
+    ) -> Tensor:  # fmt: skip
         """The sums of every model in double precision, [models, P].
 
         Args: rows, targets, models [b]: index of each example's picture, its target, and the model whose example it is.
@@ -351,7 +358,7 @@ class Gradients:
             try:
                 facts = sent(np.stack([rows[filled], targets[filled], models[filled], places < len(rows)]), self._device)
                 here = pictures[facts[0]] if isinstance(pictures, Tensor) else sent(pictures[rows[filled]], self._device)
-                sums += self._piece(here, *facts[1:])
+                sums += self._computed(here, *facts[1:])
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -374,7 +381,8 @@ class Gradients:
         found: list[Gradient] = []  # few long rows: one product for each, and not for each parameter
         each = chain(*(layer.gradients([next(grads) for _ in own]) for layer, own in pairs))
         for is_product, run in groupby(each, lambda grad: isinstance(grad, tuple)):
-            found += run if is_product else [torch.cat([cast(Tensor, grad).flatten(1) for grad in run], dim=1)]
+            one_by_one = list(run)
+            found += one_by_one if is_product else [torch.cat([cast(Tensor, grad).flatten(1) for grad in one_by_one], dim=1)]
         own = counts * (models == torch.arange(len(self.weights), device=models.device)[:, None])
         sums = clipped_sums(found, self._clips.index_select(0, models), own)
         return torch.cat([part.flatten(1) for part in sums], dim=1)
@@ -412,9 +420,9 @@ def _loss(logits: Tensor, truth: Tensor) -> Tensor:
     return functional.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), truth, reduction="sum")
 
 
-# A piece costs about as much as ten pictures beside its own: the bundled ViT took 274 pictures per CPU second in pieces of 8,
-# 620 of 32 and 651 of 128, in 40, 65 and 163 MB; a ViT-B/16 took 1.7 in pieces of 2 and 1.8 of 8 or 16, in 0.1 GB a picture
-# (one thread, 2026-11-21). The last piece of a batch is filled up to the same size. Both networks took about 2 kB a pixel.
+# A piece costs about as much as ten pictures beside its own: the bundled ViT took 274 pictures per CPU second in pieces of
+# 8, 620 of 32 and 651 of 128, in 40, 65 and 163 MB; a ViT-B/16 took 1.7 in pieces of 2 and 1.8 of 8 or 16, in 0.1 GB a
+# picture (one thread, 2026-11-21). The last piece is filled up to the same size. Both networks took about 2 kB a pixel.
 _MOST, _MOST_TOGETHER, _MOST_ON_CARD = 32, 128, 256
 _BYTES_A_PIXEL = 2048
 _STEPS_BETWEEN_LOOKS = 20  # at weights on a card, which the processor waits for
@@ -524,9 +532,8 @@ def train_together(trainings: Sequence[Training], plan: Schedule) -> Generator[i
         weights.grad = _means(sums, plan, trainings, weights.dtype)
         adam.step()
         n_fine += (weights.abs().amax() <= LARGEST_WEIGHT) & (n_fine == step)  # false for NaN, too
-        if (step + 1) % every == 0 or step + 1 == plan.n_steps:
-            if (fine := int(n_fine)) <= step:
-                raise diverged(fine, plan)
+        if ((step + 1) % every == 0 or step + 1 == plan.n_steps) and (fine := int(n_fine)) <= step:
+            raise diverged(fine, plan)
         yield from range(step * len(modules) + 1, (step + 1) * len(modules) + 1)
     return [replace(one.start, weights=module.state()) for one, module in zip(trainings, modules, strict=True)]
 
@@ -559,8 +566,11 @@ class _Examples:
     def draw(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Rows, targets and models of the next batches."""
         drawn = [batches.draw(len(rows)) for batches, rows in zip(self._batches, self._rows, strict=True)]
-        taken = (np.concatenate([one[b] for one, b in zip(ones, drawn, strict=True)]) for ones in (self._rows, self._targets))
-        return (*taken, np.repeat(np.arange(len(drawn)), [len(b) for b in drawn]))
+        rows, targets = (
+            np.concatenate([one[batch] for one, batch in zip(ones, drawn, strict=True)])
+            for ones in (self._rows, self._targets)
+        )
+        return rows, targets, np.repeat(np.arange(len(drawn)), [len(batch) for batch in drawn])
 
 
 def _means(sums: Tensor, plan: Schedule, trainings: Sequence[Training], dtype: torch.dtype) -> Tensor:

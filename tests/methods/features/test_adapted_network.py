@@ -20,7 +20,6 @@ BUNDLED = [card.name for card in catalog.CARDS.values() if card.module == "dpcl_
 
 def of_timm(model: str) -> Network:
     """A model of timm without weights and without memory for any."""
-    from dpcl_core.backbones.timm_models import with_plain_norms
     from dpcl_core.backbones.weights import ensure_torchvision
 
     if ensure_torchvision() == "absent":
@@ -28,8 +27,7 @@ def of_timm(model: str) -> Network:
     timm = pytest.importorskip("timm")
     with torch.device("meta"):
         made = timm.create_model(model, pretrained=False, num_classes=0)
-        inside = with_plain_norms(made.eval().requires_grad_(False))
-        pictures = Pictures(inside, Input(224, 3, "bicubic"), (127.5,) * 3, (127.5,) * 3)
+        pictures = Pictures(made.eval().requires_grad_(False), Input(224, 3, "bicubic"), (127.5,) * 3, (127.5,) * 3)
     return Network(f"timm:{model}", pictures, 768, "cpu")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -95,8 +96,9 @@ def test_pieces_change_the_sums_by_rounding_alone(kind: Kind, clip: float) -> No
 def test_without_clipping_the_sums_are_those_of_a_very_long_norm() -> None:
     pictures, labels = small_network.pictures()
     module = small_network.start("film").module()
-    plain, hooked = (summed(module, clip, pictures, labels) for clip in (math.inf, 1e12))
-    torch.testing.assert_close(plain, hooked, rtol=0, atol=1e-10)
+    expected = torch.stack([joined(parts) for parts in one_by_one(module, pictures, labels)]).sum(0)
+    for clip in (math.inf, 1e12):
+        torch.testing.assert_close(summed(module, clip, pictures, labels), expected, rtol=0, atol=1e-10)
 
 
 def test_nobody_in_the_batch_gives_zeros() -> None:
@@ -221,7 +223,13 @@ def test_a_model_beside_it_that_is_not_finite_changes_nothing(kind: Kind) -> Non
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm(6), nn.LayerNorm((4, 6)), nn.LayerNorm(6, bias=False)])
 def test_norms_of_every_form_scale_by_each_examples_own_numbers(norm: nn.LayerNorm) -> None:
-    check_norm(norm, torch.randn(3, 5, 4, 6))
+    check_alone(partial(adapters._Scale, layer=norm), norm, torch.randn(3, 5, 4, 6))
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_layers_that_mix_do_so_with_each_examples_own_numbers(has_bias: bool) -> None:
+    check_alone(adapters._Mix, nn.Linear(6, 2, has_bias), torch.randn(3, 5, 4, 6))
+    check_alone(adapters._Mix, nn.Conv2d(5, 2, 1, bias=has_bias), torch.randn(3, 5, 4, 6))
 
 
 def test_a_norm_over_the_channels_of_maps_is_told_from_one_over_the_last_dimension() -> None:
@@ -232,25 +240,26 @@ def test_a_norm_over_the_channels_of_maps_is_told_from_one_over_the_last_dimensi
             last = maps.permute(0, 2, 3, 1)
             return nn.functional.layer_norm(last, self.normalized_shape, self.weight, self.bias).permute(0, 3, 1, 2)
 
-    check_norm(OfMaps(5), torch.randn(3, 5, 4, 6))
+    check_alone(partial(adapters._Scale, layer=(norm := OfMaps(5))), norm, torch.randn(3, 5, 4, 6))
 
 
-def check_norm(norm: nn.LayerNorm, maps: Tensor) -> None:
-    """Outputs and gradients beside the layer's own, example by example."""
-    layer = adapters._Scale("norm", [torch.stack([one, one + 1]).detach() for one in norm.parameters()], norm)
+def check_alone(make: Callable[..., adapters._SideBySide], alone: nn.Module, maps: Tensor) -> None:
+    """Outputs and gradients beside the layer's own, example by example; two models, the second's numbers larger by one."""
+    layer = make("name", [torch.stack([one, one + 1]).detach() for one in alone.parameters()])
     layer.begin(torch.tensor([0, 1, 1]))
     maps.requires_grad_()
-    out, goal = layer(maps), torch.randn(maps.shape)
+    out = layer(maps)
+    goal = torch.randn(out.shape)
     grads = torch.autograd.grad((out * goal).sum(), [maps, *layer.leaves()])
     for place, offset in enumerate((0, 1, 1)):
         with torch.no_grad():
-            for parameter in norm.parameters():
+            for parameter in alone.parameters():
                 parameter += offset
-        one = norm(maps[place : place + 1])
+        one = alone(maps[place : place + 1])
         torch.testing.assert_close(out[place : place + 1], one)
-        own = torch.autograd.grad((one * goal[place]).sum(), [maps, *norm.parameters()])
+        own = torch.autograd.grad((one * goal[place]).sum(), [maps, *alone.parameters()])
         for found, expected in zip((grads[0][place], *(part[place] for part in grads[1:])), own, strict=False):
             torch.testing.assert_close(found, expected[place] if expected.shape == maps.shape else expected)
         with torch.no_grad():
-            for parameter in norm.parameters():
+            for parameter in alone.parameters():
                 parameter -= offset
