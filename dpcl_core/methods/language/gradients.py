@@ -280,8 +280,8 @@ def log_probs(
 class _OfTokens(torch.autograd.Function):
     """The log-probability [n] of each token int64 [n] under logits [n, v], whose memory it takes.
 
-    The same digits as cross-entropy's, whose four tables of n times v numbers take most of the time of a step on whole texts.
-    Here there is one: logarithms, then gradients, take the logits' place, a few rows at a time.
+    The same digits as cross-entropy's, whose four tables of n times v numbers take most of the time of a step on whole
+    texts. Here there is one: logarithms, then gradients, take the logits' place, a few rows at a time.
     """
 
     @staticmethod
@@ -294,7 +294,8 @@ class _OfTokens(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         steps, tokens = ctx.saved_tensors
-        for some, token, slope in zip(*(part.split(_ROWS) for part in (steps, tokens[:, None], gradient[:, None])), strict=True):
+        parts = (part.split(_ROWS) for part in (steps, tokens[:, None], gradient[:, None]))
+        for some, token, slope in zip(*parts, strict=True):
             of_steps = torch.zeros_like(some).scatter_(1, token, slope)
             torch.ops.aten._log_softmax_backward_data.out(of_steps, some, 1, some.dtype, out=some)
         return steps, None
