@@ -268,7 +268,7 @@ def log_probs(
         values = forks.of_tokens(logits_at(net, batch, columns - 1, reading, epoch, forks=forks), passed, tokens)
     else:
         logits = logits_at(net, batch, columns - 1, reading, epoch)
-        among = None if forks is None else logits[..., forks.tokens(logits.device)]
+        among = logits if forks is None else logits[..., forks.tokens(logits.device)]
         values = _OfTokens.apply(logits.flatten(0, 1), tokens.flatten()).view(columns.shape)
         if forks is not None:
             is_answer = batch.role.gather(1, columns) == ANSWER
