@@ -52,8 +52,10 @@ tests: install-dev
 	$(BIN)/python -m pytest tests/browser -m "not slow" -n 2 --dist loadfile
 
 # What takes long: every method where `make test` takes a few of each family, attacks with many trials. Writes its row of docs/elsewhere.md.
+# The benchmarks come last, alone, so that nothing else takes their processor.
 test-slow: install-dev
 	$(BIN)/python -m scripts.test_elsewhere --only 6
+	@$(MAKE) --no-print-directory bench
 
 # The same with kernels that other processors would choose, and beside busy loops; at most 90 minutes.
 test-elsewhere: install-dev

@@ -52,7 +52,7 @@ Words = NDArray[np.uint64]
 Float = TypeVar("Float", bound=np.floating)
 
 _PLACES, _PLACES32 = 24, 2  # the grid is the noise's scale over 2^24 to 2^25; over 2^2 to 2^3 in single precision
-_BLOCK, _BLOCK32 = 1 << 14, 1 << 14  # numbers: arrays of 128 and 64 KB, several of which stay in the processor's cache
+_BLOCK, _BLOCK32 = 1 << 14, 1 << 15  # numbers: arrays of 128 KB, several of which stay in the processor's cache
 
 # The bounds on the error of (s + n) / g. Double precision, 64 digits, U in [2^-20, 1 - 2^-16]: the radius r <= 5.3 is within
 # 2^-45.7 (U's rounding, 2^-54, over r = 2^-7.5: 2^-46.5; its other digits, 2^-44, over r = 5.3: 2^-46.4; log's 8 units:
@@ -197,22 +197,24 @@ class Ahead32:
     """
 
     def __init__(self, size: int, stds: Sequence[float], count: int, bits: Bits) -> None:
-        n_blocks = max(1, -(-size // _BLOCK32))
-        width = max(1, -(-size // n_blocks))
-        self._left, self._n_drawn, self._bits = count * n_blocks, 0, bits
+        row = size if 2 * size <= _BLOCK32 else size // len(stds)  # no block of a large array spans two rows
+        width = max(1, -(-row // max(1, -(-row // _BLOCK32))))
+        rows = [range(start, start + row, width) for start in range(0, size, max(1, row))]
+        ends = [(at, min(at + width, starts.stop)) for starts in rows for at in starts]
         self._half = half = -(-width // 2)
-        self._blocks = [_Block.of(stds, size, slice(at, at + width), 2 * half) for at in range(0, max(1, size), width)]
-        most = max(1, min(count, _BLOCK32 // width)) if n_blocks == 1 else 1  # blocks have scales of their own
+        self._blocks = [_Block.of(stds, size, slice(*places), 2 * half) for places in ends]
+        self._left, self._n_drawn, self._bits = count * len(ends), 0, bits
+        most = max(1, min(count, _BLOCK32 // width)) if len(ends) == 1 else 1  # blocks have scales of their own
         self._drawn = np.empty((most, 2 * half), dtype=np.float32)
         self._radius, self._angle = np.empty((2, most, half), dtype=np.float32)
-        self._low, self._more = np.empty((2, width), dtype=np.float32)
+        self._low, self._high, self._more = np.empty((3, width), dtype=np.float32)
 
-    def added(self, clean: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The next addition. Args: clean, of any shape with `size` numbers."""
-        flat = np.ascontiguousarray(clean, dtype=np.float32).reshape(-1)
-        released = np.empty_like(flat)
+    def added(self, clean: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """The next addition. Args: clean, of any shape with `size` numbers; out: where to write it, may be `clean`."""
+        flat = np.ascontiguousarray(clean, dtype=np.float32)
+        released = np.empty_like(flat) if out is None else out
         for block in self._blocks:
-            self._next(flat[block.place], block, released[block.place])
+            self._next(flat.reshape(-1)[block.place], block, released.reshape(-1)[block.place])
         return released.reshape(np.shape(clean))
 
     def _next(self, clean: NDArray[np.float32], block: _Block, released: NDArray[np.float32]) -> None:
@@ -221,18 +223,17 @@ class Ahead32:
             self._draw(block)
         self._n_drawn -= 1
         n = len(clean)
-        low, more = self._low[:n], self._more[:n]
+        low, high, more = self._low[:n], self._high[:n], self._more[:n]
         np.multiply(clean, block.per_step, out=low)
-        np.rint(low, out=released)
-        low -= released
+        np.rint(low, out=high)
+        low -= high
         low += self._drawn[self._n_drawn, :n]
         np.rint(low, out=more)
         low -= more
         np.abs(low, out=low)
-        is_sure = low <= _SURE32  # False for NaN, too
-        if not is_sure.all():
-            self._recompute(np.flatnonzero(~is_sure).tolist(), clean, block, more)
-        released += more
+        if not low.max() <= _SURE32:  # or NaN
+            self._recompute(np.flatnonzero(~(low <= _SURE32)).tolist(), clean, block, more)
+        np.add(high, more, out=released)
         released *= block.steps
         released += np.float32(0)  # makes +0 of -0
 
@@ -264,33 +265,40 @@ class Ahead32:
 
     def _recompute(self, unsure: list[int], clean: NDArray[np.float32], block: _Block, more: NDArray[np.float32]) -> None:
         """Writes the roundings of these pairs into `more`, with 32 more bits of each U and V, in double precision."""
-        for pair in {place % self._half for place in unsure}:
-            known, later = self._words[:, self._n_drawn, pair].tolist(), int.from_bytes(self._bits(8), "little")
-            digits = [known[0] << 32 | later & (2**32 - 1), known[1] << 32 | later >> 32]
-            places = (pair, pair + self._half) if pair + self._half < len(clean) else (pair,)
-            scaled = [float(clean[place] * block.per_step[place]) for place in places]
-            ratios = [block.exact_ratios.item(place) for place in places]
-            integers = _pair_in_double([value - round(value) for value in scaled], digits, ratios, self._bits)
-            for place, rounding in zip(places, integers, strict=True):
-                more[place] = rounding
+        half, last = self._half, len(block.per_step) - 1  # 0: one scale for all
+        pairs, words = {place % half for place in unsure}, self._words[:, self._n_drawn]
+        later = np.frombuffer(self._bits(8 * len(pairs)), dtype=np.uint32).tolist()
+        for pair in pairs:
+            digits = [words.item(0, pair) << 32 | later.pop(), words.item(1, pair) << 32 | later.pop()]
+            low, ratios = [], []
+            for place in range(pair, len(clean), half):  # the last pair may lack its second number
+                value = clean.item(place) * block.per_step.item(min(place, last))
+                low.append(value - round(value))
+                ratios.append(block.exact_ratios.item(min(place, last)))
+            more[pair::half] = _pair_in_double(low, digits, ratios, self._bits)
 
 
 def _pair_in_double(low: list[float], digits: list[int], ratios: list[float], bits: Bits) -> list[int]:
     """round(low + ratio n) for one or both of a pair n, from 64 bits of U and V, more where needed; ratios up to 2^3."""
     uniform, angle = digits[0] * 2.0**-64, (digits[1] - (digits[1] >> 63 << 64)) * (2 * math.pi * 2.0**-64)
     if _RANGE_AGAIN[0] <= uniform <= _RANGE_AGAIN[1]:
-        radius = math.sqrt(-2 * math.log(uniform))
-        sides = (radius * math.cos(angle), radius * math.sin(angle))
-        sums = [rest + ratio * side for rest, ratio, side in zip(low, ratios, sides, strict=False)]
-        integers = [round(value) for value in sums]
-        if all(abs(value - integer) <= 0.5 - _MARGIN_AGAIN for value, integer in zip(sums, integers, strict=True)):
+        radius, integers = math.sqrt(-2 * math.log(uniform)), []
+        for rest, ratio, side in zip(low, ratios, (math.cos, math.sin), strict=False):
+            value = rest + ratio * (radius * side(angle))
+            integers.append(round(value))
+            if abs(value - integers[-1]) > 0.5 - _MARGIN_AGAIN:
+                break
+        else:
             return integers
     return _by_intervals(_gaussian_pair, low, digits, ratios, 64, bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Scales of the numbers at `place`: grid `steps` and their inverses, both exact; standard deviations over steps."""
+    """Scales of the numbers at `place`: grid `steps` and their inverses, both exact; standard deviations over steps.
+
+    One number each, in an array of one, for numbers of one row.
+    """
 
     place: slice
     steps: NDArray[np.float32]
@@ -303,8 +311,10 @@ class _Block:
         """The block at `place` of `size` numbers in `len(stds)` rows; `ratios` for all `n_drawn` noise numbers."""
         row = np.minimum(np.arange(place.start, place.start + n_drawn) // max(1, size // len(stds)), len(stds) - 1)
         steps = np.array([grid32(std) for std in stds])
-        ratios, here = (np.array(stds) / steps)[row], row[: min(place.stop, size) - place.start]
-        single = np.float32
+        here = row[: place.stop - place.start]
+        if here[0] == here[-1]:
+            here = row = here[:1]
+        ratios, single = (np.array(stds) / steps)[row], np.float32
         return cls(place, steps[here].astype(single), (1 / steps)[here].astype(single), ratios.astype(single), ratios)
 
 

@@ -21,12 +21,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from dpcl_core.backbones.adaptable import is_out_of_memory
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
+_ROWS = 64  # of a table of logits: what is computed of them stays in the processor's cache
 ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens
 
 
@@ -266,13 +268,37 @@ def log_probs(
         values = forks.of_tokens(logits_at(net, batch, columns - 1, reading, epoch, forks=forks), passed, tokens)
     else:
         logits = logits_at(net, batch, columns - 1, reading, epoch)
-        values = -functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(columns.shape)
+        among = logits if forks is None else logits[..., forks.tokens(logits.device)]
+        values = _OfTokens.apply(logits.flatten(0, 1), tokens.flatten()).view(columns.shape)
         if forks is not None:
             is_answer = batch.role.gather(1, columns) == ANSWER
-            among = logits[..., forks.tokens(logits.device)]
             values = torch.where(is_answer, forks.of_tokens(among, passed, tokens), values)
     kept = values.where(is_valid & selected.gather(1, columns), 0)
     return torch.zeros(batch.ids.shape, dtype=kept.dtype, device=kept.device).scatter_add(1, columns, kept)
+
+
+class _OfTokens(torch.autograd.Function):
+    """The log-probability [n] of each token int64 [n] under logits [n, v], whose memory it takes.
+
+    The same digits as cross-entropy's, whose four tables of n times v numbers take most of the time of a step on whole
+    texts. Here there is one: logarithms, then gradients, take the logits' place, a few rows at a time.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, tokens: Tensor) -> Tensor:
+        steps = torch.log_softmax(logits.detach(), dim=1, out=logits.detach())
+        ctx.save_for_backward(steps, tokens)
+        return steps.gather(1, tokens[:, None])[:, 0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        steps, tokens = ctx.saved_tensors
+        parts = (part.split(_ROWS) for part in (steps, tokens[:, None], gradient[:, None]))
+        for some, token, slope in zip(*parts, strict=True):
+            of_steps = torch.zeros_like(some).scatter_(1, token, slope)
+            torch.ops.aten._log_softmax_backward_data.out(of_steps, some, 1, some.dtype, out=some)
+        return steps, None
 
 
 def answer_columns(batch: Batch) -> Tensor:
@@ -406,6 +432,8 @@ class Gradients:
                     self._sizes[shape] = size // 2
                     continue
                 norms = torch.stack([part.square().sum(1) for part in grads]).sum(0).sqrt()
+                if not (finite := norms.isfinite()).all():  # squares of single precision are finite in double precision
+                    norms, grads = norms.where(finite, 0), [part.where(finite[:, None], 0) for part in grads]
                 is_first = torch.arange(size, device=places.device) < len(piece)  # the last text counts once
                 yield piece, clip_weights(norms, self._clip_norm) * is_first, grads
                 start += len(piece)
@@ -419,16 +447,14 @@ class Gradients:
         return self._sizes[shape]
 
     def _per_text(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> list[Tensor]:
-        """Each text's gradient [b, entries], one tensor per parameter, in double precision; zeros where not finite."""
+        """Each text's gradient [b, entries], one tensor per parameter, in double precision."""
         with recorded(self._layers) as passed:
             total = self._total(batch, loss, reading, epoch)
         deltas = torch.autograd.grad(total, [passed[layer][1] for layer in self._layers])
-        grads = [
+        return [
             torch.bmm(delta.transpose(1, 2), passed[layer][0]).flatten(1).double()
             for layer, delta in zip(self._layers, deltas, strict=True)
         ]
-        finite = torch.stack([part.isfinite().all(dim=1) for part in grads]).all(dim=0)
-        return grads if finite.all() else [part.where(finite[:, None], 0) for part in grads]
 
     def _total(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:
         log_likelihoods = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only, forks=loss.forks)
