@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from numbers import Real
 
-import dp_accounting as dp
-
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.privacy import accounting, budgets, gaussian
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.spec import Adjacency
 
 # Below, closed forms lose their digits; above, an answer takes minutes.
@@ -172,7 +171,9 @@ def _prv(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int
 
 
 def _rdp(event: dp.DpEvent, delta: float) -> float:
-    accountant = dp.rdp.RdpAccountant()
+    from dp_accounting.rdp import RdpAccountant  # loads SciPy, for the few who ask
+
+    accountant = RdpAccountant()
     with quiet():
         accountant.compose(event)
     return float(accountant.get_epsilon(delta))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +16,7 @@ from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy.accounting import training_budget
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
