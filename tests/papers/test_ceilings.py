@@ -174,7 +174,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     other = replace(asked, seeds=(7,))
 
     def known(*records: Measured) -> float | None:
-        monkeypatch.setattr(measured, "all_recorded", lambda: records)
+        monkeypatch.setattr(measured, "all_recorded", lambda dataset=None: records)
         return measured.known(asked)
 
     for best, expected in ((0.59, 0.6), (0.6, 0.6), (0.61, None)):
@@ -200,7 +200,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
 
 def test_a_head_for_each_task_is_no_ceiling_of_one_head_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the task is given, the same network scores more: the two are not tested alike."""
-    monkeypatch.setattr(measured, "all_recorded", lambda: records)
+    monkeypatch.setattr(measured, "all_recorded", lambda dataset=None: records)
     data = {"dataset": "digits", "backbone": "pixels"}
     shared, per_task = (
         checks.parse({"method": "agem", "params": {"head": head}, "data": data, "labels": labels,
