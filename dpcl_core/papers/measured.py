@@ -369,7 +369,7 @@ def _best_and_higher(
     if store is not None:
         from dpcl_core.runs.shards import Sets
 
-        found.append(_mean({cell.cell: cell.metrics for cell in Sets(store).alike(wanted)}))
+        found.append(_mean(Sets(store).alike(wanted)))
     best = max((value for value in found if value is not None), default=None)
     return best, None if best is None else _higher(spec, wanted, best)
 
