@@ -95,7 +95,13 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     _check_accounted(spec.privacy, dataset.rows_per_unit)
     check_here(spec)
     facts = datasets.facts_of(spec.data)
-    sizes = public_sizes.run_sizes(spec, facts, scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources))
+    try:
+        n_tasks = scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources)
+    except BadInput as error:
+        if f"{facts.n_classes} classes" in error.allowed and (why := datasets.of_own_labels(dataset)):
+            raise BadInput(error.field, error.value, f"{error.allowed}; {why}", error.fix) from error
+        raise
+    sizes = public_sizes.run_sizes(spec, facts, n_tasks)
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
     method.refuses(spec, sizes)

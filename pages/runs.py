@@ -201,10 +201,11 @@ def table(runs: list[Run], accuracies: Mapping[str, Sequence[float]]) -> pd.Data
     in_words = cache(_in_words)  # of settings that many runs share; what is said of data changes with their files
     rows = [
         (
-            run.id[:6], run.status, run.name, *in_words(run.readable_spec),
+            run.id[:6], run.status, run.name, method, _SIZES.sub("subset", data), layer, budgets,
             _accuracy(accuracies.get(run.id, ())), run.started, run.seconds_taken,
         )
         for run in runs
+        for method, data, layer, budgets in [in_words(run.readable_spec)]
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"accuracy": "float64", "started": "float64"})
     return frame.assign(started=pd.to_datetime(frame["started"], unit="s"))
@@ -216,7 +217,7 @@ def _in_words(spec: RunSpec | None) -> tuple[str, str, str, str]:
         return "?", "?", "–", "?"
     layer, is_finite = methods.layer(spec), any(map(math.isfinite, spec.privacy.epsilons))
     budgets = run_label(epsilons_text(spec.privacy.epsilons), methods.standing(spec) if is_finite else "bound")
-    return method_title(spec), _SIZES.sub("subset", _data(spec.data)), "–" if layer is None else layer.name, budgets
+    return method_title(spec), _data(spec.data), "–" if layer is None else layer.name, budgets
 
 
 def _accuracy(known: Sequence[float]) -> float | None:
@@ -258,7 +259,8 @@ def _actions(picked: list[Run]) -> None:
     line = status_line.status_of_run(run, (), time.time()) if is_short else run_panel.looked_at(run, state.run_result(run))
     with st.container(key="card-chosen"):
         st.markdown(f"**{plain(run.name)}** · {line.label.lower()} · {plain(line.detail or line.headline)}")
-        st.caption(plain(f"{_method(run)} · {_data(run)} · ε = {_epsilons(run)}"))
+        method, data, _, budgets = _in_words(run.readable_spec)
+        st.caption(plain(f"{method} · {data} · ε = {budgets}"))
         if run.error:
             st.caption(plain(run.error))
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):

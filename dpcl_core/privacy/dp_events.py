@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+__all__ = ["dp"]
 _NAME = "dp_accounting.dp_event"
 
 

@@ -255,7 +255,8 @@ class Store:
         largest = select(cells.c.run_id, func.max(cells.c.epsilon).label("epsilon")).where(of_runs)
         last = largest.group_by(cells.c.run_id).subquery()
         same = (cells.c.run_id == last.c.run_id) & (cells.c.epsilon == last.c.epsilon)
-        for row in self.rows(select(cells.c.run_id, cells.c.metrics).join(last, same).order_by(cells.c.run_id, cells.c.seed)):
+        found = select(cells.c.run_id, cells.c.metrics).join(last, same)
+        for row in self.rows(found.order_by(cells.c.run_id, cells.c.seed)):
             by_run[row.run_id] += [row.metrics["AA"]] if row.metrics.get("AA") is not None else []
         return by_run
 

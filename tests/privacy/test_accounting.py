@@ -268,6 +268,38 @@ def test_the_accountant_composes_what_the_librarys_does(adjacency: Adjacency) ->
     assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-7)
 
 
+LISTS = [LabelListDpEvent(0.1, 1e-8), LabelListDpEvent(0.25, 1e-8)]
+STEPS = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(0.9)), 100)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    "events", [[dp.GaussianDpEvent(2.0)], [dp.GaussianDpEvent(2.0 + k) for k in range(4)], [STEPS, dp.GaussianDpEvent(4.0)]]
+)
+def test_no_epsilon_moves_from_the_librarys_by_a_billionth(events: list[dp.DpEvent], adjacency: Adjacency) -> None:
+    """On the same grid: NumPy's and our own here are convolutions, normal tails, and what is cut off of a composition."""
+    interval = accounting._interval(events, DELTA, adjacency)
+    theirs = dp.pld.PLDAccountant(RELATIONS[adjacency], interval)
+    for event in events:
+        theirs.compose(event)
+    assert Pld().epsilon(events, DELTA, adjacency) == pytest.approx(theirs.get_epsilon(DELTA), rel=0, abs=1e-9)
+
+
+def test_lists_of_labels_are_the_librarys_distributions_too() -> None:
+    ours = accounting._composed((*LISTS, dp.GaussianDpEvent(5.0)), DELTA, "add-remove")
+    interval = ours.directions[0].interval
+    create = PrivacyLossDistribution.create_from_rounded_probability
+    theirs = library.from_gaussian_mechanism(5.0, value_discretization_interval=interval)
+    for one in LISTS:
+        steps = math.ceil(one.epsilon / interval)
+        odds = math.exp(-steps * interval)
+        likely, rare = (1 - one.delta) / (1 + odds), (1 - one.delta) * odds / (1 + odds)
+        theirs = theirs.compose(create({steps: likely, -steps: rare}, one.delta, interval))
+    assert ours.epsilon(DELTA) == pytest.approx(theirs.get_epsilon_for_delta(DELTA), rel=0, abs=1e-9)
+    for epsilon in (0.0, 0.3, 1.0):
+        assert ours.delta(epsilon) == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=1e-9)
+
+
 # The second accountant: its interval holds closed forms and what the first one says, and is too narrow for a mistake.
 
 
