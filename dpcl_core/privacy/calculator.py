@@ -91,7 +91,7 @@ _PRV_ERROR = 2e-3  # of epsilon, relative above 1: the accountant adds it to wha
 class Accounts:
     """Epsilon of the same steps by each accountant, all upper bounds; None where an accountant has no bound.
 
-    `pld`: privacy loss distributions (Google's dp_accounting), the one that counts. `prv`: privacy random variables
+    `pld`: privacy loss distributions (as in Google's dp_accounting), the one that counts. `prv`: privacy random variables
     (Opacus, Gopi et al. 2021), for sampled steps under add/remove. `rdp`: Renyi divergences (Mironov 2017), never tight.
     `exact`: the Gaussian's closed form, where nothing is sampled. `error`: what PLD and the other tight one may differ by.
     """

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Direction = Literal["remove", "add", "replace"]  # a person who leaves, joins, or is another one
 _ORDERS = 20
 _FEW = 1000  # points of a composition below which all pairs are added up, as few points may lie far apart
-_ODD = [3**i * 5**j for i in range(16) for j in range(11)]  # times powers of two: lengths whose transforms are fast
+_ODD: list[int] = [3**i * 5**j for i in range(16) for j in range(11)]  # times powers of two: lengths of fast transforms
 _MASS = 50.0  # the chance exp(-50) of outcomes to both sides beyond which every loss counts as infinite, or as the last one
 _END = root(lambda z: log_normal_cdf(z) + _MASS + math.log(2), -20.0, 0.0)
 _PRECISION, _END_PRECISION = 1e-6, 1e-4  # of an outcome of a mixture with a given loss, and of the last one
@@ -74,7 +74,7 @@ class Losses:
         if min(len(self.masses), len(other.masses)) == 1 or len(self.masses) * len(other.masses) <= _FEW:
             sums, products = np.add.outer(self.places, other.places), np.multiply.outer(self.masses, other.masses)
             places, at = np.unique(sums, return_inverse=True)
-            masses = np.bincount(at.ravel(), products.ravel())
+            masses: Floats = np.asarray(np.bincount(at.ravel(), products.ravel()), np.float64)
         else:
             one, two = self._on_all_points(), other._on_all_points()
             n = len(one) + len(two) - 1
@@ -202,7 +202,7 @@ def _rounded_up(step: _Gaussian, interval: float) -> Losses:
     """The losses on the grid, by connecting the dots (Doroshenko et al. 2022), which rounds up."""
     least, most = (step.loss(outcome) for outcome in step.ends()[::-1])
     low, high = math.floor(least / interval), math.ceil(most / interval)
-    deltas = step.deltas(np.arange(low, high + 1) * interval)
+    deltas = step.deltas(np.arange(low, high + 1, dtype=np.float64) * interval)
     deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # they fall but for rounding, which may only add
     falls = -np.diff(deltas) / math.expm1(interval)
     masses = np.concatenate([[1 - deltas[0]], math.exp(interval) * falls]) - np.concatenate([falls, [0.0]])
