@@ -100,7 +100,13 @@ def check_run(spec: RunSpec) -> ResolvedRun:
             f"needs about {needed / 1e9:.2g} GB of memory, and this computer has {here / 1e9:.2g} GB: bring fewer rows, "
         )
         raise BadInput("data.dataset", dataset.name, f"{allowed}or take some by data.train_per_class")
-    sizes = public_sizes.run_sizes(spec, facts, scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources))
+    try:
+        n_tasks = scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources)
+    except BadInput as error:
+        if f"{facts.n_classes} classes" in error.allowed and (why := datasets.of_own_labels(dataset)):
+            raise BadInput(error.field, error.value, f"{error.allowed}; {why}", error.fix) from error
+        raise
+    sizes = public_sizes.run_sizes(spec, facts, n_tasks)
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
     method.refuses(spec, sizes)

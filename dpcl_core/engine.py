@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -30,6 +29,7 @@ from dpcl_core.methods import references
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy import budgets, gaussian, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args
 
@@ -462,13 +462,13 @@ def of_kind(events: Iterable[Event], kind: type[Kind]) -> Iterator[Kind]:
 
 def to_json(event: Event) -> dict[str, JsonValue]:
     """The event as a JSON document; infinity is the string "inf", the kind is under "event"."""
-    return {"event": type(event).__name__, **cast(dict[str, JsonValue], plain(asdict(event)))}
+    return {"event": type(event).__name__, **cast(dict[str, JsonValue], plain(event))}
 
 
 def from_json(document: Mapping[str, JsonValue]) -> Event:
     """The event of a document by `to_json`. Raises KeyError for an unknown kind."""
-    fields = dict(document)
-    return _reader(str(fields.pop("event"))).validate_python(fields)
+    given = dict(document)
+    return _reader(str(given.pop("event"))).validate_python(given)
 
 
 @cache
@@ -484,7 +484,9 @@ def plain_number(value: float) -> float | str:
 
 
 def plain(value: object) -> JsonValue:
-    """A record's fields (by `asdict`) as strict JSON: tuples as lists, infinity as the string "inf"."""
+    """A record, or its fields, as strict JSON: tuples as lists, infinity as the string "inf"."""
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, float):
         return plain_number(value)
     if isinstance(value, Mapping):

@@ -35,7 +35,7 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, measured
+from dpcl_core.papers import measured
 from dpcl_core.privacy import card, statement
 from dpcl_core.privacy.statement import kind, shown_number, standing, ways_out
 from dpcl_core.results import FIGURES, Result, method_title, of_run, question, references
@@ -249,6 +249,8 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     Tables count tasks from 0, as the API does; report.html says so. Raises BadInput for an unknown run, for one
     without results of its own, and for one that has not learned a task.
     """
+    from dpcl_core.papers import catalog  # reads what all papers print
+
     run = store.get_with_results(run_id)
     events = store.events(run_id)
     if not any(of_kind(events, TaskLearned)):

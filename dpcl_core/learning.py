@@ -11,7 +11,6 @@ from functools import cached_property
 from hashlib import sha256
 from typing import ClassVar, Protocol
 
-import dp_accounting as dp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
@@ -30,6 +29,7 @@ from dpcl_core.methods.common import classifier, state
 from dpcl_core.methods.common.card import MakeLearner
 from dpcl_core.methods.common.learner import Learner, LearnerEvent, Observation, Prefetching, PublicContext, Surveying
 from dpcl_core.privacy import ledger
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import spend_on_read_list
 from dpcl_core.privacy.ledger import Ledger, ledger_entries

@@ -62,9 +62,14 @@ class Also(Document):
 
 def names() -> list[str]:
     """The names of the presets: live demos first, then by expected duration, unmeasured ones last."""
-    described = [about(name) for name in _documents(_folder())]
+    described = [about(name) for name in known()]
     described.sort(key=lambda one: (not one.live_demo, one.seconds is None, one.seconds or 0.0, one.name))
     return [one.name for one in described]
+
+
+def known() -> list[str]:
+    """The names of the presets, in no order that means anything: no file is read."""
+    return sorted(path.stem for path in _folder().glob("*.toml"))
 
 
 def about(name: str) -> Preset:
@@ -107,21 +112,17 @@ def _folder() -> Path:
     return paths.assets_dir() / "presets"
 
 
+@cache
 def _document(name: str, folder: Path) -> dict[str, Any]:
     """The document of a preset. Raises BadInput naming the known presets."""
-    if name not in (known := _documents(folder)):
-        raise unknown("preset", name, known)
-    return known[name]
+    if name not in known():
+        raise unknown("preset", name, known())
+    return checks.read_toml((folder / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def _described(name: str, folder: Path) -> Preset:
     return Preset.model_validate({"seconds": None, "name": name, **_document(name, folder)["about"]})
-
-
-@cache
-def _documents(folder: Path) -> Mapping[str, dict[str, Any]]:
-    return {path.stem: checks.read_toml(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))}
 
 
 # A run on the user's own data with nothing declared: its settings by public rules, and what they assume, in words.

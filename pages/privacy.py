@@ -216,7 +216,7 @@ def _by_losses(asked: calculators.Question) -> None:
     st.markdown(f"**By privacy loss distributions: {results[asked.find]}**")
     exact = statement.exact_odds(*claim_calculator.best_attack(answer, rate, steps, adjacency))
     st.markdown(statement.odds(answer.epsilon, answer.delta) + exact)
-    st.caption("Upper bound by Google's dp_accounting, with which runs are accounted; batches drawn by Poisson sampling.")
+    st.caption("Upper bound as Google's dp_accounting has it, as of runs; batches drawn by Poisson sampling.")
     if st.toggle("Compare with two more accountants", key="more-accountants"):
         claim_calculator.draw_results(claim_calculator.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from statistics import fmean
 from typing import Any, cast, get_args
 
@@ -16,12 +16,12 @@ import streamlit as st
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.events import CellFinished
 from dpcl_core.figures.picture import epsilons_text, run_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
 from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.run import End, Run, Status
+from dpcl_core.spec import DataSpec, RunSpec
 from pages.parts import comparison, fields, layout, link, run_panel, state, status_line, tuning_panel
 from pages.parts.text import plain
 
@@ -145,7 +145,7 @@ def _list(values: dict[str, object], was_active: bool) -> None:
     if has_acted or not counts or was_active != _is_active(counts):
         st.rerun()
     shown = _chosen(values)
-    frame = table(shown, store.results([run.id for run in shown]))
+    frame = table(shown, store.final_accuracies([run.id for run in shown]))
     if values["sort"] == "accuracy":
         order = frame["accuracy"].fillna(-1).sort_values(ascending=False, kind="stable").index
         frame, shown = frame.loc[order].reset_index(drop=True), [shown[i] for i in order]
@@ -196,54 +196,38 @@ def _chosen(values: dict[str, object]) -> list[Run]:
     return selected
 
 
-def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFrame:
-    """One row per run; accuracy in percent (NaN: unfinished)."""
+def table(runs: list[Run], accuracies: Mapping[str, Sequence[float]]) -> pd.DataFrame:
+    """One row per run; accuracy in percent (NaN: unfinished). `accuracies`: as `Store.final_accuracies` gives them."""
+    in_words = cache(_in_words)  # of settings that many runs share; what is said of data changes with their files
     rows = [
         (
-            run.id[:6], run.status, run.name, _method(run), _SIZES.sub("subset", _data(run)), _layer(run), _epsilons(run),
-            _accuracy(results.get(run.id, [])), run.started, run.seconds_taken,
+            run.id[:6], run.status, run.name, method, _SIZES.sub("subset", data), layer, budgets,
+            _accuracy(accuracies.get(run.id, ())), run.started, run.seconds_taken,
         )
         for run in runs
+        for method, data, layer, budgets in [in_words(run.readable_spec)]
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"accuracy": "float64", "started": "float64"})
     return frame.assign(started=pd.to_datetime(frame["started"], unit="s"))
 
 
-def _method(run: Run) -> str:
-    return method_title(run.readable_spec) if run.readable_spec else "?"
-
-
-def _layer(run: Run) -> str:
-    """The run's layer; a dash if unknown."""
-    layer = methods.layer(run.readable_spec) if run.readable_spec is not None else None
-    return "–" if layer is None else layer.name
-
-
-def _epsilons(run: Run) -> str:
-    spec = run.readable_spec
+def _in_words(spec: RunSpec | None) -> tuple[str, str, str, str]:
+    """Method, data, layer (a dash if unknown) and budgets of a run; None: its settings cannot be read."""
     if spec is None:
-        return "?"
-    is_finite = any(map(math.isfinite, spec.privacy.epsilons))
-    return run_label(epsilons_text(spec.privacy.epsilons), methods.standing(spec) if is_finite else "bound")
+        return "?", "?", "–", "?"
+    layer, is_finite = methods.layer(spec), any(map(math.isfinite, spec.privacy.epsilons))
+    budgets = run_label(epsilons_text(spec.privacy.epsilons), methods.standing(spec) if is_finite else "bound")
+    return method_title(spec), _data(spec.data), "–" if layer is None else layer.name, budgets
 
 
-def _accuracy(cells: list[CellFinished]) -> float | None:
-    """AA in percent at the run's largest budget, mean over finished seeds; None if no seed is finished.
+def _accuracy(known: Sequence[float]) -> float | None:
+    """The mean in percent; None of none.
 
     Rounded here, because a browser rounds 48.25 to 48.3 and the sentences of other pages, in Python, to 48.2."""
-    if not cells:
-        return None
-    largest = max(cell.cell.epsilon for cell in cells)
-    values = [cell.metrics.get("AA") for cell in cells if cell.cell.epsilon == largest]
-    known = [value for value in values if value is not None]
     return round(100 * fmean(known), 1) if known else None
 
 
-def _data(run: Run) -> str:
-    spec = run.readable_spec
-    if spec is None:
-        return "?"
-    data = spec.data
+def _data(data: DataSpec) -> str:
     try:
         facts = datasets.facts_of(data)
     except BadInput:
@@ -275,7 +259,8 @@ def _actions(picked: list[Run]) -> None:
     line = status_line.status_of_run(run, (), time.time()) if is_short else run_panel.looked_at(run, state.run_result(run))
     with st.container(key="card-chosen"):
         st.markdown(f"**{plain(run.name)}** · {line.label.lower()} · {plain(line.detail or line.headline)}")
-        st.caption(plain(f"{_method(run)} · {_data(run)} · ε = {_epsilons(run)}"))
+        method, data, _, budgets = _in_words(run.readable_spec)
+        st.caption(plain(f"{method} · {data} · ε = {budgets}"))
         if run.error:
             st.caption(plain(run.error))
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):

@@ -324,6 +324,22 @@ def test_the_administrators_key_is_a_document_where_one_is_asked_for(capsys: pyt
     assert json.loads(document) == {"key": key.strip()}
 
 
+@pytest.mark.parametrize("budgets", ["[1.0, inf]", "[1.0, 8.0]"])
+def test_a_run_of_the_cosine_classifier_and_lists_need_no_scipy(budgets: str, home: Path) -> None:
+    """They are half of what such a command would load, dp_accounting's SciPy above all: they need not be there at all."""
+    code = (
+        "import sys\n"
+        "class Refuses:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.partition('.')[0] in ('scipy', 'pandas'): raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Refuses())\nfrom dpcl_core.cli import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    run = ["run", "--preset", "digits-cosine", "--set", f"privacy.epsilons={budgets}", "--set", "seeds=[0, 1, 2]"]
+    for words in (run, ["list", "presets"], ["list", "methods"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        assert done.returncode == 0, done.stderr
+
+
 def test_the_version_and_the_help_load_no_command() -> None:
     """They are asked for often, and loading all that commands need takes a second."""
     code = (

@@ -132,7 +132,7 @@ def test_a_page_says_that_a_ceiling_is_missing_and_why(monkeypatch: pytest.Monke
         assert not [line for line in _page(paper) if line.startswith("No ceiling is known")]
     suits = presets.variants("paper-split-cifar-100-bundled")["non-cl-head-smaller-step"]
     others = tuple(run for run in measured.all_recorded() if run.spec != suits)
-    monkeypatch.setattr(measured, "all_recorded", lambda: others)
+    monkeypatch.setattr(measured, "all_recorded", lambda dataset=None: others)
     (said,) = [line for line in _page.__wrapped__("tobaben") if line.startswith("No ceiling is known")]
     assert "ends at 66.3 %, though the records of the same tasks reach 68.3 %" in said
 

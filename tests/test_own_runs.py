@@ -266,3 +266,16 @@ def test_a_published_table_without_a_line_of_names_runs(capsys: pytest.CaptureFi
     status, _, err = ran("--data", "wine.data.csv", capsys=capsys)
     assert status == 2
     assert "--no-header if it is a row of data" in err
+
+
+def test_ten_thousand_labels_run_and_one_more_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """As many as a run is tried with: each has a row in the model."""
+    Path("many").mkdir()
+    for n in (10_000, 10_001):
+        kinds = [f"k{label}" for label in range(n)]
+        write(Path("many/test.csv"), [["value", "kind"], *([label / n, kind] for label, kind in enumerate(kinds))])
+        write(Path("many/train.csv"), [["value", "kind"], *([label / n, kind] for label, kind in enumerate(kinds))])
+        few = ("--set", "privacy.epsilons=[8.0]", "--set", "labels=prior-const")
+        status, _, err = ran("--data", "many", "--target", "kind", "--header", *few, *ONE, capsys=capsys)
+        assert status == (0 if n == 10_000 else 2), err
+    assert "must have at most 10,000 labels in its test part" in err

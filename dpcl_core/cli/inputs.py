@@ -34,7 +34,7 @@ def resolve_target(options: argparse.Namespace) -> None:
     if target is None or options.preset is not None:
         return
     path = Path(target)
-    if target in presets.names():
+    if target in presets.known():
         options.preset, options.spec = target, None
     elif hasattr(options, "data") and options.data is None and path.suffix not in ("", ".toml") and path.exists():
         options.data, options.spec = target, None

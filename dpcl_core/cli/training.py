@@ -38,9 +38,7 @@ MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 def run(options: argparse.Namespace) -> int:
     """Carries out the experiments of a paper, a grid or every run of a preset, or one run."""
-    from dpcl_core.papers import catalog
-
-    if options.spec in catalog.PAPERS:
+    if options.spec in measured.papers():
         for option in ("all", "over", "ceiling", "executor", "shards", "data", "preset"):
             if getattr(options, option) not in (None, False, []):
                 raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, which says what runs")

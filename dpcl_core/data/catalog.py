@@ -192,6 +192,22 @@ def _n_values(dataset: DatasetCard, found: DataFiles, outlined: Outline) -> int:
     return sum(table_features.planned_columns(dataset, first, sheets.shown_name(dataset, paths[0])).widths)
 
 
+def of_own_labels(dataset: DatasetCard) -> str:
+    """Which labels of own data are classes, for the refusal of tasks that do not divide them; empty for other data.
+
+    From the schema and the public test part alone: of a label that no schema lists only private rows may tell.
+    """
+    (of_files,) = outlines(dataset) if dataset.is_own else (None,)
+    if of_files is None:
+        return ""
+    if not dataset.classes:
+        named = sheets.first_names(of_files.classes)
+        return f"classes are the labels of the public test part ({named}): list one that it lacks as a class in a schema"
+    seen = {of_files.classes[label] for label in np.unique(of_files.test.labels).tolist()}
+    lacking = [name for name in of_files.classes if name not in seen]
+    return f"the test part has no row of {sheets.first_names(lacking)}" if lacking else ""
+
+
 def source_sizes(data: DataSpec) -> dict[str, int]:
     """Nominal numbers of training examples of a dataset's sources under the settings' caps, from its card alone.
 

@@ -266,7 +266,7 @@ def _wrong(word: str, name: str, markers: Collection[str]) -> tuple[str, str] | 
 # The public part of a split: its classes and sources.
 
 _MOST_FRACTIONS = 10  # labels that are numbers with fractions
-MAX_CLASSES = 5000  # of the user's own data: a model has a row for each
+MAX_CLASSES = 10_000  # of the user's own data: a model has a row for each
 
 
 def class_names(card: DatasetCard, public: Rows) -> tuple[str, ...]:

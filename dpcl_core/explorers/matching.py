@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from dpcl_core import paths, published
 from dpcl_core.errors import BadInput, DataMissing
@@ -133,6 +132,8 @@ def adjusted_rand(groups: NDArray[np.int64], modes: NDArray[np.int64]) -> float:
 def group_modes(groups: NDArray[np.int64], modes: NDArray[np.int64], n_groups: int, n_modes: int) -> NDArray[np.int64]:
     """The one-to-one assignment of groups to modes with most entries correct, [n_groups]; -1 for a group without a mode."""
     mode_of_group = np.full(n_groups, -1, dtype=np.int64)
+    from scipy.optimize import linear_sum_assignment  # takes long to load, and every run loads this module
+
     rows, columns = linear_sum_assignment(-confusion(groups, modes, n_groups, n_modes))
     mode_of_group[columns] = rows
     return mode_of_group

@@ -13,7 +13,6 @@ from typing import Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load as read_safetensors
-from scipy.stats import rankdata
 
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.data.texts import KINDS, LOOKALIKE, PADDING, Texts
@@ -89,6 +88,8 @@ def auroc(score: Floats, is_hit: Bools) -> float:
     n_others = len(is_hit) - n_hits
     if not n_hits or not n_others:
         return float("nan")
+    from scipy.stats import rankdata  # takes long to load, and every run loads this module
+
     ranks = rankdata(score)
     return float((ranks[is_hit].sum() - n_hits * (n_hits + 1) / 2) / (n_hits * n_others))
 

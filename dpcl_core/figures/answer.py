@@ -9,18 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
-from scipy.optimize import brentq
-from scipy.special import rel_entr, stdtrit
 
 from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, minus, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, PRINTED, interval, points_text
+from dpcl_core.privacy.numerics import root, student_quantile
 from dpcl_core.privacy.statement import Standing, at_least
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LEVEL = 0.05
 _MOST_LISTED = 3  # runs whose forgetting a sentence lists one by one
@@ -232,7 +233,7 @@ def _difference(first: Mapping[int, float], second: Mapping[int, float], n_compa
     points = [100 * (first[seed] - second[seed]) for seed in sorted(first.keys() & second.keys())]
     if len(points) < MIN_SEEDS:
         return None
-    factor = float(stdtrit(len(points) - 1, 1 - _LEVEL / (2 * n_compared)))
+    factor = student_quantile(len(points) - 1, 1 - _LEVEL / (2 * n_compared))
     return fmean(points), max(PRINTED, factor * stdev(points) / math.sqrt(len(points))), len(points)
 
 
@@ -286,7 +287,7 @@ def lucky(chance: float, n_tested: float) -> float:
         return 0.0  # whoever is never right by luck is told from chance by one right answer
     if chance >= 1 or _divergence(1.0, chance) <= wanted:
         return 1.0
-    return float(brentq(lambda mean: _divergence(mean, chance) - wanted, chance, 1.0))
+    return root(lambda mean: _divergence(mean, chance) - wanted, chance, 1.0)
 
 
 def is_told_from_chance(values: Sequence[float], references: References) -> bool | None:
@@ -298,7 +299,7 @@ def is_told_from_chance(values: Sequence[float], references: References) -> bool
         return False
     if n < MIN_SEEDS:
         return True
-    margin = float(stdtrit(n - 1, 1 - ALPHA)) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    margin = student_quantile(n - 1, 1 - ALPHA) * float(np.std(values, ddof=1)) / math.sqrt(n)
     return mean - margin > references.chance
 
 
@@ -362,4 +363,4 @@ def _percent(value: float) -> str:
 
 def _divergence(q: float, p: float) -> float:
     """Kullback-Leibler divergence of coins with these probabilities of heads, in nats."""
-    return float(rel_entr(q, p) + rel_entr(1 - q, 1 - p))
+    return sum(here * math.log(here / there) for here, there in ((q, p), (1 - q, 1 - p)) if here > 0)

@@ -9,17 +9,21 @@ and never less than what sentences print.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from dpcl_core.errors import BadInput
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, minus
+from dpcl_core.privacy.numerics import student_quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Accuracy of an ensemble and of its members alone, by budget.
 
@@ -89,6 +93,8 @@ def p_values(first: Sequence[float | None], second: Sequence[float | None], *, i
     for n in range(2, len(first) + 1):
         pairs = [(a, b) for a, b in zip(first[:n], second[:n], strict=True) if a is not None and b is not None]
         tests.append((n, *_tested(np.array(pairs, dtype=np.float64).reshape(-1, 2), is_paired)))
+    import pandas as pd
+
     return pd.DataFrame(tests, columns=["tasks", "difference", "t", "p", "note"])
 
 
@@ -214,8 +220,10 @@ def p_value(difference: Interval, against: float = 0.0) -> float:
     """
     if difference.low is None:
         return 1.0
+    from scipy.special import stdtr  # takes long to load, for the few who ask
+
     freedom = difference.n - 1
-    error = widened(difference).half_width / float(stdtrit(freedom, 0.975))
+    error = widened(difference).half_width / student_quantile(freedom, 0.975)
     return 2 * float(stdtr(freedom, -abs(difference.mean - against) / error))
 
 
@@ -243,8 +251,8 @@ def verdict(differences: Sequence[float], first: str, second: str, *, n_tested: 
         little = f"a difference of {least:.2g} points or less cannot be told with any number of seeds"
         return Verdict(mean, False, f"Cannot tell: {range_text}; {little}.")
     spread = float(np.std(differences, ddof=1))
-    needed = next((n for n in range(mean.n + 1, _MAX_SEEDS + 1) if _half_width(spread, n) < size), None)
-    advice = f"about {needed} seeds needed" if needed is not None else f"more than {_MAX_SEEDS:,} seeds would be needed"
+    needed = mean.n + 1 + bisect_right(range(mean.n + 1, _MAX_SEEDS + 1), -size, key=lambda n: -_half_width(spread, n))
+    advice = f"about {needed} seeds needed" if needed <= _MAX_SEEDS else f"more than {_MAX_SEEDS:,} seeds would be needed"
     return Verdict(mean, False, f"Cannot tell yet: {range_text}; {advice}.")
 
 
@@ -259,7 +267,7 @@ def interval_factor(n: int) -> float | None:
 
 
 def _half_width(spread: float, n: int) -> float:
-    return float(stdtrit(n - 1, 0.975)) * spread / math.sqrt(n)
+    return student_quantile(n - 1, 0.975) * spread / math.sqrt(n)
 
 
 # Differences of two runs, paired by seed, with 95 % intervals.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
 from dpcl_core.lessons import noise
 from dpcl_core.privacy import accounting, calculator, gaussian, statement
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.sums import unit_rows

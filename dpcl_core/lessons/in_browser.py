@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from dpcl_core import paths
 from dpcl_core.errors import unknown
@@ -25,6 +24,7 @@ from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
 from dpcl_core.lessons.text import Lesson
 from dpcl_core.privacy import statement
+from dpcl_core.privacy.numerics import student_quantile
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import LABELS
 
@@ -280,7 +280,7 @@ def _noise() -> dict[str, object]:
         "sums": _encoded(sums, np.float32), "tests": _encoded(levels, np.uint8),
         "test_labels": _encoded(test.labels, np.uint8), "epsilons": list(EPSILONS), "n_tasks": noise_game.N_TASKS,
         "cuts": list(noise_game.CUTS), "n_runs": n_runs,
-        "interval_factor": float(stdtrit(n_runs - 1, 0.975)) / math.sqrt(n_runs),  # as `figures.statistics` has it
+        "interval_factor": student_quantile(n_runs - 1, 0.975) / math.sqrt(n_runs),  # as `figures.statistics` has it
     }  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from importlib import import_module
 from typing import cast
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +21,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.classifier import zero_shot
 from dpcl_core.methods.common.learner import Answering, Learner
 from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger, joint_release, ledger_entries
 from dpcl_core.privacy.noise_forecast import COSTLY, NoiseForecast
 from dpcl_core.privacy.sums import unit_rows

@@ -206,23 +206,28 @@ def _explored(spec: RunSpec, event: Leaks | TokensScored | Signatures) -> dict[s
 
 
 @cache
-def recorded(paper: str) -> tuple[Measured, ...]:
-    """The last recorded results of a paper's experiments; empty where none were recorded yet."""
+def recorded(paper: str, dataset: str | None = None) -> tuple[Measured, ...]:
+    """The last recorded results of a paper's experiments, on one dataset or all; empty where none were recorded yet."""
     path = paths.assets_dir() / "reproduction" / f"{paper}.json"
-    return read_measured(path) if path.exists() else ()
+    return read_measured(path, dataset) if path.exists() else ()
 
 
-def all_recorded() -> tuple[Measured, ...]:
-    """The last recorded results of all papers, and of the questions that belong to none."""
-    papers = sorted(paper.stem for paper in (paths.assets_dir() / "papers").glob("*.toml"))
-    return tuple(run for paper in (*papers, OWN) for run in recorded(paper))
+def papers() -> list[str]:
+    """The names of the papers, without what they print."""
+    return sorted(path.stem for path in (paths.assets_dir() / "papers").glob("*.toml"))
 
 
-def read_measured(path: Path) -> tuple[Measured, ...]:
-    """The results in a file of `write`. Raises BadInput for a file of other content."""
+def all_recorded(dataset: str | None = None) -> tuple[Measured, ...]:
+    """The last recorded results of all papers, and of the questions that belong to none, on one dataset or all."""
+    return tuple(run for paper in (*papers(), OWN) for run in recorded(paper, dataset))
+
+
+def read_measured(path: Path, dataset: str | None = None) -> tuple[Measured, ...]:
+    """The results in a file of `write`, on one dataset or all. Raises BadInput for a file of other content."""
     try:
         document = json.loads(paths.read_file(path, "recorded figures"))
-        return tuple(_from_json(run) for run in document["runs"])
+        wanted = (run for run in document["runs"] if dataset in (None, run["spec"]["data"]["dataset"]))
+        return tuple(map(_from_json, wanted))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput("recorded figures", str(path), "must be a file that `reproduce --record` wrote") from error
 
@@ -411,13 +416,13 @@ def _best_and_higher(
     except BadInput:
         return None, None
     found = [_mean({cell.cell: cell.metrics for cell in finished})] if _fits(spec, wanted) else []
-    for run in all_recorded():
+    for run in all_recorded(wanted.data.dataset):
         if _fits(run.spec, wanted):
             found.append(_mean({Cell(model.epsilon, model.seed): model.metrics for model in run.models}))
     if store is not None:
         from dpcl_core.runs.shards import Sets
 
-        found.append(_mean({cell.cell: cell.metrics for cell in Sets(store).alike(wanted)}))
+        found.append(_mean(Sets(store).alike(wanted)))
     best = max((value for value in found if value is not None), default=None)
     return best, None if best is None else _higher(spec, wanted, best)
 
@@ -430,7 +435,7 @@ def _higher(spec: RunSpec, wanted: RunSpec, best: float) -> float | None:
     from dpcl_core.figures.statistics import interval
 
     reached: list[float | None] = []
-    for run in all_recorded():
+    for run in all_recorded(wanted.data.dataset):
         if run.spec.data != wanted.data or tested_on(run.spec) not in (tested_on(spec), tested_on(wanted)):
             continue
         reached += [run.untrained, _mean({Cell(model.epsilon, model.seed): model.metrics for model in run.models})]

@@ -10,7 +10,6 @@ from statistics import fmean, stdev
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveFloat, ValidationError
-from scipy.special import stdtrit
 
 from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
@@ -19,6 +18,7 @@ from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, first_of, unknown
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval, widened
 from dpcl_core.papers.measured import Measured, scale
+from dpcl_core.privacy.numerics import student_quantile
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
@@ -110,7 +110,7 @@ def eq_23(first: tuple[float, float], second: tuple[float, float], n: int) -> In
     samples. Args: mean and standard deviation of each.
     """
     mean = first[0] - second[0]
-    half = float(stdtrit(n - 1, 0.975)) * math.sqrt((first[1] ** 2 + second[1] ** 2) / n)
+    half = student_quantile(n - 1, 0.975) * math.sqrt((first[1] ** 2 + second[1] ** 2) / n)
     return Interval(mean, mean - half, mean + half, n)
 
 

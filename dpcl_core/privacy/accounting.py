@@ -1,4 +1,4 @@
-"""Epsilon of a composition of mechanisms by Google's dp_accounting: privacy loss distributions, rounded up."""
+"""Epsilon of a composition of mechanisms by privacy loss distributions, rounded up, as Google's dp_accounting has it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-import dp_accounting as dp
 import numpy as np
-from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import budgets, gaussian, noise
-from dpcl_core.privacy.loss_distributions import of_gaussian, of_mixture
+from dpcl_core.privacy.dp_events import dp
+from dpcl_core.privacy.loss_distributions import Distribution, of_gaussian, of_mixture, of_points
+from dpcl_core.privacy.numerics import root
 from dpcl_core.spec import Adjacency, LabelSetting, PrivacySpec
 
 # Grid of the privacy loss. The accountant rounds up, so a coarser grid only reports more; at 1e-3 one Gaussian's epsilon
@@ -31,8 +29,6 @@ _LARGEST = 1e7  # of an epsilon: e to the power of a step of its grid, a 20,000t
 _LEAST_NOISE = 1e-9  # the largest budget needs more, of noise or of one over a copy's epsilon
 _TAIL, _TAIL_OF_DELTA = 1e-15, 1e-7  # what a composition cuts off counts as an infinite loss: next to nothing of delta
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
-
-RELATIONS = {"add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE, "replace": dp.NeighboringRelation.REPLACE_ONE}
 
 # Number of label counts that one person changes by one: the old label's, and under "replace" the new one's as well.
 LABELS_CHANGED: dict[Adjacency, int] = {"add-remove": 1, "replace": 2}
@@ -106,7 +102,7 @@ def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency)
     if not events:
         return 0.0
     try:
-        epsilon = float(_composed(events, delta, adjacency).get_epsilon(delta))
+        epsilon = _composed(events, delta, adjacency).epsilon(delta)
     except Unbounded:
         return math.inf
     if math.isnan(epsilon) or epsilon < 0:
@@ -117,7 +113,7 @@ def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency)
 def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:
     """Smallest delta of the event at this epsilon, rounded up. Raises Unaccountable."""
     try:
-        return float(_composed((event,), 1e-9, adjacency).get_delta(epsilon))
+        return _composed((event,), 1e-9, adjacency).delta(epsilon)
     except Unbounded:
         return 1.0
 
@@ -130,50 +126,44 @@ def deltas(
     Raises Unaccountable.
     """
     composed = _composed(_merged(events), delta, adjacency)
-    # One by one the library sums in NumPy; given all at once it loops over every point of the distribution.
-    return np.array([composed.get_delta(epsilon) for epsilon in epsilons], dtype=np.float64)
+    return np.array([composed.delta(epsilon) for epsilon in epsilons], dtype=np.float64)
 
 
-class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no types
-    """The library's accountant with support for three more events, and faster for Gaussian steps."""
+def _losses(event: dp.DpEvent, count: int, adjacency: Adjacency, interval: float) -> tuple[Distribution, int]:
+    """The privacy loss of an event, and how often it counts. Raises ValueError.
 
-    def __init__(self, adjacency: Adjacency, interval: float, tail: float) -> None:
-        """`tail`: the chance that each composition may count as an infinite loss, to be shorter."""
-        super().__init__(RELATIONS[adjacency], interval)
-        self._pld: privacy_loss_distribution.PrivacyLossDistribution  # set by the library
-        self._adjacency, self._interval, self._tail = adjacency, interval, tail
-
-    def _maybe_compose(self, event: dp.DpEvent, count: int, do_compose: bool) -> Any:
-        match event:
-            case SampledGroupDpEvent() if self._adjacency == "replace":  # examples leave and others join: no single mixture
-                return self._maybe_compose(event.all_at_once, count, do_compose)
-            case SampledGroupDpEvent():
-                losses = _step_of_group(event, self._interval)
-            case dp.GaussianDpEvent(sigma) if sigma > 0:
-                losses, count = of_gaussian(sigma / math.sqrt(count), 1.0, self._adjacency, self._interval), 1
-            case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)) if rate > 0 and sigma > 0:
-                losses = of_gaussian(sigma, rate, self._adjacency, self._interval)
-            case LocalDpEvent(epsilon) if self._adjacency == "replace":
-                losses = _decision(epsilon, 0.0, self._interval)
-            case LabelListDpEvent(epsilon, delta):
-                losses, count = _decision(epsilon, delta, self._interval), count * LABELS_CHANGED[self._adjacency]
-            case _:
-                return super()._maybe_compose(event, count, do_compose)
-        if do_compose:
-            self._pld = self._pld.compose(losses.self_compose(count, self._tail), self._tail)
-        return None
+    Gaussian events carry the noise multiplier of the add/remove sensitivity; under "replace" they shift to both sides.
+    """
+    match event:
+        case dp.SelfComposedDpEvent(inner, n):
+            return _losses(inner, count * n, adjacency, interval)
+        case SampledGroupDpEvent() if adjacency == "replace":  # examples leave and others join: no single mixture
+            return _losses(event.all_at_once, count, adjacency, interval)
+        case SampledGroupDpEvent(sigma) if sigma > 0:
+            return _step_of_group(event, interval), count
+        case dp.GaussianDpEvent(sigma) if sigma > 0:
+            return of_gaussian(sigma / math.sqrt(count), 1.0, adjacency, interval), 1
+        case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)) if rate > 0 and sigma > 0:
+            return of_gaussian(sigma, rate, adjacency, interval), count
+        case LocalDpEvent(epsilon) if adjacency == "replace":
+            return _decision(epsilon, 0.0, interval), count
+        case LabelListDpEvent(epsilon, delta):
+            return _decision(epsilon, delta, interval), count * LABELS_CHANGED[adjacency]
+        case dp.NoOpDpEvent() | dp.PoissonSampledDpEvent(0, dp.GaussianDpEvent()):
+            return of_points({0: 1.0}, 0.0, interval), 1
+        case dp.NonPrivateDpEvent() | dp.GaussianDpEvent(0) | dp.PoissonSampledDpEvent(_, dp.GaussianDpEvent(0)):
+            return of_points({0: 0.0}, 1.0, interval), 1
+    raise ValueError(f"nothing is known of {event}")
 
 
-def _decision(epsilon: float, delta: float, interval: float) -> privacy_loss_distribution.PrivacyLossDistribution:
+def _decision(epsilon: float, delta: float, interval: float) -> Distribution:
     """Privacy loss of the worst (epsilon, delta)-DP mechanism (Kairouz et al. 2015), epsilon rounded up to the grid.
 
     The loss is infinite with probability delta; else plus or minus epsilon, plus being e^epsilon times as likely.
     """
     steps = math.ceil(epsilon / interval)
     odds = math.exp(-steps * interval)
-    masses = {steps: (1 - delta) / (1 + odds), -steps: (1 - delta) * odds / (1 + odds)}
-    create = privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability
-    return create(masses, delta, interval)
+    return of_points({steps: (1 - delta) / (1 + odds), -steps: (1 - delta) * odds / (1 + odds)}, delta, interval)
 
 
 def _interval(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float:
@@ -204,7 +194,7 @@ def _gaussian_epsilon(events: Sequence[dp.DpEvent], delta: float, adjacency: Adj
 
 
 @lru_cache(maxsize=64)
-def _step_of_group(event: SampledGroupDpEvent, interval: float) -> privacy_loss_distribution.PrivacyLossDistribution:
+def _step_of_group(event: SampledGroupDpEvent, interval: float) -> Distribution:
     chances = np.ones(1)  # of 0, 1, ... examples in the batch
     for rate in event.rates:
         chances = np.convolve(chances, [1 - rate, rate])
@@ -213,34 +203,62 @@ def _step_of_group(event: SampledGroupDpEvent, interval: float) -> privacy_loss_
 
 
 @lru_cache(maxsize=16)  # a ledger needs its epsilon and then its trade-off; each entry may take a megabyte
-def _composed(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> PLDAccountant:
-    """An accountant that has composed the events; cached, so only read from it."""
-    accountant = _PldAccountant(adjacency, _interval(events, delta, adjacency), min(_TAIL, _TAIL_OF_DELTA * delta))
+def _composed(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> Distribution:
+    """The privacy loss of all events. Raises Unaccountable."""
+    interval, tail = _interval(events, delta, adjacency), min(_TAIL, _TAIL_OF_DELTA * delta)
+    total = of_points({0: 1.0}, 0.0, interval)
     try:
         for event in events:
-            accountant.compose(event)
-    except (dp.UnsupportedEventError, ValueError) as error:
+            losses, count = _losses(event, 1, adjacency, interval)
+            total = total.composed(losses.repeated(count, tail), tail)
+    except ValueError as error:
         raise Unaccountable(f"no epsilon under {adjacency} adjacency: {error}") from error
-    return accountant
+    return total
 
 
 def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """A cheap bound by Renyi divergences, to choose the grid: of all that has noise but lists and copies; 0: not known."""
-    accountant = dp.rdp.RdpAccountant(_ROUGH_ORDERS)
-    special = LabelListDpEvent | LocalDpEvent | dp.NonPrivateDpEvent
-    others = [_supported(event) for event in events if not isinstance(_uncounted(event), special)]
-    if not all(accountant.supports(event) for event in others):
-        return 0.0
-    for event in others:
-        accountant.compose(event)
-    return float(accountant.get_epsilon(delta))
+    """A cheap bound by Renyi divergences, to choose the grid: of all that has noise but lists and copies; 0: not known.
+
+    Converted by Canonne, Kamath and Steinke 2020, Proposition 12.
+    """
+    divergences = np.zeros(len(_ROUGH_ORDERS))
+    for event in events:
+        count = 1
+        while isinstance(event, dp.SelfComposedDpEvent):
+            event, count = event.event, count * event.count
+        match event.all_at_once if isinstance(event, SampledGroupDpEvent) else event:
+            case LabelListDpEvent() | LocalDpEvent() | dp.NonPrivateDpEvent() | dp.NoOpDpEvent():
+                continue
+            case dp.GaussianDpEvent(sigma):
+                divergences += [count * renyi_divergence(order, 1.0, sigma) for order in _ROUGH_ORDERS]
+            case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
+                divergences += [count * renyi_divergence(order, rate, sigma) for order in _ROUGH_ORDERS]
+            case _:
+                return 0.0
+    bounds = [
+        0.0
+        if delta**2 + math.expm1(-divergence) > 0
+        else divergence + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+        for order, divergence in zip(_ROUGH_ORDERS, divergences.tolist(), strict=True)
+    ]
+    return max(0.0, min(bounds))
 
 
-def _supported(event: dp.DpEvent) -> dp.DpEvent:
-    """The event, or one that costs no less and that the library's other accountants support."""
-    if isinstance(event, dp.SelfComposedDpEvent):
-        return dp.SelfComposedDpEvent(_supported(event.event), event.count)
-    return event.all_at_once if isinstance(event, SampledGroupDpEvent) else event
+@lru_cache(maxsize=1024)
+def renyi_divergence(order: int, rate: float, sigma: float) -> float:
+    """Of a Gaussian step on a Poisson sample, of a whole order (Mironov, Talwar, Zhang 2019, section 3.3); or inf."""
+    try:
+        per_pair = 1 / (2 * sigma**2)
+    except ZeroDivisionError:
+        return math.inf
+    if rate in (0, 1):
+        return order * per_pair * rate
+    logs = [
+        math.lgamma(order + 1) - math.lgamma(i + 1) - math.lgamma(order - i + 1)
+        + i * math.log(rate) + (order - i) * math.log1p(-rate) + (i * i - i) * per_pair
+        for i in range(order + 1)
+    ]  # fmt: skip
+    return float(np.logaddexp.reduce(logs)) / (order - 1)
 
 
 def has_lists(events: Iterable[dp.DpEvent]) -> bool:
@@ -340,7 +358,10 @@ def calibrated(events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, 
     while low == high or excess(low) <= 0:
         low, high = low / 2, low
         assert low > _LEAST_NOISE, "these events cost as little with next to no noise: what it is for is not among them"
-    return math.ceil(float(brentq(excess, low, high, xtol=1e-5)) * 1e4 + 0.5) / 1e4
+    found = math.ceil(root(excess, low, high, xtol=1e-5) * 1e4 + 0.5) / 1e4
+    while excess(found) > 0:  # near the smallest delta, rounding in a transform can make more noise cost more
+        found = math.ceil(found * 1e4 + 0.5) / 1e4
+    return found
 
 
 # Closed-form composition of Gaussian releases, and the growth of noise in one class sum over tasks.

@@ -12,7 +12,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA, Adjacency, PrivacySpec
 
 if TYPE_CHECKING:
-    import dp_accounting as dp
+    from dpcl_core.privacy.dp_events import dp
 
 SMALLEST_SIGMA = 0.01  # of a noise multiplier that somebody asks about: less noise hides nobody
 

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from numbers import Real
 
-import dp_accounting as dp
-
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.privacy import accounting, budgets, gaussian
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.spec import Adjacency
 
 # Below, closed forms lose their digits; above, an answer takes minutes.
@@ -92,7 +91,7 @@ _PRV_ERROR = 2e-3  # of epsilon, relative above 1: the accountant adds it to wha
 class Accounts:
     """Epsilon of the same steps by each accountant, all upper bounds; None where an accountant has no bound.
 
-    `pld`: privacy loss distributions (Google's dp_accounting), the one that counts. `prv`: privacy random variables
+    `pld`: privacy loss distributions (as in Google's dp_accounting), the one that counts. `prv`: privacy random variables
     (Opacus, Gopi et al. 2021), for sampled steps under add/remove. `rdp`: Renyi divergences (Mironov 2017), never tight.
     `exact`: the Gaussian's closed form, where nothing is sampled. `error`: what PLD and the other tight one may differ by.
     """
@@ -172,7 +171,9 @@ def _prv(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int
 
 
 def _rdp(event: dp.DpEvent, delta: float) -> float:
-    accountant = dp.rdp.RdpAccountant()
+    from dp_accounting.rdp import RdpAccountant  # loads SciPy, for the few who ask
+
+    accountant = RdpAccountant()
     with quiet():
         accountant.compose(event)
     return float(accountant.get_epsilon(delta))

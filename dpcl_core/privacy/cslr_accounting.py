@@ -14,18 +14,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp
-from scipy.stats import binom
 
 from dpcl_core import published
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
 from dpcl_core.privacy import accounting, budgets, calculator
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.gaussian import SENSITIVITY
+from dpcl_core.privacy.numerics import root
 from dpcl_core.spec import Adjacency
 
 # The claims of CSLR's paper: the noise printed for an epsilon, and the sizes of its benchmarks. A label, no bound.
@@ -196,7 +194,7 @@ def multiplier_for(epsilon: float, reading: Reading, accountant: Literal["pld", 
             raise accounting.Unaccountable(f"no Renyi divergence is known of {reading.sampling} under {reading.adjacency}")
         return bound - epsilon
 
-    return math.ceil(math.exp(brentq(excess, math.log(1e-3), math.log(1e5), xtol=1e-7)) * 1e4) / 1e4
+    return math.ceil(math.exp(root(excess, math.log(1e-3), math.log(1e5), xtol=1e-7)) * 1e4) / 1e4
 
 
 def per_client(reading: Reading, n_participations: int) -> Costs:
@@ -209,6 +207,8 @@ def per_client(reading: Reading, n_participations: int) -> Costs:
 
 def participations(n_rounds: int, sample_rate: float) -> tuple[int, int]:
     """Number of draws of a client in `n_rounds`: expected (rounded), and not exceeded with probability 0.999."""
+    from scipy.stats import binom  # takes long to load, for the few who ask
+
     return round(n_rounds * sample_rate), int(binom.ppf(0.999, n_rounds, sample_rate))
 
 
@@ -221,12 +221,16 @@ def _renyi(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> 
         return None, None
     divergences = sum((event.count * _divergences(event.event) for event in single), np.zeros(len(ORDERS)))
     printed = divergences + math.log(1 / delta) / (np.array(ORDERS) - 1)
-    return float(printed.min()), float(dp.rdp.compute_epsilon(ORDERS, list(divergences), delta)[0])
+    import dp_accounting as library  # its accountants load SciPy, which few ask for
+
+    return float(printed.min()), float(library.rdp.compute_epsilon(ORDERS, list(divergences), delta)[0])
 
 
 def _fixed(events: Sequence[dp.DpEvent], delta: float) -> float | None:
     """Epsilon by the library, for samples of a fixed size, whose divergences have no closed form; None if unsupported."""
-    accountant = dp.rdp.RdpAccountant(ORDERS, accounting.RELATIONS["replace"])
+    import dp_accounting as library
+
+    accountant = library.rdp.RdpAccountant(ORDERS, library.NeighboringRelation.REPLACE_ONE)
     if not all(accountant.supports(event) for event in events):
         return None
     with calculator.quiet():
@@ -241,13 +245,7 @@ def _divergences(step: dp.DpEvent) -> NDArray[np.float64]:
         divergences: NDArray[np.float64] = np.array(ORDERS) / (2 * step.noise_multiplier**2)
         return divergences
     q, sigma = step.sampling_probability, step.event.noise_multiplier
-    return np.array([_log_moment(order, q, sigma) / (order - 1) for order in ORDERS])
-
-
-def _log_moment(order: int, q: float, sigma: float) -> float:
-    k = np.arange(order + 1)
-    binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    return float(logsumexp(binomial + (order - k) * math.log1p(-q) + k * math.log(q) + k * (k - 1) / (2 * sigma**2)))
+    return np.array([accounting.renyi_divergence(order, q, sigma) for order in ORDERS])
 
 
 def _is_fixed(event: dp.DpEvent) -> bool:

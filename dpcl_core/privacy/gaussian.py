@@ -9,11 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.budgets import check_delta, check_positive
+from dpcl_core.privacy.numerics import log_normal_cdf, normal_cdf, root
 from dpcl_core.spec import Adjacency
 
 # Noise rounded together with the value that it hides: the exact real sum, rounded to a public grid.
@@ -411,8 +410,8 @@ def epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
 def _delta_of(epsilon: float, ratio: float) -> float:
     mu = 1 / ratio
     # The second term stays in logarithms: e^epsilon alone overflows long before the product is large.
-    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))))
+    return normal_cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + log_normal_cdf(-mu / 2 - epsilon / mu))
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return float(brentq(function, low, high, xtol=1e-13, rtol=8.9e-16, maxiter=500))
+    return root(function, low, high, xtol=1e-13, rtol=8.9e-16)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.privacy.accounting import LABELS_CHANGED, LabelListDpEvent, list_budget
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.spec import Adjacency, Cell, LabelSetting, PrivacySpec, RunSpec

@@ -10,13 +10,13 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, cast
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Claim, JsonValue, Mechanism, Spending, Written
 from dpcl_core.privacy import accounting, budgets, noise
 from dpcl_core.privacy.accounting import LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent, Unaccountable
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.spec import Adjacency, Cell, Recurrence
 
 REPLAY, HEAD = "replay", "head"  # the two releases of a federated method with replay

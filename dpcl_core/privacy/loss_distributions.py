@@ -1,79 +1,128 @@
-"""Privacy loss distributions of Gaussian steps, as dp_accounting makes and composes them, but for the whole grid at once.
+"""Privacy loss distributions on a grid: of Gaussian steps and of decisions, composed by transforms, rounded up.
 
-The library inverts the privacy loss for one point of the grid after the other, in Python, and passes over the grid forty
-times to find how far a composition reaches. Here NumPy inverts it for all points, and powers of one exponential show the
-reach; everything else is the library's. tests/privacy/test_accounting.py holds both against each other.
+They are those of Google's dp_accounting, by NumPy alone, for the whole grid at once: the library inverts the privacy loss
+for one point of the grid after the other, and passes over the grid forty times to find how far a composition reaches.
+tests/privacy/test_accounting.py holds every part against the library's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from dp_accounting.pld import pld_pmf
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss, MixtureGaussianPrivacyLoss
+from numpy import fft
 from numpy.typing import NDArray
-from scipy import fft
 
+from dpcl_core.privacy.numerics import log_normal_cdf, log_normal_cdfs, normal_cdfs, root
 from dpcl_core.spec import Adjacency
 
 Floats = NDArray[np.float64]
+Direction = Literal["remove", "add", "replace"]  # a person who leaves, joins, or is another one
 _ORDERS = 20
+_FEW = 1000  # points of a composition below which all pairs are added up, as few points may lie far apart
+_ODD: list[int] = [3**i * 5**j for i in range(16) for j in range(11)]  # times powers of two: lengths of fast transforms
+_MASS = 50.0  # the chance exp(-50) of outcomes to both sides beyond which every loss counts as infinite, or as the last one
+_END = root(lambda z: log_normal_cdf(z) + _MASS + math.log(2), -20.0, 0.0)
+_PRECISION, _END_PRECISION = 1e-6, 1e-4  # of an outcome of a mixture with a given loss, and of the last one
 
 
-def of_gaussian(
-    noise_multiplier: float, sample_rate: float, adjacency: Adjacency, interval: float
-) -> PrivacyLossDistribution:
-    """Of one Gaussian release on a Poisson batch. `interval`: between the points of the grid, in nats."""
-    directions = [AdjacencyType.REMOVE, AdjacencyType.ADD] if sample_rate < 1 else [AdjacencyType.REMOVE]
-    directions = [AdjacencyType.REPLACE] if adjacency == "replace" else directions
-    losses = (_Gaussian(noise_multiplier, sampling_prob=sample_rate, adjacency_type=direction) for direction in directions)
-    return PrivacyLossDistribution(*(_rounded_up(loss, interval) for loss in losses))
+@dataclass(frozen=True, slots=True, eq=False)
+class Losses:
+    """The law of one direction's privacy loss: `masses[i]` is the chance of `places[i] * interval`, places ascending.
 
-
-def of_mixture(
-    noise_multiplier: float, shifts: Sequence[float], chances: Sequence[float], interval: float
-) -> PrivacyLossDistribution:
-    """Of a Gaussian release that one person shifts by a random multiple of the sensitivity, under add-remove.
-
-    `shifts`: the possible multiples; `chances`: how likely each is, 1 in all.
+    `infinite`: the chance of an infinite loss, with all that was cut off.
     """
-    directions = (AdjacencyType.REMOVE, AdjacencyType.ADD)
-    losses = (_Mixture(noise_multiplier, shifts, chances, adjacency_type=direction) for direction in directions)
-    return PrivacyLossDistribution(*(_rounded_up(loss, interval) for loss in losses))
 
+    interval: float
+    places: NDArray[np.int64]
+    masses: Floats
+    infinite: float
 
-def _rounded_up(loss: GaussianPrivacyLoss | MixtureGaussianPrivacyLoss, interval: float) -> _Losses:
-    """The distribution on the grid, by connecting the dots (Doroshenko et al. 2022), which rounds up."""
-    ends = loss.connect_dots_bounds()
-    low, high = math.floor(ends.epsilon_lower / interval), math.ceil(ends.epsilon_upper / interval)
-    deltas = np.asarray(loss.get_delta_for_epsilon(np.arange(low, high + 1) * interval), dtype=np.float64)
-    deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # they fall but for rounding, which may only add
-    falls = -np.diff(deltas) / math.expm1(interval)
-    masses = np.concatenate([[1 - deltas[0]], math.exp(interval) * falls]) - np.concatenate([falls, [0.0]])
-    return _Losses(interval, low, np.maximum(masses, 0), float(deltas[-1]), True)
+    def delta(self, epsilon: float) -> float:
+        """The hockey-stick divergence: the mean of 1 - e^(epsilon - loss) where that is positive."""
+        losses = self.places * self.interval
+        above = losses > epsilon
+        return float(self.infinite + np.dot(-np.expm1(epsilon - losses[above]), self.masses[above]))
 
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon, not below 0, with at most this delta; infinite for none.
 
-class _Losses(pld_pmf.DensePLDPmf):  # type: ignore[misc]  # the library has no types
-    """The library's probabilities on a grid, composed with themselves in fewer steps."""
+        Between two points of the grid delta(epsilon) = upper - e^epsilon lower, sums over the losses above.
+        """
+        if self.infinite > delta:
+            return math.inf
+        losses = (self.places * self.interval)[::-1]
+        losses = losses[losses > 0]
+        masses = self.masses[::-1][: len(losses)]
+        upper = np.cumsum(np.concatenate([[self.infinite], masses]))
+        lower = np.cumsum(np.concatenate([[0.0], np.exp(-losses) * masses]))
+        beyond = np.flatnonzero((upper[1:] >= delta) & (lower[1:] == 0))
+        if len(beyond):  # e^-loss is no number
+            return float(losses[beyond[0]])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            reached = np.log((upper - delta) / lower)
+        is_between = (upper > delta) & (lower > 0)
+        is_between[:-1] &= reached[:-1] >= losses
+        place = int(is_between.argmax()) if is_between.any() else len(losses)
+        return 0.0 if upper[place] <= lower[place] + delta else float(reached[place])
 
-    def self_compose(self, num_times: int, tail_mass_truncation: float = 1e-15) -> pld_pmf.DensePLDPmf:
+    def composed(self, other: Losses, tail: float) -> Losses:
+        """The sum of two independent losses, on one grid; of what is out of reach at most `tail` is cut off."""
+        if min(len(self.masses), len(other.masses)) == 1 or len(self.masses) * len(other.masses) <= _FEW:
+            sums, products = np.add.outer(self.places, other.places), np.multiply.outer(self.masses, other.masses)
+            places, at = np.unique(sums, return_inverse=True)
+            masses: Floats = np.asarray(np.bincount(at.ravel(), products.ravel()), np.float64)
+        else:
+            one, two = self._on_all_points(), other._on_all_points()
+            n = len(one) + len(two) - 1
+            length = _fast(n)
+            masses = fft.irfft(fft.rfft(one, length) * fft.rfft(two, length), length)[:n]
+            places = np.arange(n) + (self.places[0] + other.places[0])
+        infinite = self.infinite + other.infinite - self.infinite * other.infinite
+        return Losses(self.interval, places, masses, infinite)._cut(tail)
+
+    def repeated(self, count: int, tail: float) -> Losses:
         """The sum of so many independent losses. What lies outside its reach counts as an infinite loss."""
-        masses: Floats = self._probs
-        if num_times == 1:  # as it is: a transform there and back would round it, and cut off more than a small delta
-            return pld_pmf.DensePLDPmf(
-                self._discretization, self._lower_loss, masses, self._infinity_mass, self._pessimistic_estimate
-            )
-        below, above = _reach(masses, num_times, tail_mass_truncation)
-        length = fft.next_fast_len(max(above - below + 1, len(masses)), real=True)
-        around = fft.irfft(fft.rfft(masses, length) ** num_times, length)  # cyclic, so the reach is somewhere in it
-        infinite = tail_mass_truncation - math.expm1(num_times * math.log1p(-self._infinity_mass))
-        within = np.roll(around, -below)[: above - below + 1]
-        return pld_pmf.DensePLDPmf(
-            self._discretization, self._lower_loss * num_times + below, within, infinite, self._pessimistic_estimate
-        )
+        if count == 1:  # as it is: a transform there and back would round it, and cut off more than a small delta
+            return self
+        if count * math.log(len(self.masses)) <= math.log(_FEW):
+            several = self
+            for place in range(2, count + 1):
+                several = several.composed(self, tail if place == count else 0.0)
+            return several
+        masses = self._on_all_points()
+        below, above = _reach(masses, count, tail)
+        length = _fast(max(above - below + 1, len(masses)))
+        around = fft.irfft(fft.rfft(masses, length) ** count, length)  # cyclic, so the reach is somewhere in it
+        infinite = tail - math.expm1(count * math.log1p(-self.infinite))
+        places = np.arange(below, above + 1) + self.places[0] * count
+        return Losses(self.interval, places, np.roll(around, -below)[: above - below + 1], infinite)
+
+    def _on_all_points(self) -> Floats:
+        """The masses of all points of the grid from the first place to the last."""
+        masses = np.zeros(self.places[-1] - self.places[0] + 1)
+        masses[self.places - self.places[0]] = self.masses
+        return masses
+
+    def _cut(self, tail: float) -> Losses:
+        """Without ends whose masses are half of `tail` each at most: small losses are rounded up, large ones infinite."""
+        if tail == 0:
+            return self
+        n = len(self.masses)
+        below, above = (np.cumsum(masses) > tail / 2 for masses in (self.masses, self.masses[::-1]))
+        first = int(below.argmax()) if below.any() else n - 1
+        end = max(first + 1, n - int(above.argmax()) if above.any() else 0)
+        masses = self.masses[first:end].copy()
+        masses[0] += self.masses[:first].sum()
+        return Losses(self.interval, self.places[first:end], masses, self.infinite + float(self.masses[end:].sum()))
+
+
+def _fast(n: int) -> int:
+    """The least length from n on whose transform is fast."""
+    return min(odd << (-(-n // odd) - 1).bit_length() for odd in _ODD)
 
 
 def _reach(masses: Floats, count: int, tail: float) -> tuple[int, int]:
@@ -96,31 +145,169 @@ def _reach(masses: Floats, count: int, tail: float) -> tuple[int, int]:
     return below, above
 
 
-class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has no types
-    """The library's, whose deltas are found for many epsilons at once."""
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The losses of one direction where both are alike, else of both."""
 
-    def get_delta_for_epsilon(self, epsilon: Floats) -> Floats:
-        """Hockey-stick divergence at each epsilon [n]: of all outcomes up to where the privacy loss is epsilon."""
-        rate, direction = self.sampling_prob, self.adjacency_type
+    directions: tuple[Losses, ...]
+
+    def delta(self, epsilon: float) -> float:
+        """The smallest delta at this epsilon, rounded up."""
+        return max(one.delta(epsilon) for one in self.directions)
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon at this delta, rounded up; infinite for none."""
+        return max(one.epsilon(delta) for one in self.directions)
+
+    def composed(self, other: Distribution, tail: float) -> Distribution:
+        """Both mechanisms, on the same people."""
+        n = max(len(self.directions), len(other.directions))
+        pairs = [
+            (self.directions[place % len(self.directions)], other.directions[place % len(other.directions)])
+            for place in range(n)
+        ]
+        return Distribution(tuple(one.composed(two, tail) for one, two in pairs))
+
+    def repeated(self, count: int, tail: float) -> Distribution:
+        """The mechanism so many times."""
+        return Distribution(tuple(one.repeated(count, tail) for one in self.directions))
+
+
+def of_points(masses: dict[int, float], infinite: float, interval: float) -> Distribution:
+    """Of chances by place on the grid, the same in both directions."""
+    places = np.array(sorted(masses))
+    return Distribution((Losses(interval, places, np.array([masses[place] for place in places.tolist()]), infinite),))
+
+
+def of_gaussian(noise_multiplier: float, sample_rate: float, adjacency: Adjacency, interval: float) -> Distribution:
+    """Of one Gaussian release on a Poisson batch. `interval`: between the points of the grid, in nats."""
+    shifts, chances = ([0.0, 1.0], [1 - sample_rate, sample_rate]) if sample_rate < 1 else ([1.0], [1.0])
+    both: tuple[Direction, ...] = ("remove", "add") if sample_rate < 1 else ("remove",)
+    directions: tuple[Direction, ...] = ("replace",) if adjacency == "replace" else both
+    steps = (_Gaussian(noise_multiplier, np.array(shifts), np.array(chances), direction) for direction in directions)
+    return Distribution(tuple(_rounded_up(step, interval) for step in steps))
+
+
+def of_mixture(noise_multiplier: float, shifts: Sequence[float], chances: Sequence[float], interval: float) -> Distribution:
+    """Of a Gaussian release that one person shifts by a random multiple of the sensitivity, under add-remove.
+
+    `shifts`: the possible multiples; `chances`: how likely each is, 1 in all.
+    """
+    directions: tuple[Direction, ...] = ("remove", "add")
+    steps = (_Mixture(noise_multiplier, np.array(shifts), np.array(chances), direction) for direction in directions)
+    return Distribution(tuple(_rounded_up(step, interval) for step in steps))
+
+
+def _rounded_up(step: _Gaussian, interval: float) -> Losses:
+    """The losses on the grid, by connecting the dots (Doroshenko et al. 2022), which rounds up."""
+    least, most = (step.loss(outcome) for outcome in step.ends()[::-1])
+    low, high = math.floor(least / interval), math.ceil(most / interval)
+    deltas = step.deltas(np.arange(low, high + 1, dtype=np.float64) * interval)
+    deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # they fall but for rounding, which may only add
+    falls = -np.diff(deltas) / math.expm1(interval)
+    masses = np.concatenate([[1 - deltas[0]], math.exp(interval) * falls]) - np.concatenate([falls, [0.0]])
+    return Losses(interval, np.arange(low, high + 1), np.maximum(masses, 0), float(deltas[-1]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gaussian:
+    """A normal number of standard deviation `noise`, less a shift with the person in: `shifts` by their `chances` [k].
+
+    Under "remove" outcomes x are drawn with the person, under "add" without, mirrored, under "replace" with one person
+    and against another, who shifts to the other side. The loss falls with x.
+    """
+
+    noise: float
+    shifts: Floats
+    chances: Floats
+    direction: Direction
+
+    @property
+    def _rate(self) -> float:
+        """The chance of a shift."""
+        return float(min(1.0, self.chances[self.shifts > 0].sum()))
+
+    @property
+    def _log_chances(self) -> Floats:
+        found: Floats = np.where(self.shifts > 0, np.log(self.chances), np.log1p(-self._rate) if self._rate < 1 else 0.0)
+        return found
+
+    def _normal(self) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]:
+        """The normal distribution and its logarithm.
+
+        SciPy's for sampled steps: composing hundreds of them multiplies the last digits of these functions, and with others
+        the epsilons that are stored would move, at a delta of 1e-9 by more than 1e-9.
+        """
+        if self._rate == 1:
+            return normal_cdfs, log_normal_cdfs
+        from scipy.special import log_ndtr, ndtr  # takes long to load, for those who sample
+
+        return ndtr, log_ndtr
+
+    def ends(self) -> tuple[float, float]:
+        """The outcomes beyond which hardly any lies: there the loss is counted as infinite, and as the last one."""
+        is_added, end = self.direction == "add", self.noise * _END
+        return end - (0.0 if is_added else 1.0), -end + (1.0 if is_added else 0.0)
+
+    def loss(self, outcome: float) -> float:
+        """The privacy loss at an outcome."""
+        return float(self.losses(np.array([outcome]))[0])
+
+    def losses(self, outcomes: Floats) -> Floats:
+        """The privacy loss at each outcome [n]."""
+        total = np.zeros(len(outcomes))
+        if self.direction != "add":
+            total += self._gain(outcomes)
+        if self.direction != "remove":
+            total -= self._gain(-outcomes)
+        return total
+
+    def _gain(self, outcomes: Floats) -> Floats:
+        """The logarithm of how much likelier each outcome [n] is with the person in."""
+        of_shifts = self._log_chances - self.shifts**2 / (2 * self.noise**2)
+        found: Floats = np.logaddexp.reduce(of_shifts - np.outer(outcomes, self.shifts) / self.noise**2, axis=1)
+        return found
+
+    def deltas(self, epsilon: Floats) -> Floats:
+        """Hockey-stick divergence at each epsilon [n], ascending: of outcomes up to where the privacy loss is epsilon."""
+        rate = self._rate
         deltas, inside = np.zeros_like(epsilon), np.ones(len(epsilon), np.bool_)
-        if direction == AdjacencyType.REMOVE and rate < 1:  # no outcome has a smaller loss
+        if self.direction == "remove" and rate < 1:  # no outcome has a smaller loss
             inside = epsilon > math.log1p(-rate)
             deltas[~inside] = -np.expm1(epsilon[~inside])
-        elif direction == AdjacencyType.ADD and rate < 1:  # nor here a larger one
+        elif self.direction == "add" and rate < 1:  # nor here a larger one
             inside = epsilon < -math.log1p(-rate)
         some = epsilon[inside]
-        places = self._places(some)
-        deltas[inside] = self.mu_upper_cdf(places) - np.exp(some + self.mu_lower_log_cdf(places))
-        return np.clip(deltas, 0, 1)
+        outcomes = self.outcomes(some)
+        deltas[inside] = self._upper(outcomes) - np.exp(some + self._log_lower(outcomes))
+        clipped: Floats = np.clip(deltas, 0, 1)
+        return clipped
 
-    def _places(self, losses: Floats) -> Floats:
-        """The largest outcome whose privacy loss is at least each of these."""
-        variance: float = self.standard_deviation**2
-        rate: float = self.sampling_prob
-        if self.adjacency_type == AdjacencyType.REMOVE:
-            return -0.5 - variance * _unsampled(losses, rate)
-        if self.adjacency_type == AdjacencyType.ADD:
-            return 0.5 + variance * _unsampled(-losses, rate)
+    def _upper(self, outcomes: Floats) -> Floats:
+        """How likely outcomes up to each of these [n] are, as they are drawn."""
+        cdfs, _ = self._normal()
+        if self.direction == "add":
+            return cdfs(outcomes / self.noise)
+        parts = [
+            chance * cdfs((outcomes + shift) / self.noise) for shift, chance in zip(self.shifts, self.chances, strict=True)
+        ]
+        found: Floats = np.sum(parts, axis=0)
+        return found
+
+    def _log_lower(self, outcomes: Floats) -> Floats:
+        """The logarithm of how likely they are on the other side."""
+        _, log_cdfs = self._normal()
+        if self.direction == "remove":
+            return log_cdfs(outcomes / self.noise)
+        logs = zip(self.shifts, self._log_chances, strict=True)
+        found: Floats = np.logaddexp.reduce([log + log_cdfs((outcomes - shift) / self.noise) for shift, log in logs])
+        return found
+
+    def outcomes(self, losses: Floats) -> Floats:
+        """The largest outcome whose privacy loss is at least each of these [n]."""
+        variance, rate = self.noise**2, self._rate
+        if self.direction != "replace":
+            return _of_one_shift(losses, rate, variance, 1.0, self.direction)
         if rate == 1:
             return -losses * variance / 2
         # asinh(sinh(|loss| / 2) alpha) by its logarithm, which does not overflow
@@ -134,6 +321,13 @@ class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has n
         return variance * (-np.sign(losses) * angle - losses / 2)
 
 
+def _of_one_shift(losses: Floats, rate: float, variance: float, shift: float, direction: Direction) -> Floats:
+    """Outcomes of the one shift, which is there with this chance, that have these losses."""
+    if direction == "remove":
+        return -0.5 * shift - variance / shift * _unsampled(losses, rate)
+    return 0.5 * shift + variance / shift * _unsampled(-losses, rate)
+
+
 def _unsampled(losses: Floats, rate: float) -> Floats:
     """The loss u without sampling of each loss l with it: e^l = 1 - rate + rate e^u; minus infinity below the smallest."""
     if rate == 1:
@@ -144,27 +338,39 @@ def _unsampled(losses: Floats, rate: float) -> Floats:
     return np.where(losses > 0, large, small)
 
 
-class _Mixture(MixtureGaussianPrivacyLoss):  # type: ignore[misc]  # the library has no types
-    """The library's, whose privacy loss is inverted by one bisection for all points."""
+class _Mixture(_Gaussian):
+    """Of several shifts, under add-remove: the loss is inverted by one bisection for all points."""
 
-    def _inverse_privacy_losses_with_range(
-        self, privacy_losses: Floats, bounds: tuple[float, float], precision: float = 1e-6
-    ) -> Floats:
-        low, high = (np.full(len(privacy_losses), end) for end in bounds)
-        for _ in range(max(0, math.ceil(math.log2(max(bounds[1] - bounds[0], precision) / precision)))):
+    def ends(self) -> tuple[float, float]:
+        """As of one shift, but the first to a ten-thousandth: a mixture rarely has its largest shift."""
+        end = self.noise * _END
+        if self.direction == "add":
+            return end, -end
+        low, high, mass = end - float(self.shifts.max()), end, math.exp(-_MASS) / 2
+        while high - low > _END_PRECISION:
             middle = (low + high) / 2
-            is_above = self._losses(middle) > privacy_losses
+            low, high = (middle, high) if self._upper(np.array([middle]))[0] <= mass else (low, middle)
+        return low, -end
+
+    def outcomes(self, losses: Floats) -> Floats:
+        """The largest outcome whose privacy loss is at least each of these [n], rounded down; infinite near the last loss.
+
+        It lies between those of steps that always have the smallest shift, or the largest.
+        """
+        sign = 1 if self.direction == "add" else -1
+        last = -sign * math.log1p(-self._rate) if self._rate < 1 else math.inf
+        found = np.full(len(losses), -sign * math.inf)
+        is_near = np.isclose(losses, last)
+        inner, variance = losses[~is_near], self.noise**2
+        extremes = np.array([inner.min(), inner.max()])
+        shifts = self.shifts[self.shifts > 0]
+        bounds = [_of_one_shift(extremes, self._rate, variance, one, self.direction) for one in (shifts.min(), shifts.max())]
+        first = math.floor(np.min(bounds) / _PRECISION) * _PRECISION
+        final = math.ceil(np.max(bounds) / _PRECISION) * _PRECISION
+        low, high = np.full(len(inner), first), np.full(len(inner), final)
+        for _ in range(max(0, math.ceil(math.log2(max(final - first, _PRECISION) / _PRECISION)))):
+            middle = (low + high) / 2
+            is_above = self.losses(middle) > inner
             low, high = np.where(is_above, middle, low), np.where(is_above, high, middle)
-        return np.floor(high / precision) * precision
-
-    def _losses(self, places: Floats) -> Floats:
-        """The privacy loss at each of these outcomes [n]."""
-        sign = 1 if self.adjacency_type == AdjacencyType.ADD else -1
-        summands = self._precompute_privacy_loss_constants + sign * np.outer(places, self.sensitivities) / self._variance
-        found: Floats = -sign * np.logaddexp.reduce(summands, axis=1)
+        found[~is_near] = np.floor(high / _PRECISION) * _PRECISION
         return found
-
-
-# Checks of privacy numbers: each raises BadInput with the field, its value and what is allowed.
-
-

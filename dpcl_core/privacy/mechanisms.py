@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.privacy.accounting import gaussian_step
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise

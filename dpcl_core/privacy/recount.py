@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import dp_accounting as dp
-
 from dpcl_core.events import Mechanism, Spending, Written
 from dpcl_core.privacy import accounting, budgets, statement
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.spec import Cell
 
 Costs = Counter[dp.DpEvent]

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import quad
@@ -27,6 +26,7 @@ from scipy.signal import lfilter
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from dpcl_core.privacy.accounting import LABELS_CHANGED, LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent, Unaccountable
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
 

@@ -10,18 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import gammaln, log_ndtr, ndtr
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
 from dpcl_core.privacy import budgets, gaussian
 from dpcl_core.privacy.accounting import LocalDpEvent, calibrated
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.numerics import root
 from dpcl_core.privacy.sums import finite_rows, row_blocks
 
 Floats = NDArray[np.floating]
@@ -57,6 +56,8 @@ def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
 
 def true_epsilons(ratios: Floats, delta: float, n_releases: int = 1) -> NDArray[np.float64]:
     """`true_epsilon` of many tokens at once, of any shape, to twelve digits. A ratio of 0 gives inf."""
+    from scipy.special import log_ndtr, ndtr  # takes long to load, and not every run has tokens
+
     budgets.check_delta(delta)
     ratio_array = np.asarray(ratios, np.float64)
     mu = DISTANCE * math.sqrt(n_releases) / np.where(ratio_array > 0, ratio_array, 1.0)
@@ -130,7 +131,7 @@ def _one_way(first: float, second: float, n_values: int, delta: float) -> float:
     def excess(epsilon: float) -> float:
         return float(weights @ np.maximum(-np.expm1(np.minimum(epsilon - loss, 0.0)), 0.0)) - delta
 
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, float(loss.max()), xtol=1e-9))
+    return 0.0 if excess(0.0) <= 0 else root(excess, 0.0, float(loss.max()), xtol=1e-9)
 
 
 def _losses(first: float, second: float, n_values: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -142,7 +143,7 @@ def _losses(first: float, second: float, n_values: int) -> tuple[NDArray[np.floa
     roots = np.linspace(max(1e-9, 1 - spread * spread - _WIDTH * spread), 1 - spread * spread + _WIDTH * spread, _POINTS)
     squared = n_values * roots**3
     half = n_values / 2
-    density = np.exp((half - 1) * np.log(squared / 2) - squared / 2 - gammaln(half)) / 2 * 3 * n_values * roots**2
+    density = np.exp((half - 1) * np.log(squared / 2) - squared / 2 - math.lgamma(half)) / 2 * 3 * n_values * roots**2
     weights = density * (roots[1] - roots[0])
     loss = n_values * math.log(second / first) + squared / 2 * ((first / second) ** 2 - 1)
     return loss, weights

@@ -143,9 +143,9 @@ def clean_name(name: str) -> str:
 
 def of_row(row: Row[*tuple[object, ...]], place: int | None, estimate: float | None) -> Run:
     """The run of a row of its table, with its place in the queue and its estimated seconds."""
-    raw, spec, spec_trouble = _read_spec(row.spec, tuple(methods.CARDS))
+    (raw, spec, spec_trouble), given = _read_spec(row.spec, tuple(methods.CARDS)), row._asdict()
     return Run(
-        **{field.name: row._mapping[field.name] for field in fields(Run) if field.name in row._mapping},
+        **{field.name: given[field.name] for field in fields(Run) if field.name in given},
         raw_spec=raw,
         readable_spec=spec,
         spec_trouble=spec_trouble,

@@ -11,6 +11,7 @@ that draws no noise twice for one release.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,15 +23,15 @@ from sqlalchemy import Row, Text, cast, func, insert, select, update
 
 from dpcl_core.checkpoints import Checkpoint, is_public
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, Progress
+from dpcl_core.events import Event, Progress
 from dpcl_core.runs import resumption, run, tables
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.process import Patience, Process
 from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Failure, Run, Split, Status, checked_id, clean_name, stop, stop_shards
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import OPEN, checkpoints, runs, set_runs, sets, shards
-from dpcl_core.spec import DataSpec, RunSpec, validated
+from dpcl_core.runs.tables import OPEN, cells, checkpoints, runs, set_runs, sets, shards
+from dpcl_core.spec import Cell, DataSpec, RunSpec, validated
 
 _PAUSE_SECONDS = 0.25
 _STOPPED = Failure("worker-died", "A part of this run was stopped, so that all of it ended.", "")
@@ -338,10 +339,16 @@ class Sets:
         is_ours = runs.c.digest.in_(digests) & runs.c.id.not_in(tables.of_others)
         return self.store.pairs(select(runs.c.digest, runs.c.id).where(is_ours, *_FINISHED).order_by(runs.c.number))
 
-    def alike(self, spec: RunSpec) -> list[CellFinished]:
-        """The finished cells of all finished runs that differ from `spec` in budgets, seeds and labels alone."""
-        found = self.store.rows(select(runs.c.id).where(runs.c.workload == run.workload_of(spec), *_FINISHED))
-        return [cell for of_run in self.store.results([row.id for row in found]).values() for cell in of_run]
+    def alike(self, spec: RunSpec) -> dict[Cell, Mapping[str, float | None]]:
+        """Metrics of the newest model without noise of each seed, of finished runs that differ from `spec` in budgets, seeds
+        and labels alone.
+        """
+        of_runs = (runs.c.workload == run.workload_of(spec), *_FINISHED, cells.c.epsilon == math.inf)
+        newest = select(cells.c.seed, func.max(runs.c.number).label("number")).join(runs).where(*of_runs)
+        last = newest.group_by(cells.c.seed).subquery()
+        is_last = (cells.c.seed == last.c.seed) & (cells.c.epsilon == math.inf)
+        found = select(cells.c.seed, cells.c.metrics).join(runs).join(last, runs.c.number == last.c.number).where(is_last)
+        return {Cell(math.inf, row.seed): row.metrics for row in self.store.rows(found)}
 
     def data_used(self) -> frozenset[DataSpec]:
         """The data settings of the finished runs: their features were computed once."""

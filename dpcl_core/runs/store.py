@@ -249,6 +249,17 @@ class Store:
             by_run[row.run_id].append(cast(CellFinished, from_json({"event": "CellFinished", "cell": cell, **rest})))
         return by_run
 
+    def final_accuracies(self, run_ids: Sequence[str]) -> dict[str, list[float]]:
+        """The final average accuracies at each run's largest budget, of its finished seeds in order, by run id."""
+        of_runs, by_run = cells.c.run_id.in_(run_ids), {run_id: list[float]() for run_id in run_ids}
+        largest = select(cells.c.run_id, func.max(cells.c.epsilon).label("epsilon")).where(of_runs)
+        last = largest.group_by(cells.c.run_id).subquery()
+        same = (cells.c.run_id == last.c.run_id) & (cells.c.epsilon == last.c.epsilon)
+        found = select(cells.c.run_id, cells.c.metrics).join(last, same)
+        for row in self.rows(found.order_by(cells.c.run_id, cells.c.seed)):
+            by_run[row.run_id] += [row.metrics["AA"]] if row.metrics.get("AA") is not None else []
+        return by_run
+
     def request_stop(self, run_id: str) -> Status:
         """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
         self.check_mine(run_id)

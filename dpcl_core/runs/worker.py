@@ -37,7 +37,7 @@ from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.spec import RunSpec
 from dpcl_core.unforeseen import masked
 
-_QUEUE_SECONDS = 0.25
+_QUEUE_SECONDS, _LONGEST_SECONDS = 0.25, 2.0  # between looks at a queue, the longer the less happens in it
 TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
 GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a stop takes effect within three seconds
 _STOP_PATIENCE_SECONDS = 2.0  # for the end of a run that was stopped: somebody waits for it
@@ -157,19 +157,24 @@ def wait_for_device(store: Store, run_id: str, on_wait: Callable[[Sequence[Run]]
     asked = patience.outlast(lambda: store.get(run_id)).device
     if not process.fits(asked, process.here(asked)):
         return False
-    free_since, passed = math.inf, frozenset[str]()
+    free_since, passed, before, pause = math.inf, frozenset[str](), None, _QUEUE_SECONDS
     try:
         while patience.outlast(lambda: store.wait(run_id, process.me())):
-            if patience.outlast(partial(store.claim, run_id, process.me(), passed=passed)):
+            ahead = patience.outlast(lambda: store.ahead(asked, run_id))
+            # A claim locks the store for all who write: only one whose turn it seems to be makes it.
+            is_next = all(run.id in passed for run in ahead)
+            if is_next and patience.outlast(partial(store.claim, run_id, process.me(), passed=passed)):
                 return True
             patience.outlast(supervisor.check)
-            ahead = patience.outlast(lambda: store.ahead(asked, run_id))
             free_since = min(free_since, time.monotonic()) if all(run.status == "queued" for run in ahead) else math.inf
             if time.monotonic() - free_since > FREE_SECONDS:
                 passed = frozenset(run.id for run in ahead)
             if ahead and on_wait is not None:
                 on_wait(ahead)
-            time.sleep(_QUEUE_SECONDS)
+            seen = [(run.id, run.status) for run in ahead]
+            pause = min(2 * pause, _LONGEST_SECONDS) if seen == before else _QUEUE_SECONDS
+            before = seen
+            time.sleep(pause)
     except (KeyboardInterrupt, BadInput):
         store.request_stop(run_id)
         raise

@@ -14,7 +14,7 @@ from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 
 MIN_ROWS = 10  # examples that every client can expect to hold
-_DRAWS = 1000
+_DRAWS, _NUMBERS = 1000, 500_000  # draws of a partition at most, and numbers in them: so many take some milliseconds
 _ASSUMED = ("which client holds an example was drawn by lot here, and stands for who would have written it",)
 
 
@@ -139,9 +139,10 @@ def _shares(settings: Federated, table: Table, groups: Sequence[Sequence[int]], 
 def _by_dirichlet(
     sizes: NDArray[np.float64], settings: Federated, random: np.random.Generator, what: str
 ) -> NDArray[np.float64]:
-    """Shares from a symmetric Dirichlet distribution, redrawn until every client's expected number of examples is ten.
+    """Shares from a symmetric Dirichlet distribution under which every client expects ten examples: the first of some draws.
 
-    Raises BadInput after a thousand failed draws.
+    Where no draw is such, the first is mixed with even shares, as little as gives the poorest client its ten. Raises
+    BadInput where there are too few examples for so many clients.
     """
     n_clients, n_all = settings.clients, round(sizes.sum())
     if n_all < MIN_ROWS * n_clients:
@@ -149,24 +150,32 @@ def _by_dirichlet(
         allowed = f"must be at most {most}: each client holds {MIN_ROWS} of {n_all} {what} or more"
         if most < 2:  # a single client could not be hidden among others
             allowed = f"must have {MIN_ROWS} training {what} each, and there are {n_all} in all: take more of them"
-        raise BadInput("scenario.clients", n_clients, allowed)
-    for _ in range(_DRAWS):
+        raise BadInput("scenario.clients", n_clients, allowed, {"scenario.clients": most} if most >= 2 else None)
+    first, least = None, 0.0
+    for _ in range(max(1, min(_DRAWS, _NUMBERS // (n_clients * len(sizes))))):
         shares = random.dirichlet(np.full(n_clients, settings.alpha), size=len(sizes))
-        if (sizes @ shares).min() >= MIN_ROWS * (1 - 1e-9):
+        poorest = float((sizes @ shares).min())
+        if poorest >= MIN_ROWS * (1 - 1e-9):
             return shares
-    allowed = f"{_DRAWS:,} draws left a client with fewer than {MIN_ROWS} {what}: take fewer clients or a larger alpha"
-    raise BadInput("scenario.clients", n_clients, allowed)
+        first, least = (shares, poorest) if first is None else (first, least)
+    assert first is not None
+    mean = float(sizes.sum()) / n_clients
+    even = min(1.0, (MIN_ROWS - least) / (mean - least)) if mean > least else 1.0
+    return (1 - even) * first + even / n_clients
 
 
 def _by_source(sizes: NDArray[np.float64], homes: Sequence[int], n_clients: int, what: str) -> NDArray[np.float64]:
     """Even shares; clients are assigned to the sources in turn."""
     shares = np.ones((len(sizes), n_clients))
+    held = [round(sizes[home]) for home in homes]
+    most, n_held = min((place + len(homes) * (n // MIN_ROWS), n) for place, n in enumerate(held))
+    if n_clients > most:
+        allowed = f"must be at most {most}: each client holds {MIN_ROWS} or more of the {n_held} {what} of its source"
+        if most < len(homes):
+            allowed = f"must have {MIN_ROWS} training {what} of a source each, and one has fewer in all: take more of them"
+        raise BadInput("scenario.clients", n_clients, allowed, {"scenario.clients": most} if most >= len(homes) else None)
     for place, home in enumerate(homes):
-        clients = np.arange(place, n_clients, len(homes))
-        if round(sizes[home]) < MIN_ROWS * len(clients):
-            allowed = f"leaves a client with fewer than {MIN_ROWS} {what}: its source has {round(sizes[home])}"
-            raise BadInput("scenario.clients", n_clients, allowed)
-        shares[home] = np.isin(np.arange(n_clients), clients)
+        shares[home] = np.arange(n_clients) % len(homes) == place
     return shares
 
 

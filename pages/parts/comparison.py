@@ -76,12 +76,15 @@ def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
     """
     from dpcl_core.figures.statistics import MIN_SEEDS
 
-    best, found = (False, False), None
-    for (first, one), (second, other) in combinations(runs.items(), 2):
-        budgets, n_shared = shared_budgets([one, other]), len(set(one.seeds) & set(other.seeds))
-        if one == other or not n_shared or not budgets or methods.standing(one) != methods.standing(other):
+    best, found, names = (False, False), None, dict[RunSpec, str]()
+    for name, spec in runs.items():
+        names.setdefault(spec, name)  # of equal runs the first
+    known = [(spec, {*spec.seeds}, {*spec.privacy.epsilons}, methods.standing(spec)) for spec in names]
+    for (one, seeds, budgets, kind), (other, its_seeds, its_budgets, its_kind) in combinations(known, 2):
+        n_shared, shared = len(seeds & its_seeds), budgets & its_budgets
+        if not n_shared or not shared or kind != its_kind:
             continue
-        rank = (n_shared >= MIN_SEEDS, math.isfinite(budgets[0]))
+        first, second, rank = names[one], names[other], (n_shared >= MIN_SEEDS, math.isfinite(min(shared)))
         if (found is None or rank > best) and different_tests({first: one, second: other}) is None:
             best, found = rank, (first, second)
             if all(rank):

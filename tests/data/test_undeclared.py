@@ -12,6 +12,7 @@ from dpcl_core import checks, engine
 from dpcl_core.data import catalog, outline
 from dpcl_core.data.card import Caps
 from dpcl_core.data.load import load_dataset
+from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Learner
@@ -52,6 +53,22 @@ def asked(method: str = "cosine", **changes: object) -> RunSpec:
             **changes,
         }
     )
+
+
+def test_tasks_that_do_not_divide_the_labels_name_those_of_the_test_part_alone(data_dir: Path) -> None:
+    """A label of private rows alone is not said; one that a schema lists is public, as is that the test part lacks it."""
+    uneven = {"scenario": {"kind": "class-incremental", "tasks": 3}}
+    sentences = []
+    for extra in ([], [7] * 30):
+        own(data_dir, extra)
+        with pytest.raises(BadInput, match="must divide the 4 classes evenly") as refused:
+            checks.check_run(asked(**uneven))
+        sentences.append(str(refused.value))
+    assert sentences[0] == sentences[1]
+    assert "classes are the labels of the public test part (0, 1, 2, 3)" in sentences[0]
+    own(data_dir, [4] * 30, 'classes = ["a", "b", "c", "d", "rare"]')
+    with pytest.raises(BadInput, match=r"must divide the 5 classes evenly .*; the test part has no row of rare$"):
+        checks.check_run(asked(labels="prior-const", **uneven))
 
 
 def played(spec: RunSpec) -> tuple[list[dict[str, object]], Learner]:

@@ -68,7 +68,7 @@ def test_a_run_without_noise_claims_nothing_while_it_runs(open_page: Open, store
 
 
 def test_the_list_of_runs_calls_the_budgets_claims(store: Store, run_id: str) -> None:
-    frame = runs_page.table([store.get(run_id)], store.results([run_id]))
+    frame = runs_page.table([store.get(run_id)], store.final_accuracies([run_id]))
     assert frame["epsilons"][0] == "0.5, ∞ (claimed)"
 
 

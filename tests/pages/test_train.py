@@ -267,7 +267,7 @@ def test_a_run_of_all_tasks_at_once_that_failed_is_no_ceiling_and_not_offered_ag
     wanted = measured.settings(spec)
     replay.fill(store, wanted, replay.recorded(wanted))
     better = making.run(lambda epsilon, seed: 0.999, spec=spec, epsilons=(math.inf,))
-    monkeypatch.setattr(measured, "all_recorded", lambda: (better,))
+    monkeypatch.setattr(measured, "all_recorded", lambda dataset=None: (better,))
     page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
     assert "No ceiling: learning all tasks at once reached less than other runs do" in words(page)
     assert "all at once without noise" not in words(page)

@@ -19,6 +19,7 @@ from dpcl_core.figures.statistics import interval
 from dpcl_core.papers import measured, questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.results import Result, references
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run as made
@@ -174,7 +175,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     other = replace(asked, seeds=(7,))
 
     def known(*records: Measured) -> float | None:
-        monkeypatch.setattr(measured, "all_recorded", lambda: records)
+        monkeypatch.setattr(measured, "all_recorded", lambda dataset=None: records)
         return measured.known(asked)
 
     for best, expected in ((0.59, 0.6), (0.6, 0.6), (0.61, None)):
@@ -200,7 +201,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
 
 def test_a_head_for_each_task_is_no_ceiling_of_one_head_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the task is given, the same network scores more: the two are not tested alike."""
-    monkeypatch.setattr(measured, "all_recorded", lambda: records)
+    monkeypatch.setattr(measured, "all_recorded", lambda dataset=None: records)
     data = {"dataset": "digits", "backbone": "pixels"}
     shared, per_task = (
         checks.parse({"method": "agem", "params": {"head": head}, "data": data, "labels": labels,
@@ -269,3 +270,23 @@ def test_a_ceiling_is_told_by_its_settings_and_not_measured_against_itself() -> 
         higher = replace(said, ceiling=0.99)  # another run without noise that learned more
         assert f"{answer.CEILING} 99.0 %" in higher.placed(math.inf)
     assert answer.CEILING in said.placed(1.0)
+
+
+def test_of_the_finished_runs_of_a_store_the_newest_model_of_each_seed_without_noise_counts(store: Store) -> None:
+    """As a loop over all cells of all runs finds it, without reading those of other budgets and older runs."""
+    asked = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0, 1))
+    finished(store, asked, {1.0: 0.9, math.inf: 0.2})
+    finished(store, replay.a_spec(epsilons=(math.inf,), seeds=(1, 2)), {math.inf: 0.5})
+    finished(store, replay.a_spec(epsilons=(math.inf,), seeds=(0,), tasks=2), {math.inf: 0.7})
+    store.delete(finished(store, replay.a_spec(epsilons=(math.inf,), seeds=(2,)), {math.inf: 0.8}))
+    found = Sets(store).alike(asked)
+    assert {(cell.epsilon, cell.seed): of_cell["AA"] for cell, of_cell in found.items()} == {
+        (math.inf, 0): 0.2, (math.inf, 1): 0.5, (math.inf, 2): 0.5
+    }  # fmt: skip
+
+
+def test_the_final_accuracies_of_runs_are_those_at_their_largest_budgets(store: Store) -> None:
+    one = finished(store, replay.a_spec(epsilons=(1.0, 8.0), seeds=(0, 1)), {1.0: 0.3, 8.0: 0.6})
+    other = finished(store, replay.a_spec(epsilons=(1.0, math.inf), seeds=(4,)), {1.0: 0.3, math.inf: 0.75})
+    waiting = store.create(replay.a_spec())
+    assert store.final_accuracies([one, other, waiting]) == {one: [0.6, 0.6], other: [0.75], waiting: []}

@@ -26,11 +26,12 @@ from dpcl_core.privacy.accounting import (
     noise_multiplier,
     subsampled_gaussian,
 )
-from dpcl_core.privacy.loss_distributions import of_gaussian, of_mixture
+from dpcl_core.privacy.loss_distributions import Distribution, of_gaussian, of_mixture
 from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA, Adjacency
 from tests.support.tiers import quick
 
 DELTA = 1e-5
+RELATIONS = {"add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE, "replace": dp.NeighboringRelation.REPLACE_ONE}
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 16.0])
@@ -176,14 +177,16 @@ def test_calibrated_noise_stays_within_epsilon_down_to_the_smallest_delta(
 ROUNDING = 2e-12
 
 
-def masses(distribution: PrivacyLossDistribution) -> list[tuple[int, NDArray[np.float64], float]]:
+def masses(distribution: Distribution | PrivacyLossDistribution) -> list[tuple[int, NDArray[np.float64], float]]:
     """Of each direction the first point of the grid, the probabilities, and that of an infinite loss."""
+    if isinstance(distribution, Distribution):
+        return [(int(part.places[0]), part.masses, part.infinite) for part in distribution.directions]
     parts = {id(part): part for part in (distribution._pmf_remove, distribution._pmf_add)}
     dense = [part.to_dense_pmf() for part in parts.values()]
     return [(part._lower_loss, np.asarray(part._probs), part._infinity_mass) for part in dense]
 
 
-def assert_same(found: PrivacyLossDistribution, expected: PrivacyLossDistribution, within: float) -> None:
+def assert_same(found: Distribution, expected: PrivacyLossDistribution, within: float) -> None:
     for ours, theirs in zip(masses(found), masses(expected), strict=True):
         assert ours[0] == theirs[0]
         np.testing.assert_allclose(ours[1], theirs[1], rtol=0, atol=within)
@@ -198,7 +201,7 @@ def test_a_sampled_gaussian_is_the_librarys(adjacency: Adjacency, rate: float, n
         noise,
         value_discretization_interval=interval,
         sampling_prob=rate,
-        neighboring_relation=accounting.RELATIONS[adjacency],
+        neighboring_relation=RELATIONS[adjacency],
     )
     assert_same(of_gaussian(noise, rate, adjacency, interval), expected, ROUNDING)
 
@@ -215,7 +218,7 @@ def test_a_mixture_is_the_librarys(shifts: list[float], chances: list[float]) ->
 def test_a_mixture_of_nothing_and_one_is_a_sampled_gaussian() -> None:
     mixture, sampled = of_mixture(2.0, [0.0, 1.0], [0.8, 0.2], 1e-3), of_gaussian(2.0, 0.2, "add-remove", 1e-3)
     for epsilon in (0.0, 0.01, 0.1, 0.3):
-        assert mixture.get_delta_for_epsilon(epsilon) == pytest.approx(sampled.get_delta_for_epsilon(epsilon), rel=1e-6)
+        assert mixture.delta(epsilon) == pytest.approx(sampled.delta(epsilon), rel=1e-6)
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
@@ -229,7 +232,7 @@ def test_one_gaussian_has_the_deltas_of_the_closed_form(adjacency: Adjacency) ->
     for epsilon in (0.0, 0.5, 2.0):
         exact = cdf(distance / 2 - epsilon / distance) - math.exp(epsilon) * cdf(-distance / 2 - epsilon / distance)
         # Connecting the dots rounds up, by at most the square of the step of the grid; sums round by 1e-16 of one.
-        assert -1e-15 <= found.get_delta_for_epsilon(epsilon) - exact <= 1e-6
+        assert -1e-15 <= found.delta(epsilon) - exact <= 1e-6
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
@@ -238,7 +241,7 @@ def test_what_is_composed_with_itself_is_the_librarys(noise: float, rate: float,
     """As far as both reach: whether a last point is in is a matter of rounding, and its mass below the tail left out."""
     one = of_gaussian(noise, rate, adjacency, 1e-3)
     plain = [DensePLDPmf(1e-3, low, each, infinite, True) for low, each, infinite in masses(one)]
-    found, expected = masses(one.self_compose(count)), masses(PrivacyLossDistribution(*plain).self_compose(count))
+    found, expected = masses(one.repeated(count, 1e-15)), masses(PrivacyLossDistribution(*plain).self_compose(count))
     for (low, ours, infinite), (their_low, theirs, their_infinite) in zip(found, expected, strict=True):
         start, end = max(low, their_low), min(low + len(ours), their_low + len(theirs))
         assert end - start >= max(len(ours), len(theirs)) - 2
@@ -250,7 +253,7 @@ def test_what_is_composed_with_itself_is_the_librarys(noise: float, rate: float,
 
 def test_one_release_is_not_transformed_and_loses_nothing() -> None:
     one = of_gaussian(3.0, 0.2, "add-remove", 1e-3)
-    for alone, composed in zip(masses(one), masses(one.self_compose(1)), strict=True):
+    for alone, composed in zip(masses(one), masses(one.repeated(1, 1e-15)), strict=True):
         assert alone[0] == composed[0]
         assert alone[2] == composed[2] < 1e-20
         np.testing.assert_array_equal(alone[1], composed[1])
@@ -261,8 +264,40 @@ def test_the_accountant_composes_what_the_librarys_does(adjacency: Adjacency) ->
     steps = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(1.1)), 200)
     releases = dp.SelfComposedDpEvent(dp.GaussianDpEvent(9.0), 4)
     ours = accounting.Pld().epsilon([steps, releases], 1e-5, adjacency)
-    theirs = dp.pld.PLDAccountant(accounting.RELATIONS[adjacency], 1e-3).compose(steps).compose(releases)
+    theirs = dp.pld.PLDAccountant(RELATIONS[adjacency], 1e-3).compose(steps).compose(releases)
     assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-7)
+
+
+LISTS = [LabelListDpEvent(0.1, 1e-8), LabelListDpEvent(0.25, 1e-8)]
+STEPS = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(0.9)), 100)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    "events", [[dp.GaussianDpEvent(2.0)], [dp.GaussianDpEvent(2.0 + k) for k in range(4)], [STEPS, dp.GaussianDpEvent(4.0)]]
+)
+def test_no_epsilon_moves_from_the_librarys_by_a_billionth(events: list[dp.DpEvent], adjacency: Adjacency) -> None:
+    """On the same grid: NumPy's and our own here are convolutions, normal tails, and what is cut off of a composition."""
+    interval = accounting._interval(events, DELTA, adjacency)
+    theirs = dp.pld.PLDAccountant(RELATIONS[adjacency], interval)
+    for event in events:
+        theirs.compose(event)
+    assert Pld().epsilon(events, DELTA, adjacency) == pytest.approx(theirs.get_epsilon(DELTA), rel=0, abs=1e-9)
+
+
+def test_lists_of_labels_are_the_librarys_distributions_too() -> None:
+    ours = accounting._composed((*LISTS, dp.GaussianDpEvent(5.0)), DELTA, "add-remove")
+    interval = ours.directions[0].interval
+    create = PrivacyLossDistribution.create_from_rounded_probability
+    theirs = library.from_gaussian_mechanism(5.0, value_discretization_interval=interval)
+    for one in LISTS:
+        steps = math.ceil(one.epsilon / interval)
+        odds = math.exp(-steps * interval)
+        likely, rare = (1 - one.delta) / (1 + odds), (1 - one.delta) * odds / (1 + odds)
+        theirs = theirs.compose(create({steps: likely, -steps: rare}, one.delta, interval))
+    assert ours.epsilon(DELTA) == pytest.approx(theirs.get_epsilon_for_delta(DELTA), rel=0, abs=1e-9)
+    for epsilon in (0.0, 0.3, 1.0):
+        assert ours.delta(epsilon) == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=1e-9)
 
 
 # The second accountant: its interval holds closed forms and what the first one says, and is too narrow for a mistake.

@@ -238,6 +238,28 @@ def test_a_terminal_waits_its_turn_and_hears_what_is_ahead(store):
     assert [store.status(run_id) for run_id in (mine, later)] == ["starting", "queued"]
 
 
+def test_a_waiting_terminal_claims_when_it_is_next_and_looks_less_and_less_often(store, monkeypatch):
+    """A claim locks the store for all who write: one wait once made 414 of them."""
+    first = replay.fill(store, replay.a_spec(), [], status="running")
+    mine, pauses, claims = store.create(replay.a_spec()), list[float](), list[str]()
+    real = type(store).claim
+
+    def claim(self: object, run_id: str, *arguments: object, **named: object) -> bool:
+        claims.append(run_id)
+        return real(self, run_id, *arguments, **named)
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            store.end(first, "finished")
+
+    monkeypatch.setattr(type(store), "claim", claim)
+    monkeypatch.setattr(worker.time, "sleep", pause)
+    assert worker.wait_for_device(store, mine)
+    assert claims == [mine]
+    assert pauses[:6] == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
+
+
 def test_a_terminal_whose_run_was_cancelled_waits_no_longer(store):
     first = replay.fill(store, replay.a_spec(), [], status="running")
     mine = store.create(replay.a_spec())

@@ -10,6 +10,8 @@ from scipy import stats
 
 from dpcl_core.data import coins
 from dpcl_core.data.dataset import Source
+from dpcl_core.errors import BadInput
+from dpcl_core.scenarios import federated
 from dpcl_core.scenarios.catalog import Federated, number_of_tasks
 from dpcl_core.scenarios.federated import MIN_ROWS, open_stream
 from dpcl_core.scenarios.stream import Table, TaskStream
@@ -92,6 +94,39 @@ def test_every_client_can_expect_ten_examples_even_at_small_alpha() -> None:
     ]
     assert np.min(held) > 0
     assert np.partition(np.ravel(held), 20)[20] >= MIN_ROWS, "one in ten may lie below by chance"
+
+
+@pytest.mark.parametrize(("clients", "alpha"), [(80, 0.05), (72, 1.0)])
+def test_as_many_clients_as_the_data_hold_are_dealt_to_by_few_draws(
+    clients: int, alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand draws of a Dirichlet distribution rarely give eighty clients ten of eight hundred examples each."""
+    sizes, draws = np.array([200.0] * 4), list[int]()
+
+    class Counting:
+        def dirichlet(self, alphas: np.ndarray, size: int) -> np.ndarray:
+            draws.append(size)
+            return random.dirichlet(alphas, size=size)
+
+    random = np.random.default_rng(1)
+    monkeypatch.setattr(federated, "_NUMBERS", 10 * clients * len(sizes))
+    shares = federated._by_dirichlet(sizes, Federated(clients=clients, alpha=alpha), Counting(), "examples")  # type: ignore[arg-type]
+    assert len(draws) == 10
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert (shares >= 0).all()
+    assert (sizes @ shares).min() == pytest.approx(MIN_ROWS)
+    first = np.random.default_rng(1).dirichlet(np.full(clients, alpha), size=len(sizes))
+    kept = (shares - 1 / clients) / (first - 1 / clients)
+    np.testing.assert_allclose(kept, kept[0, 0], atol=1e-9, err_msg="the first draw, mixed with even shares")
+
+
+@pytest.mark.parametrize(("changes", "most"), [({}, 80), ({"protocol": "domain-incremental", "partition": "domain"}, 36)])
+def test_how_many_clients_the_data_hold_is_said(changes: dict[str, str], most: int) -> None:
+    of = domains() if changes else FOUR
+    opened(Federated(clients=most, **changes), of)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=f"{most + 1}: must be at most {most}: each client holds 10") as refused:
+        opened(Federated(clients=most + 1, **changes), of)  # type: ignore[arg-type]
+    assert refused.value.fix == {"scenario.clients": most}
 
 
 def test_one_vs_rest_asks_for_one_class_against_as_many_others_of_the_same_client() -> None:

@@ -76,7 +76,7 @@ def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: s
     ("kind", "settings", "of", "field", "said"),
     [
         ("federated", {"clients": 41}, BARE, "scenario.clients", "at most 40"),
-        ("federated", {"clients": 39, "alpha": 0.01}, BARE, "scenario.clients", "1,000 draws"),
+        ("federated", {"clients": 500, "alpha": 0.01}, BARE, "scenario.clients", "at most 40"),
         ("federated", {"order": ("c1", "x")}, BARE, "scenario.order", "c0, c1, c2"),
         ("federated", {"partition": "domain", "clients": 60}, TEN, "scenario.clients", "80"),
         ("federated", {"protocol": "one-vs-rest", "clients": 1}, table([0] * 20, [0], 1), "scenario.protocol", "two"),

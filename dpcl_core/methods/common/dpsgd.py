@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +13,7 @@ from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy import accounting, labels
 from dpcl_core.privacy.accounting import list_budget, training_budget
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.spec import RunSpec

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy import continual
 from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.privacy.continual import Stream, choose, noisy_stream_sums, shrunk
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums

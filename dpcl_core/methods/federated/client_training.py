@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.client_release import Collect, Question, Replay, TaskRows, clients_per_task, draws_of
 from dpcl_core.methods.federated.lists import Floats, Ints, Reals, Singles
 from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, RoundParams
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Batches, noise_of

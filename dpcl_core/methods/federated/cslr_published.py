@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
-import dp_accounting as dp
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
@@ -41,6 +40,7 @@ from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings,
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.cslr_accounting import TABLE_5
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task, generator

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +39,7 @@ from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_t
 from dpcl_core.methods.federated.client_training import Clients, Head, averaged, moved
 from dpcl_core.methods.federated.lists import Ints, Reals, Singles
 from dpcl_core.methods.federated.release_schedule import Horizon
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import noise_of

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +25,7 @@ from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, by_label, features
 from dpcl_core.methods.federated.client_training import participation
 from dpcl_core.methods.federated.lists import Floats, Ints, Reals
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task, generator

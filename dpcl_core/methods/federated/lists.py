@@ -9,8 +9,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.stats import rankdata
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.params import SignatureCovariance, SignatureNorm
@@ -70,13 +68,20 @@ def diagonal(points: Reals, squares: Reals, means: Reals, variances: Reals) -> R
     return np.asarray(-(quadratic + constant[:, None].astype(points.dtype)) / 2)
 
 
+def _whitened(factor: Floats, rows: Floats) -> Floats:
+    """Rows [n, d] in units of a covariance's Cholesky factor."""
+    from scipy.linalg import solve_triangular  # takes long to load, and other methods' runs load this module, too
+
+    return np.asarray(solve_triangular(factor, rows.T, lower=True)).T
+
+
 def _full(points: Floats, mean: Floats, covariance: Floats) -> Floats:
     try:
         factor = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
         smallest = float(np.linalg.eigvalsh(covariance).min())
         raise BadInput("covariance", smallest, "must be positive definite (this is its smallest eigenvalue)") from None
-    white = solve_triangular(factor, (points - mean).T, lower=True)
+    white = _whitened(factor, points - mean).T
     constant = 2 * np.log(np.diag(factor)).sum() + len(mean) * np.log(2 * np.pi)
     return np.asarray(-((white**2).sum(axis=0) + constant) / 2)
 
@@ -258,6 +263,8 @@ def normalised(signatures: Floats, norm: SignatureNorm) -> Floats:
     if norm == "raw":
         return signatures
     if norm == "ranked":
+        from scipy.stats import rankdata  # takes long to load, for the few who ask
+
         return np.asarray(rankdata(signatures, axis=-1))
     centred: Floats = signatures - signatures.mean(axis=-1, keepdims=True)
     if norm == "z-scored":
@@ -306,7 +313,7 @@ class Signature:
             raw = log_densities(self.anchors, flat, by_element if self.covariance == "own" else self._shrunk(by_element))
         else:
             factor, white, constant = self._shared
-            inside = flat / factor if np.ndim(factor) == 0 else solve_triangular(factor, flat.T, lower=True).T
+            inside = flat / factor if np.ndim(factor) == 0 else _whitened(factor, flat)
             squares = (inside**2).sum(axis=1)[:, None] - 2 * inside @ white.T + (white**2).sum(axis=1)
             raw = -(squares + constant) / 2
         return normalised(raw, self.norm).reshape(*means.shape[:-1], -1)
@@ -328,5 +335,5 @@ class Signature:
             root = np.sqrt(np.trace(self.public) / d)
             return np.asarray(root), self.anchors / root, d * float(np.log(2 * np.pi * root**2))
         factor = np.asarray(np.linalg.cholesky(self.public), dtype=np.float64)
-        white: Floats = solve_triangular(factor, self.anchors.T, lower=True).T
+        white = _whitened(factor, self.anchors)
         return factor, white, 2 * float(np.log(np.diag(factor)).sum()) + d * float(np.log(2 * np.pi))

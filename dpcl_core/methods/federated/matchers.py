@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.lists import Element, Floats, Ints, Lists, Reals, Signature
@@ -85,9 +84,16 @@ def slots(rule: Rule, costs: Floats, weights: Floats | None = None, generator: D
         return np.asarray(np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots)
     if rule == "hungarian":
         wide = np.tile(costs, (1, 1, repeats))
-        return np.asarray(np.stack([linear_sum_assignment(cost_matrix)[1] for cost_matrix in wide]) % n_slots)
+        return np.asarray(np.stack([_assigned(cost_matrix) for cost_matrix in wide]) % n_slots)
     plans = coupling(costs, weights)
     return np.asarray((plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2))
+
+
+def _assigned(costs: Floats) -> Ints:
+    """The cheapest one-to-one assignment of rows to columns: the column of each row."""
+    from scipy.optimize import linear_sum_assignment  # takes long to load, and other methods' runs load this module, too
+
+    return np.asarray(linear_sum_assignment(costs)[1])
 
 
 def squared_distances(features: Floats, prototypes: Floats) -> Floats:
@@ -149,7 +155,7 @@ def regrets(features: Floats, prototypes: Floats) -> Floats:
     """
     lists = squared_distances(features.reshape(-1, *features.shape[-2:]), prototypes)
     n, length, _ = lists.shape
-    taken = np.stack([linear_sum_assignment(costs)[1] for costs in lists])
+    taken = np.stack([_assigned(costs) for costs in lists])
     others = np.broadcast_to(taken[:, None], (n, length, length))
     current = np.take_along_axis(lists, taken[:, :, None], axis=2)
     step = np.take_along_axis(lists, others, axis=2) - current  # [n, i, j]: i goes to j's slot
@@ -424,7 +430,7 @@ def _group_order(
 ) -> Ints:
     """The canonical number of each group, [K]."""
     if previous is not None:
-        return np.asarray(linear_sum_assignment(squared_distances(prototypes, previous))[1])
+        return _assigned(squared_distances(prototypes, previous))
     belongs = (ids[..., None] == np.arange(len(prototypes))) * weights[..., None]
     totals = belongs.sum(axis=(0, 1))
     places = np.full(len(prototypes), np.inf)  # groups without weight come last

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +22,7 @@ from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings,
 from dpcl_core.methods.federated.params import ListParams, ReleaseParams, RoundParams
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.spec import Adjacency, Cell, RunSpec

@@ -35,7 +35,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,6 +50,7 @@ from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, Labe
 from dpcl_core.methods.language.public_text import Prompted, planes
 from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Steps
 from dpcl_core.privacy.statement import shown_number

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy.optimize import nnls
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
@@ -128,6 +127,8 @@ def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Te
     units = rows / lengths[:, None]  # references may differ in length by orders of magnitude
     q, r = torch.linalg.qr(units.T)  # reduces the problem from the number of weights to the number of references
     least = (margin * lengths).cpu().numpy()
+    from scipy.optimize import nnls  # takes long to load, and other methods' runs load this module, too
+
     above_least, _ = nnls(r.cpu().numpy(), -(q.T @ g).cpu().numpy() - r.cpu().numpy() @ least)
     flat = g + torch.from_numpy(above_least + least).to(g) @ units
     pieces = torch.split(flat, [grad.numel() for grad in grads])

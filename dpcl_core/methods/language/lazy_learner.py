@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -21,6 +20,7 @@ from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel, log_probabilities
 from dpcl_core.methods.language.public_text import planes
 from dpcl_core.methods.language.sculpting import Scorer
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec

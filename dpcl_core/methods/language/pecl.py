@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import dp_accounting as dp
 import numpy as np
 
 from dpcl_core.errors import BadInput
@@ -38,6 +37,7 @@ from dpcl_core.methods.language.public_text import TEXT, Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import noisy_mean

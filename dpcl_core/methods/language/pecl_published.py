@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +29,7 @@ from dpcl_core.methods.language.params import LanguageParams, Loss, Positive
 from dpcl_core.methods.language.public_text import Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
 from dpcl_core.privacy import text_mechanisms
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import published_embeddings
 from dpcl_core.scenarios.stream import Task

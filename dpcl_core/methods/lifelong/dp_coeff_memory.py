@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import dp_accounting as dp
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
 from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomRelu
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger

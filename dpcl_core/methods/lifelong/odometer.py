@@ -32,9 +32,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import dp_accounting as dp
-
 from dpcl_core.privacy import accounting
+from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.spec import PrivacySpec, Recurrence
 
