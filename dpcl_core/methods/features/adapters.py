@@ -245,7 +245,9 @@ class _Scale(_SideBySide):
         scale, shift = self._own(inputs)
         ones = [1] * (inputs.dim() - scale.dim())
         shape = (*scale.shape, *ones) if self._is_of_maps else (len(scale), *ones, *scale.shape[1:])
-        return cast(Tensor, _Scaled.apply(self._norm(inputs), scale.view(shape), shift.view(shape)))  # type: ignore[no-untyped-call]
+        maps = self._norm(inputs).to(scale.dtype)
+        changed: Tensor = _Scaled.apply(maps, scale.view(shape), shift.view(shape))  # type: ignore[no-untyped-call]
+        return changed
 
     def gradients(self, grads: Sequence[Tensor]) -> list[Gradient]:
         return list(grads[: self._n_trained])
