@@ -136,8 +136,8 @@ def steps(device: str, sizes: Sizes) -> Iterator[Row]:
         for kind, shown in (("film", "FiLM"), ("lora", "LoRA")):
             for n_models, aside in ((1, ""), (_MODELS_TOGETHER, f", {_MODELS_TOGETHER} models side by side")):
                 what = f"{shown} on {name}, {sizes.batch} pictures{aside}"
-                measure = partial(_picture_steps, name, cast(Kind, kind), device, sizes, n_models)
-                yield _row("steps", what, "pictures a second", measure)
+                given = name, cast(Kind, kind), device, sizes, n_models
+                yield _row("steps", what, "pictures a second", partial(_picture_steps, *given))
     for name in _here(_MODELS):
         what = f"LoRA on {name}, {sizes.texts} texts of {_TOKENS} tokens"
         yield _row("steps", what, "texts a second", partial(_text_steps, name, device, sizes))

@@ -86,15 +86,15 @@ class Replayed:
                 self._is_recorded = False
         if not self._is_recorded:
             return self._function(*inputs)
-        replay, places = self._recordings[shapes]
-        for place, given in zip(places, inputs, strict=True):
+        replay, read = self._recordings[shapes]
+        for place, given in zip(read, inputs, strict=True):
             place.copy_(given)
         return replay()
 
 
 def recorded(function: Callable[..., Tensor], places: Sequence[Tensor]) -> Callable[[], Tensor]:
     """Records the kernels of a function of tensors on a card; the result replays them on what these then hold."""
-    aside = torch.cuda.Stream()
+    aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):  # kernels are chosen, and libraries opened, before anything is recorded
         for _ in range(2):

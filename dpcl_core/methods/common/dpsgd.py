@@ -34,10 +34,10 @@ LARGEST_WEIGHT = 1000.0
 # Assumed bound on the effect of single precision on the difference of two neighbours' sums of clipped gradients, as a share
 # of the clipping norm. Networks in torch compute an example's gradient together with others, those of other models among
 # them, in pieces whose shape does not depend on them; a kernel could still give other last digits at another position of a
-# piece, and the sum over a piece adds its own rounding. Pieces, however many, are added in double precision. No proof bounds this for every kernel: it is an
-# assumption that every guarantee names, and noise is larger by as much, so that the multiplier in the ledger holds.
-# tests/methods/features/test_gradient_sums.py measures the effect on every kind of network, on neighbours and with extreme
-# inputs. (Heads need no assumption: methods/features/linear_heads.)
+# piece, and the sum over a piece adds its own rounding. Pieces, however many, are added in double precision. No proof
+# bounds this for every kernel: it is an assumption that every guarantee names, and noise is larger by as much, so that the
+# multiplier in the ledger holds. tests/methods/features/test_gradient_sums.py measures the effect on every kind of network,
+# on neighbours and with extreme inputs. (Heads need no assumption: methods/features/linear_heads.)
 ROUNDING = 2.0**-10
 ROUNDING_ASSUMED = (
     "Gradients are computed in single precision. That is taken to move their sum by less than a thousandth of the clipping "

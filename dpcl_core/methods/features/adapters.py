@@ -190,7 +190,8 @@ class _SideBySide(nn.Module):
 
     def begin(self, models: Tensor) -> None:
         """The next pass is of examples of these models, int64 [n]."""
-        self._models, self._leaves, self._inputs = models, list[Tensor](), None
+        self._models, self._leaves = models, list[Tensor]()
+        self._inputs: Tensor | None = None
 
     def leaves(self) -> list[Tensor]:
         """What the loss is to be differentiated by, after the forward pass."""
@@ -223,7 +224,7 @@ class _Scaled(torch.autograd.Function):
         return torch.addcmul(shift, maps, scale)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         maps, scale = ctx.saved_tensors
         of_scale, of_shift = (part.sum_to_size(scale.shape) for part in (maps.mul_(grad), grad))
         return torch.mul(grad, scale, out=maps), of_scale, of_shift
@@ -235,17 +236,20 @@ class _Scale(_SideBySide):
     def __init__(self, name: str, stacked: Sequence[Tensor], layer: nn.Module) -> None:
         super().__init__(name, stacked if len(stacked) > 1 else [*stacked, torch.zeros_like(stacked[0])])
         self._n_trained = len(stacked)
-        self._norm, self._is_of_maps = nn.Identity(), True
+        self._norm: nn.Module = nn.Identity()
+        self._is_of_maps = True
         if isinstance(layer, nn.LayerNorm):
-            self._norm = deepcopy(layer)
-            self._norm.weight = self._norm.bias = None
-            self._is_of_maps = not _takes(self._norm, torch.zeros(1, 2, 2, *layer.normalized_shape))
+            self._norm = bare = deepcopy(layer)
+            bare.weight = bare.bias = None  # type: ignore[assignment]
+            self._is_of_maps = not _takes(bare, torch.zeros(1, 2, 2, *layer.normalized_shape))
 
     def forward(self, inputs: Tensor) -> Tensor:
         scale, shift = self._own(inputs)
         ones = [1] * (inputs.dim() - scale.dim())
         shape = (*scale.shape, *ones) if self._is_of_maps else (len(scale), *ones, *scale.shape[1:])
-        return cast(Tensor, _Scaled.apply(self._norm(inputs), scale.view(shape), shift.view(shape)))  # type: ignore[no-untyped-call]
+        maps = self._norm(inputs).to(scale.dtype)
+        changed: Tensor = _Scaled.apply(maps, scale.view(shape), shift.view(shape))  # type: ignore[no-untyped-call]
+        return changed
 
     def gradients(self, grads: Sequence[Tensor]) -> list[Gradient]:
         return list(grads[: self._n_trained])
@@ -259,10 +263,10 @@ class _Mix(_SideBySide):
             return self._of_rows(inputs)
         weight, *bias = self._own(inputs)
         if weight.dim() == 5:
-            mixed = (weight.flatten(2) @ inputs.flatten(2)).unflatten(2, inputs.shape[2:])
+            mixed = (weight.flatten(2) @ inputs.flatten(2)).view(len(inputs), -1, *inputs.shape[2:])
             return mixed + bias[0][:, :, None, None] if bias else mixed
         mixed = inputs.flatten(1, -2) @ weight.mT
-        return (mixed + bias[0][:, None] if bias else mixed).unflatten(1, inputs.shape[1:-1])
+        return (mixed + bias[0][:, None] if bias else mixed).view(*inputs.shape[:-1], -1)
 
     def _of_rows(self, inputs: Tensor) -> Tensor:
         """One row for each example: its gradient is a product of two rows, which need not be formed."""
@@ -276,7 +280,10 @@ class _Mix(_SideBySide):
         return rows
 
     def gradients(self, grads: Sequence[Tensor]) -> list[Gradient]:
-        return list(grads) if self._inputs is None else [(grads[0], self._inputs), grads[0]][: len(self._stacked)]
+        if self._inputs is None:
+            return list(grads)
+        found: list[Gradient] = [(grads[0], self._inputs), grads[0]]
+        return found[: len(self._stacked)]
 
 
 def _takes(layer: nn.Module, inputs: Tensor) -> bool:
@@ -333,8 +340,8 @@ class Gradients:
 
     def _shaped(self, flat: Tensor) -> list[Tensor]:
         """Each parameter's part [models, ...] of numbers [models, P]."""
-        parts = flat.split([shape.numel() for shape in self._shapes], dim=1)
-        return [part.unflatten(1, shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        parts = torch.split(flat, [shape.numel() for shape in self._shapes], dim=1)
+        return [part.view(len(flat), *shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def of(self, pictures: NDArray[np.generic], targets: NDArray[np.int64]) -> list[Tensor]:
         """`sums` of a single network over pictures uint8 [b, side, side, channels], one for each trainable parameter."""
@@ -404,7 +411,7 @@ def clipped_sums(grads: Sequence[Gradient], clip_norms: Tensor, own: Tensor) -> 
         if isinstance(grad, tuple):
             outputs, inputs = (rows.where(finite[:, None], 0) for rows in grad)
             return (factors[:, :, None] * outputs).mT @ inputs
-        return (factors @ grad.flatten(1).where(finite[:, None], 0)).unflatten(1, grad.shape[1:])
+        return (factors @ grad.flatten(1).where(finite[:, None], 0)).view(len(factors), *grad.shape[1:])
 
     return [weighted(grad) for grad in grads]
 
