@@ -174,8 +174,8 @@ def _verdict(asked: Asked, tests: Sequence[Tested], verdict: claims.Verdict, sho
         seeds = "one seed" if len(shown.specs[asked.sides[0][1]].seeds) == 1 else f"fewer than {MIN_SEEDS} seeds"
         return f"{both} {measured.unit(asked.metric)}, from {seeds} each."
     unit = measured.unit(asked.metric)
-    points = " points" if unit == "%" else ""
-    return f"{both} {unit}: less than {claims.bound_text(without)}{points} either way."
+    apart = unit.replace("%", "points")
+    return f"{both} {unit}: less than {claims.bound_text(without)} {apart} apart."
 
 
 def _number(value: float, sign: str = "") -> str:

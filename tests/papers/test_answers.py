@@ -59,10 +59,10 @@ def test_an_undecided_answer_says_what_difference_it_excludes_and_one_seed_that_
     one = _answer(lambda epsilon, seed: 0.7 + 0.02 * seed, lambda epsilon, seed: 0.7 + 0.02 * (3 - seed))
     assert one.state == "cannot tell"
     assert one.excluded is not None
-    assert one.verdict == f"73 against 73 %: less than {claims.bound_text(one.excluded)} points either way."
+    assert one.verdict == f"73 against 73 %: less than {claims.bound_text(one.excluded)} points apart."
     few = _answer(lambda epsilon, seed: 0.9, lambda epsilon, seed: 0.5, n_seeds=2)
     assert few.state == "cannot tell"
-    assert "either way" not in few.verdict
+    assert "apart" not in few.verdict
 
 
 def test_a_forms_opposite_makes_an_answer_undecided_and_a_toy_says_nothing() -> None:
