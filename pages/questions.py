@@ -258,7 +258,7 @@ def _picture(name: str, found: Mapping[str, measured.Measured]) -> None:
         known = replace(questions.recorded_references(name, spec, found), ceiling=ceiling)
     else:
         known = questions.with_untrained(references(spec, (), ceiling), spec, found)
-    metric = answers.table()[questions.of_preset(name).name].metric
+    metric = answers.asked_of(questions.of_preset(name)).metric
     metric = metric if any(run.by_seed(model.epsilon, metric) for run in found.values() for model in run.models) else "AA"
     picture = questions.picture(spec, found, titles, known, metric=metric, dark=text.is_dark())
     total = len(questions.specs(name))

@@ -99,9 +99,21 @@ def table() -> Mapping[str, Asked]:
     return found
 
 
+def asked_of(question: Question) -> Asked:
+    """What answers a question; of one without an entry, its first two runs, or budgets of its only run, with no claim."""
+    if (known := table().get(question.name)) is not None:
+        return known
+    specs = list(questions.specs(question.smallest.name).items())
+    sides = [(run, run, epsilon) for run, spec in specs[:2] for epsilon in spec.privacy.epsilons[-1:]]
+    if len(specs) == 1:
+        (run, spec), *_ = specs
+        sides = [(epsilon_text(epsilon), run, epsilon) for epsilon in (spec.privacy.epsilons[-1], spec.privacy.epsilons[0])]
+    return Asked(sides=tuple(sides), yes="{0} % against {1} %.", no="{0} % against {1} %.", is_open=True)
+
+
 def answer(question: Question, found: Mapping[Size, Mapping[str, Measured]]) -> Answer:
     """The answer from results by label, for each form of the question; other forms as recorded."""
-    asked = table()[question.name]
+    asked = asked_of(question)
     tests = tuple(_tested(question, asked, size, found.get(size)) for size in question.forms)
     counted = [test for test in tests if not test.is_toy]
     if asked.metric == "audited":
