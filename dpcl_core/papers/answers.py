@@ -244,7 +244,7 @@ def citation(of: Answer, link: str, version: str) -> str:
     """A BibTeX entry for the answer, with its link, and those of the software and of the papers behind its runs."""
     dates = sorted({run.date for test in of.tests for run in test.runs.values()})
     fields: dict[str, Any] = {
-        "title": f"{of.question.asked} {of.verdict or 'Not measured yet.'}",
+        "title": f"{of.question.asked} {of.verdict or 'Not measured yet.'}".replace("%", r"\%"),
         "howpublished": f"\\url{{{link}}}",
         "year": dates[-1][:4] if dates else "",
         "note": f"{of.state.capitalize()}; dpcl {version}" + (f", measured {dates[0]} to {dates[-1]}" if dates else ""),
