@@ -13,7 +13,7 @@ from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import counted
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, catalog, claims, comparison, measured, questions, report
-from dpcl_core.papers.paper import SIZES, Size
+from dpcl_core.papers.paper import SIZES
 from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
 from dpcl_core.runs.shards import Set
@@ -64,7 +64,7 @@ def page() -> None:
         place = layout.heading(question.asked, presets.about(name).question, notices=view.read.notices)
         shown, metric = _links(view, question, name), view["metric"]
         if shown == "paper":
-            metric = parts_questions.paper_view(view, question, _size(question, name))
+            metric = parts_questions.paper_view(view, question, question.size_of(name))
         else:
             _answer(view, name)
         view.commit({"question": name, **kept, "view": shown, "metric": metric}, CODEC)
@@ -79,10 +79,6 @@ def _asked(view: state.View) -> str | None:
     experiment = next(one for paper in papers for one in paper.experiments if one.name == view["experiment"])
     size = view["size"] if view["size"] in experiment.sizes else parts_questions.opening_form(experiment)
     return experiment.preset(size)
-
-
-def _size(question: Question, name: str) -> Size:
-    return next(size for size, form in question.forms.items() if form.name == name)
 
 
 def _links(view: state.View, question: Question, name: str) -> str:
@@ -152,7 +148,7 @@ def _verdict(question: Question) -> None:
         if lines:
             st.caption("  \n".join(map(plain, lines)))
         if one.excluded is not None:
-            st.markdown(f"Not decided, but a difference of {claims.bound_text(one.excluded)} {unit} or more is excluded.")
+            st.markdown(f"Not decided: less than {claims.bound_text(one.excluded)} {unit} either way.")
 
 
 def _instead(view: state.View, name: str, missing: DataMissing) -> None:
@@ -262,7 +258,7 @@ def _picture(name: str, found: Mapping[str, measured.Measured]) -> None:
         known = replace(questions.recorded_references(name, spec, found), ceiling=ceiling)
     else:
         known = questions.with_untrained(references(spec, (), ceiling), spec, found)
-    metric = answers.table()[questions.of_preset(name).name].metric
+    metric = answers.asked_of(questions.of_preset(name)).metric
     metric = metric if any(run.by_seed(model.epsilon, metric) for run in found.values() for model in run.models) else "AA"
     picture = questions.picture(spec, found, titles, known, metric=metric, dark=text.is_dark())
     total = len(questions.specs(name))

@@ -71,8 +71,8 @@ ROWS: Mapping[str, Row] = {
     "test_digits_cosine_as_a_whole_process": Row("`digits-cosine`, whole process, 30 models", 5.0),
     "test_the_engine_alone_on_the_same_grid": Row("the engine alone on the same grid"),
     "test_the_first_point_of_a_live_demo": Row("first point of the live demo, from the engine's start", 3.0),
-    "test_a_live_demo_from_the_start_of_its_process": Row("`permuted-mnist-lifelong`, whole process", 30.0),
-    "test_a_run_from_the_start_of_its_process": Row("`pecl-synthetic`, whole process", 60.0),
+    "test_a_live_demo_from_the_start_of_its_process": Row("`permuted-mnist-lifelong`, one seed, whole process", 30.0),
+    "test_a_run_from_the_start_of_its_process": Row("`pecl-synthetic`, one seed, whole process", 60.0),
     "test_first_signatures_come_within_three_seconds_and_all_of_it_within_thirty": Row(
         "CSLR, four tasks of 20 clients, texts encoded before", 30.0
     ),
@@ -85,8 +85,8 @@ ROWS: Mapping[str, Row] = {
     "test_photographs_from_a_cold_cache": Row("`photos-cosine` with nothing computed before, to its first point", 30.0),
     "test_a_text_read_by_smollm2": Row("a text of about 72 tokens scored by SmolLM2", 0.5),
     "test_forty_texts_read_by_smollm2": Row("40 such texts", 6.0),
-    "test_a_run_that_reads[cold]": Row("`pecl-reading` with nothing read before", 180.0),
-    "test_a_run_that_reads[warm]": Row("`pecl-reading` once its texts have been read", 60.0),
+    "test_a_run_that_reads[cold]": Row("`pecl-reading`, one seed, with nothing read before", 180.0),
+    "test_a_run_that_reads[warm]": Row("`pecl-reading`, one seed, once its texts have been read", 60.0),
     "test_scoring_at_a_budget": Row("exact scoring at a new budget, 2,000 × 768 × 100", 0.025),
     "test_new_noise_and_its_products": Row("new noise and its products, same size"),
     "test_one_accounting_of_dp_sgd": Row("one accounting of DP-SGD, 400 steps"),

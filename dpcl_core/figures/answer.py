@@ -183,10 +183,10 @@ def _against_budget(
     text = f"{epsilon_phrase(other, kind)} at {_level(more)}"
     difference = _difference(more, values, 1)
     if difference is None:
-        return f"{text}; no difference can be told with {counted(len(more.keys() & values.keys()), 'shared seed')}"
+        return f"{text}; {_too_few(len(more.keys() & values.keys()))} to tell them apart"
     mean, half, n = difference
     if abs(mean) <= half:
-        return f"{text}; no difference can be told with {counted(n, 'seed')}"
+        return f"{text}; {_too_few(n)} to tell them apart"
     return f"{text}, a difference of {_points(mean, half)} ({counted(n, 'seed')}, paired)"
 
 
@@ -208,11 +208,15 @@ def _against_runs(
     unclear = [name for name in others if name not in clear]
     if unclear:
         only = _named(unclear[0], standings.get(unclear[0], "bound"))
-        which = only if len(unclear) == 1 else counted(len(unclear), "other run")
-        parts.append(f"no difference from {which} can be told with {counted(seeds or len(values), 'seed')}")
+        which = only if len(unclear) == 1 else f"the {len(unclear)} others"
+        parts.append(f"{_too_few(seeds or len(values))} to tell it from {which}")
     # A page that compares two of them alone has a narrower interval, and may find what is unclear here.
     together = f" (intervals that hold for all {len(others)} comparisons at once)" if len(others) > 1 else ""
     return "; ".join(parts) + together
+
+
+def _too_few(n_seeds: int) -> str:
+    return f"{counted(n_seeds, 'seed')} {'is' if n_seeds == 1 else 'are'} too few"
 
 
 def _named(name: str, standing: Standing = "bound") -> str:

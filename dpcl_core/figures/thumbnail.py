@@ -12,11 +12,11 @@ from html import escape
 from dpcl_core.figures.picture import minus
 from dpcl_core.figures.statistics import Interval
 
-WIDTH, HEIGHT = 240, 146
-_LEFT, _RIGHT, _TOP, _FOOT = 8.0, 154.0, 20.0, 124.0  # pixels of the plot; names of lines stand right of it
+WIDTH, HEIGHT = 240, 162
+_LEFT, _RIGHT, _TOP, _FOOT = 8.0, 154.0, 20.0, 140.0  # pixels of the plot; names of lines stand right of it
 _LOOKS = ("main", "other")
 _LINE = 15.0  # pixels between two names
-_WORDS = 140.0  # the base line of words below the plot
+_WORDS = 156.0  # the base line of words below the plot
 
 
 def curves(lines: Sequence[tuple[str, Sequence[tuple[int, float]]]], *, unit: str) -> str:
@@ -30,7 +30,7 @@ def curves(lines: Sequence[tuple[str, Sequence[tuple[int, float]]]], *, unit: st
         body += _dot(look, *places[-1])
         ends.insert(0, (name, points[-1][1], places[-1][1]))
     words = "".join(
-        f'<text x="{_LEFT:g}" y="{_WORDS:g}">task 1</text><text class="end" x="{_RIGHT:g}" y="{_WORDS:g}">{last}</text>'
+        f'<text x="{_LEFT:g}" y="{_WORDS:g}">1</text><text class="end" x="{_RIGHT:g}" y="{_WORDS:g}">{last}</text>'
     )
     return _svg(body + _names(ends) + words)
 
@@ -62,7 +62,7 @@ def rows(levels: Sequence[tuple[str, Interval]], *, unit: str) -> str:
         return _LEFT + wide * (min(max(value, low), high) - low) / (high - low)
 
     for place, (look, (name, level)) in enumerate(zip(_LOOKS, levels, strict=False)):
-        y, start, end = 44 + 56 * place, *sorted((across(0.0), across(level.mean)))
+        y, start, end = 48 + 62 * place, *sorted((across(0.0), across(level.mean)))
         body += f'<rect class="{look}" x="{start:.1f}" y="{y}" width="{max(end - start, 1):.1f}" height="16" rx="3"/>'
         if level.low is not None and level.high is not None:
             body += f'<path class="whisker" d="M{across(level.low):.1f} {y + 8}H{across(level.high):.1f}"/>'
@@ -96,7 +96,7 @@ def _guides(low: float, high: float, unit: str) -> str:
     """Lines at zero, at the middle and at the end of the axis, which has its number and unit."""
     heights = (_height(value, low, high) for value in (0.0, high / 2, high))
     lines = "".join(f'<path class="guide" d="M{_LEFT:g} {y:.1f}H{_RIGHT:g}"/>' for y in heights)
-    return f'{lines}<text x="{_LEFT:g}" y="{_TOP - 5:g}">{high:.0f} {escape(unit)}</text>'
+    return f'{lines}<text x="{_LEFT:g}" y="{_TOP - 5:g}">{high:.0f}{"%" * (unit == "%")}</text>'
 
 
 def _dot(look: str, x: float, y: float) -> str:

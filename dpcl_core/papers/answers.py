@@ -99,9 +99,21 @@ def table() -> Mapping[str, Asked]:
     return found
 
 
+def asked_of(question: Question) -> Asked:
+    """What answers a question; of one without an entry, its first two runs, or budgets of its only run, with no claim."""
+    if (known := table().get(question.name)) is not None:
+        return known
+    specs = list(questions.specs(question.smallest.name).items())
+    sides = [(run, run, epsilon) for run, spec in specs[:2] for epsilon in spec.privacy.epsilons[-1:]]
+    if len(specs) == 1:
+        (run, spec), *_ = specs
+        sides = [(epsilon_text(epsilon), run, epsilon) for epsilon in (spec.privacy.epsilons[-1], spec.privacy.epsilons[0])]
+    return Asked(sides=tuple(sides), yes="{0} % against {1} %.", no="{0} % against {1} %.", is_open=True)
+
+
 def answer(question: Question, found: Mapping[Size, Mapping[str, Measured]]) -> Answer:
     """The answer from results by label, for each form of the question; other forms as recorded."""
-    asked = table()[question.name]
+    asked = asked_of(question)
     tests = tuple(_tested(question, asked, size, found.get(size)) for size in question.forms)
     counted = [test for test in tests if not test.is_toy]
     if asked.metric == "audited":
@@ -174,8 +186,8 @@ def _verdict(asked: Asked, tests: Sequence[Tested], verdict: claims.Verdict, sho
         seeds = "one seed" if len(shown.specs[asked.sides[0][1]].seeds) == 1 else f"fewer than {MIN_SEEDS} seeds"
         return f"{both} {measured.unit(asked.metric)}, from {seeds} each."
     unit = measured.unit(asked.metric)
-    points = " points" if unit == "%" else ""
-    return f"{both} {unit}: less than {claims.bound_text(without)}{points} either way."
+    apart = unit.replace("%", "points")
+    return f"{both} {unit}: less than {claims.bound_text(without)} {apart} apart."
 
 
 def _number(value: float, sign: str = "") -> str:
@@ -232,7 +244,7 @@ def citation(of: Answer, link: str, version: str) -> str:
     """A BibTeX entry for the answer, with its link, and those of the software and of the papers behind its runs."""
     dates = sorted({run.date for test in of.tests for run in test.runs.values()})
     fields: dict[str, Any] = {
-        "title": f"{of.question.asked} {of.verdict or 'Not measured yet.'}",
+        "title": f"{of.question.asked} {of.verdict or 'Not measured yet.'}".replace("%", r"\%"),
         "howpublished": f"\\url{{{link}}}",
         "year": dates[-1][:4] if dates else "",
         "note": f"{of.state.capitalize()}; dpcl {version}" + (f", measured {dates[0]} to {dates[-1]}" if dates else ""),

@@ -125,6 +125,10 @@ class Question:
         """Of its experiment, else of its only preset."""
         return self.smallest.name if self.paper is None else self.experiment
 
+    def size_of(self, preset: str) -> Size:
+        """The size of the form that this preset is. Raises StopIteration if it is none of its forms."""
+        return next(size for size, form in self.forms.items() if form.name == preset)
+
     @property
     def asked(self) -> str:
         """What it asks, in at most eight words."""

@@ -153,7 +153,7 @@ def gallery(view: state.View) -> dict[str, str]:
     chosen = dict.fromkeys(FILTERS, "")
     with st.container(key="filters", horizontal=True, gap="small"):
         for name, (title, titles) in _filters(every).items():
-            chosen[name] = fields.select(view, name, title, titles, width=190)
+            chosen[name] = fields.select(view, name, title, titles, width=170)
     key = view.key("gallery")
 
     def opened() -> None:
@@ -238,13 +238,11 @@ def _unmeasured(question: Question) -> str:
 
 def _lacked(missing: DataMissing) -> str:
     """What a question lacks on this computer, in one sentence; its own page says how to get it."""
-    match missing.field:
-        case "data.dataset":
-            return f"Its data are not on this computer: {datasets.card(str(missing.value)).title}."
-        case "data.backbone":
-            return f"Its network is not on this computer: {backbones.card(str(missing.value)).title}."
-        case _:
-            return "It needs packages that are not on this computer."
+    if missing.field == "data.dataset":
+        return f"Its data are not on this computer: {datasets.card(str(missing.value)).title}."
+    if missing.field == "data.backbone":
+        return f"Its network is not on this computer: {backbones.card(str(missing.value)).title}."
+    return "It needs packages that are not on this computer."
 
 
 # The paper's side of a question: its claims, numbers and figures beside ours, in one form.
@@ -298,7 +296,7 @@ def paper_view(view: state.View, question: Question, size: Size) -> str:
         titles = {name: comparison.quantity(name, found.form.specs.values()) for name in found.form.experiment.metrics}
         metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{question.paper}")
     _both(key, found, metric, comparison.quantity(metric, found.form.specs.values()))
-    _figures(found)
+    _figures(key, found)
     _claims(found)
     draw_numbers(key, metric, found)
     if found.form.experiment.has_match_rates:
@@ -340,29 +338,39 @@ def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
     )  # fmt: skip
 
 
-def _figures(found: PaperSide) -> None:
+def _figures(key: Key, found: PaperSide) -> None:
     """Draws one of the paper's figures from our runs, and the choice of it."""
     form, of = found.form, {figure.name: figure for figure in found.form.experiment.figures}
     if not of:
         return
+    experiment, epsilon, test = form.experiment.name, None, None
     with st.container(key="figure-choices", horizontal=True, vertical_alignment="bottom", gap="small"):
-        name = st.selectbox(
-            "Figure of the paper", of, format_func=lambda one: f"Figure {one}", key=f"figure-{form.experiment.name}"
-        )
-        figure, epsilon, test = of[name], None, None
-        if budgets := paper_figures.budgets(form, figure):
+        name = st.selectbox("Figure of the paper", of, format_func="Figure {}".format, key=f"figure-{experiment}", width=260)
+        if budgets := paper_figures.budgets(form, of[name]):
+            at = f"figure-budget-{experiment}-{name}"
             epsilon = st.segmented_control(
-                "Budget", budgets, default=budgets[0], format_func=epsilon_label, required=True, key=f"figure-budget-{name}"
+                "Budget", budgets, default=budgets[0], format_func=epsilon_label, required=True, key=at
             )
-        if tests := paper_figures.tests(form, figure):
-            named = {f"{one.first.run} / {one.second.run} {report.budgets_of(one)}": one for one in tests}
-            test = named[st.selectbox("Compared", named, key=f"figure-test-{name}")]
-    drawn = paper_figures.draw(found.paper, form, figure, epsilon=epsilon, test=test, dark=text.is_dark())
-    note = "ours; hollow diamonds: printed" if not figure.has_tests else "ours"
+        if tests := paper_figures.tests(form, of[name]):
+            titles = [f"{one.first.run} / {one.second.run}, {report.budgets_of(one)}" for one in tests]
+            test = st.selectbox(
+                "Compared", range(len(tests)), format_func=titles.__getitem__, key=f"figure-test-{experiment}-{name}"
+            )
+    drawn = _figure(key, name, epsilon, test, text.is_dark(), found)
     figure_card.show(
-        drawn.picture, found.provenance(), key="paper-figure", title=f"Figure {name}", note=note, table=drawn.table,
-        caption=drawn.note,
+        drawn.picture, found.provenance(), key="paper-figure", title=f"Figure {name}", table=drawn.table, caption=drawn.note,
+        note="ours" if of[name].has_tests else "ours; hollow diamonds: printed",
     )  # fmt: skip
+
+
+@st.cache_resource(max_entries=100, show_spinner=False)
+def _figure(
+    key: Key, name: str, epsilon: float | None, test: int | None, dark: bool, _found: PaperSide
+) -> paper_figures.Drawn:
+    form = _found.form
+    figure = next(one for one in form.experiment.figures if one.name == name)
+    chosen = None if test is None else paper_figures.tests(form, figure)[test]
+    return paper_figures.draw(_found.paper, form, figure, epsilon=epsilon, test=chosen, dark=dark)
 
 
 def _claims(found: PaperSide) -> None:

@@ -6,6 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -107,9 +108,9 @@ def test_forty_texts_read_by_smollm2(benchmark: BenchmarkFixture, reader: TokenR
 @_needs("smollm2", data=True)
 @pytest.mark.parametrize("cache", ["cold", "warm"])
 def test_a_run_that_reads(benchmark, tmp_path_factory, monkeypatch, cache):
-    """The headline run of the preset with three tasks: within 180 s, and within 60 s once its texts have been read."""
+    """One seed of the headline run with three tasks: within 180 s, and within 60 s once its texts have been read."""
     monkeypatch.setenv("DPCL_HOME", str(tmp_path_factory.getbasetemp() / "home-that-reads"))
-    spec = presets.load("pecl-reading")
+    spec = replace(presets.load("pecl-reading"), seeds=(0,))
     benchmark.pedantic(lambda: list(engine.run(spec)), rounds=1)
     assert benchmark.stats.stats.median < {"cold": 180, "warm": 60}[cache] * NOISE
 

@@ -33,14 +33,14 @@ def table(**runs: dict[float, list[float]]) -> pd.DataFrame:
         ({"a": {1.0: [0.5, 0.5, 0.5], math.inf: [0.6, 0.61, 0.62]}}, "a difference of 11.0 points [8.5, 13.5] (3 seeds,"),
         # Pairs of seeds make a difference clear that means would hide.
         ({"a": {1.0: [0.2, 0.5, 0.8]}, "b": {1.0: [0.21, 0.511, 0.812]}}, "better: “b” by 1.1 points"),
-        ({"a": {1.0: [0.5, 0.6, 0.7]}, "b": {1.0: [0.6, 0.5, 0.72]}}, "; no difference from “b” can be told with 3 seeds."),
+        ({"a": {1.0: [0.5, 0.6, 0.7]}, "b": {1.0: [0.6, 0.5, 0.72]}}, "; 3 seeds are too few to tell it from “b”."),
         # Differences of 0.04, 0.04 and 0.05 points agree by luck, and print as none.
-        ({"a": {1.0: [0.5, 0.6, 0.7]}, "b": {1.0: [0.5004, 0.6004, 0.7005]}}, "; no difference from “b” can be told with 3"),
-        ({"a": {1.0: [0.1]}, "b": {1.0: [0.9]}}, "ends at 10.0 % accuracy; no difference from “b” can be told with 1 seed."),
+        ({"a": {1.0: [0.5, 0.6, 0.7]}, "b": {1.0: [0.5004, 0.6004, 0.7005]}}, "; 3 seeds are too few to tell it from “b”"),
+        ({"a": {1.0: [0.1]}, "b": {1.0: [0.9]}}, "ends at 10.0 % accuracy; 1 seed is too few to tell it from “b”."),
         # Titles with commas stay whole.
         ({"One, two": {1.0: [0.5] * 3}, "Three, four": {1.0: [0.6] * 3}, "Five": {1.0: [0.4, 0.5, 0.6]}},
-         "“One, two” ends at 50.0 % [50.0, 50.0] accuracy; better: “Three, four” by 10.0 points [9.9, 10.1]; no difference "
-         "from “Five” can be told with 3 seeds (intervals that hold for all 2 comparisons at once)."),
+         "“One, two” ends at 50.0 % [50.0, 50.0] accuracy; better: “Three, four” by 10.0 points [9.9, 10.1]; 3 seeds are "
+         "too few to tell it from “Five” (intervals that hold for all 2 comparisons at once)."),
         ({}, "No run has finished yet."),
     ],
 )  # fmt: skip
@@ -56,7 +56,7 @@ def test_the_more_runs_are_compared_the_wider_the_interval() -> None:
     assert "better: “b” by 3.0 points [0.5, 5.5]" in answer.finding(table(**runs))
     many = {**runs, **{f"c{k}": {1.0: [0.4, 0.5, 0.6]} for k in range(9)}}
     said = answer.finding(table(**many))
-    assert "no difference from 10 other runs can be told with 3 seeds" in said
+    assert "3 seeds are too few to tell it from the 10 others" in said
     assert said.endswith("(intervals that hold for all 10 comparisons at once).")
     assert "at once" not in answer.finding(table(**runs))
 

@@ -222,9 +222,9 @@ def test_equal_tables_give_the_picture_that_was_built_and_others_a_new_one() -> 
     assert built == [3.0, 4.0, 3.0]
 
 
-@pytest.mark.parametrize("name", ["train", "privacy", "published", "anchors"])
+@pytest.mark.parametrize("name", ["train", "privacy", "questions", "anchors"])
 def test_a_page_seen_before_builds_no_figure(name: str, open_page: Open, monkeypatch: Patch) -> None:
-    page = open_page(name)
+    page = open_page(name, **({"x": "paper-split-mnist", "w": "paper"} if name == "questions" else {}))
     assert page.get("plotly_chart") or drawings(page)
 
     def refused(*_: object, **__: object) -> None:

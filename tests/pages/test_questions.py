@@ -117,7 +117,7 @@ def test_an_answer_is_told_in_the_quantity_asked_with_what_is_excluded_and_how_t
     assert "forgotten of the earlier tasks, points" in said or "Forgotten of the earlier tasks" in said
     undecided = answers.recorded()["paper-blurry"]
     assert undecided.excluded is not None
-    assert f"a difference of {claims.bound_text(undecided.excluded)} points or more is excluded" in words(
+    assert f"Not decided: less than {claims.bound_text(undecided.excluded)} points either way." in words(
         open_page("questions", question="paper-blurry-small")
     )
 

@@ -59,10 +59,10 @@ def test_an_undecided_answer_says_what_difference_it_excludes_and_one_seed_that_
     one = _answer(lambda epsilon, seed: 0.7 + 0.02 * seed, lambda epsilon, seed: 0.7 + 0.02 * (3 - seed))
     assert one.state == "cannot tell"
     assert one.excluded is not None
-    assert one.verdict == f"73 against 73 %: less than {claims.bound_text(one.excluded)} points either way."
+    assert one.verdict == f"73 against 73 %: less than {claims.bound_text(one.excluded)} points apart."
     few = _answer(lambda epsilon, seed: 0.9, lambda epsilon, seed: 0.5, n_seeds=2)
     assert few.state == "cannot tell"
-    assert "either way" not in few.verdict
+    assert "apart" not in few.verdict
 
 
 def test_a_forms_opposite_makes_an_answer_undecided_and_a_toy_says_nothing() -> None:
@@ -119,12 +119,12 @@ def test_every_answer_with_a_record_has_a_small_picture_of_it(name: str) -> None
 
 
 def test_a_citation_has_question_verdict_link_and_papers() -> None:
-    one = answers.recorded()["paper-split-mnist"]
+    one = answers.recorded()["paper-imagenet-r"]
     said = answers.citation(one, "https://lab/questions?v=1", "0.1.0")
-    assert said.startswith("@misc{dpcl-paper-split-mnist,")
-    assert f"title = {{{one.question.asked} {one.verdict}}}" in said
+    assert said.startswith("@misc{dpcl-paper-imagenet-r,")
+    assert f"title = {{{one.question.asked} {one.verdict}}}".replace("%", r"\%") in said  # else it begins a comment
     assert r"howpublished = {\url{https://lab/questions?v=1}}" in said
-    assert "lai2022" in said
+    assert "tobaben2025" in said
 
 
 def test_what_an_observer_measured_enters_the_record_in_its_own_unit() -> None:
