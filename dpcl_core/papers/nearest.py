@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from dpcl_core import checks, presets
+from dpcl_core import checks, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
@@ -18,7 +19,7 @@ from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured, questions
 from dpcl_core.papers.measured import Measured
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import DataSpec, RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,7 @@ _OF_NO_CURVE = ("privacy.epsilons", "privacy.delta", "privacy.noise", "seeds", "
 _PASSES = ("epochs", "rounds", "steps", "local_steps")  # settings that a training takes in proportion to
 _LEAST_SECONDS, _LEAST_SHARE = 2.0, 0.05  # of a run, whatever its size; of the run that it is compared with
 _NOT_LONG = 600.0  # seconds: with more, other data bring fewer models
+_FEATURES_A_SECOND = 100.0  # of a network whose speed was not measured
 _CLASS_SIZE = 100  # of data of which nothing is known
 
 
@@ -135,6 +137,24 @@ def _rough(spec: RunSpec, known: Sequence[_Known]) -> float:
     return max(_LEAST_SECONDS, median(closest) * max(1 / ratio, _LEAST_SHARE))
 
 
+def feature_seconds(data: DataSpec) -> float:
+    """About how long a network takes on the processor to compute the features of these data; 0 where none does."""
+    card = backbones.card(data.backbone)
+    if card.name == "pixels" or card.is_language_model:
+        return 0.0
+    speeds = measured_resolutions(card.name)
+    side = str(data.resolution or next(iter(card.resolutions), ""))
+    return _n_train(data) / (speeds[side]["pictures_per_second"] if side in speeds else _FEATURES_A_SECOND)
+
+
+@cache
+def measured_resolutions(network: str) -> Mapping[str, Mapping[str, float]]:
+    """Speed and accuracy of a network by resolution, from scripts/measure_resolutions.py; empty where none are recorded."""
+    path = paths.assets_dir() / "axes" / f"{network}-resolutions.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["resolutions"] if path.exists() else {}
+    return cast("Mapping[str, Mapping[str, float]]", found)
+
+
 def fitting(raw: checks.Raw, dataset: str) -> dict[str, object]:
     """Changes by dotted key that settings need on other data: the dataset, its network, and fewer budgets and seeds where
     all would take long. Own data begin with one model, since every budget and seed is a release.
@@ -205,12 +225,17 @@ def _known() -> tuple[_Known, ...]:
 
 def _work(spec: RunSpec) -> float:
     """The models of a run times their training examples times the passes over them."""
-    n_train, n_classes, n_sources = _sizes(spec.data.dataset)
-    for cap, n_parts in ((spec.data.train_per_class, n_classes), (spec.data.train_per_source, n_sources)):
-        n_train = n_train if cap is None else min(n_train, cap * n_parts)
     passes = math.prod(float(getattr(spec.params, name, None) or 1) for name in _PASSES)
     every = getattr(spec.scenario, "tasks", None) or 1 if spec.scenario.recurrence == "every" else 1
-    return max(1.0, spec.n_cells * n_train * passes * every)
+    return max(1.0, spec.n_cells * _n_train(spec.data) * passes * every)
+
+
+def _n_train(data: DataSpec) -> int:
+    """The training examples, by the dataset's card and the settings."""
+    n_train, n_classes, n_sources = _sizes(data.dataset)
+    for cap, n_parts in ((data.train_per_class, n_classes), (data.train_per_source, n_sources)):
+        n_train = n_train if cap is None else min(n_train, cap * n_parts)
+    return n_train
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -16,7 +15,7 @@ from typing import IO, cast
 
 import streamlit as st
 
-from dpcl_core import checks, machine, paths
+from dpcl_core import checks, machine
 from dpcl_core.backbones import bundled, catalog, packaged, weights
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
@@ -24,6 +23,7 @@ from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.papers import nearest
 from dpcl_core.privacy import budgets
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.runs import executor, process, run
@@ -314,22 +314,13 @@ def _card(name: str) -> catalog.BackboneCard | None:
 
 def _pixels(network: str, side: int) -> str:
     """A resolution with what it costs and saves, as measured on public pictures; nothing for one that was not measured."""
-    measured = _measured(network=network)
+    measured = nearest.measured_resolutions(network)
     if str(side) not in measured or (most := max(measured, key=int)) == str(side):
         return f"{side} × {side} pixels"
     here, there = measured[str(side)], measured[most]
     faster = here["pictures_per_second"] / there["pictures_per_second"]
     lost = 100 * (there["accuracy"] - here["accuracy"])
     return f"{side} × {side}: {faster:.1f} times as quick, {lost:.0f} points less"
-
-
-@st.cache_data(show_spinner=False)
-def _measured(network: str) -> dict[str, dict[str, float]]:
-    """Speed and accuracy of a network by resolution, from scripts/measure_resolutions.py; empty where none are recorded."""
-    path = paths.assets_dir() / "axes" / f"{network}-resolutions.json"
-    if not path.exists():
-        return {}
-    return cast("dict[str, dict[str, float]]", json.loads(path.read_text(encoding="utf-8"))["resolutions"])
 
 
 @st.cache_resource

@@ -82,6 +82,14 @@ def test_more_models_and_more_examples_take_longer() -> None:
     assert sorted(set(seconds)) == seconds
 
 
+def test_features_take_their_network_s_measured_time() -> None:
+    assert nearest.feature_seconds(_spec().data) == 0
+    photos = _spec("data.dataset=cifar10", "data.backbone=lite0", "data.train_per_class=100").data
+    speeds = nearest.measured_resolutions("lite0")
+    assert nearest.feature_seconds(photos) == pytest.approx(1000 / speeds["224"]["pictures_per_second"])
+    assert nearest.feature_seconds(replace(photos, resolution=96)) < 0.2 * nearest.feature_seconds(photos)
+
+
 def test_a_measured_setting_leads_to_its_question() -> None:
     name = "paper-cslr-ag-news-small"
     assert nearest.question_of(list(questions.specs(name).values())[-1]) == name
