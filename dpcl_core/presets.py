@@ -33,7 +33,7 @@ Shows = Literal["budgets", "forgetting", "streams", "labels", "adapting", "claim
 class Preset(Document):
     """The description of a preset. `seconds`: expected duration of `[spec]` on two CPU cores (None: not measured).
 
-    `shows`: what its answer is about, by which questions are grouped.
+    `shows`: what its answer is about.
 
     `label` names the run of `[spec]` among those of an experiment; `seconds_in_all` is the duration of all runs.
     """

@@ -23,7 +23,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Size
-from dpcl_core.presets import Preset, Shows
+from dpcl_core.presets import Preset
 from dpcl_core.privacy.statement import at_least, shown_number
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Work, work_of
@@ -88,17 +88,6 @@ def _patterns() -> tuple[_Patterns, _Patterns]:
 
 
 OWN = "At once"  # presets of no paper: small, for a first look
-SHOWS: Mapping[Shows, str] = {
-    "budgets": "What a budget costs",
-    "forgetting": "What is forgotten",
-    "streams": "The order and the limits of tasks",
-    "labels": "What may be public",
-    "adapting": "Adapting the network",
-    "claims": "What a claimed budget is worth",
-    "words": "Which words are private",
-    "matching": "Matching what clients send",
-    "no-privacy": "Without privacy",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +122,6 @@ class Question:
     def asked(self) -> str:
         """What it asks, in at most eight words."""
         return self.title if self.paper is None else self.text
-
-    @property
-    def shows(self) -> str:
-        """What its answer is about, one of `SHOWS`."""
-        return SHOWS[self.smallest.shows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -340,8 +340,3 @@ def test_a_link_leads_back_to_the_gallery_that_was_just_left(open_page: Open, pr
     assert page.title[0].value == "Questions"
     assert page.query_params["p"] == "own"
     assert "from" not in page.query_params
-
-
-def test_every_question_says_what_it_shows() -> None:
-    assert set(questions.SHOWS) == set(get_args(presets.Shows))
-    assert {question.smallest.shows for question in questions.questions()} == set(questions.SHOWS)
