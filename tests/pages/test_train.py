@@ -6,10 +6,12 @@ import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import streamlit as st
 from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
@@ -22,6 +24,7 @@ from dpcl_core.runs import database, tables
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from pages.parts import run_panel, train_form
+from tests.data.making import write_pair
 from tests.pages.conftest import Open, Patch, address, button, press, words
 from tests.papers import making
 from tests.support import replay, texts
@@ -136,6 +139,20 @@ def test_beside_a_changed_form_stands_its_nearest_record_and_never_the_run_it_wa
     page = press(page, "Back to that run")
     assert address(page)["run"] == run_id
     assert "has other settings" not in words(page)
+
+
+def test_beside_ones_own_data_stands_their_plan_and_no_other_run(
+    open_page: Open, store: Store, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    spec = replay.a_spec(labels="data")
+    replay.fill(store, spec, replay.recorded(spec))
+    write_pair(tmp_path / "data" / "mine", [0, 1] * 20, [0, 1])
+    monkeypatch.setenv("DPCL_DATA", str(tmp_path / "data"))
+    st.cache_data.clear()
+    page = open_page("train", v="1", d="own:mine", **{"s.tasks": "2"})
+    assert "run" not in page.query_params
+    includes(words(page), "2 tasks with 1 class at home in each.", ", about ")
+    assert not any(said in words(page) for said in ("not-dp", "Measured before", "Finished"))
 
 
 def test_a_run_under_way_stands_beside_a_form_of_its_settings(open_page: Open, store: Store) -> None:
