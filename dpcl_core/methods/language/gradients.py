@@ -269,7 +269,8 @@ def log_probs(
     else:
         logits = logits_at(net, batch, columns - 1, reading, epoch)
         among = logits if forks is None else logits[..., forks.tokens(logits.device)]
-        values = _OfTokens.apply(logits.flatten(0, 1), tokens.flatten()).view(columns.shape)
+        flat = _OfTokens.apply(logits.flatten(0, 1), tokens.flatten())  # type: ignore[no-untyped-call]
+        values = flat.view(columns.shape)
         if forks is not None:
             is_answer = batch.role.gather(1, columns) == ANSWER
             values = torch.where(is_answer, forks.of_tokens(among, passed, tokens), values)
