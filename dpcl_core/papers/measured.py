@@ -213,9 +213,9 @@ def recorded(paper: str) -> tuple[Measured, ...]:
 
 
 def all_recorded() -> tuple[Measured, ...]:
-    """The last recorded results of all papers, and of the questions that belong to none."""
-    papers = sorted(paper.stem for paper in (paths.assets_dir() / "papers").glob("*.toml"))
-    return tuple(run for paper in (*papers, OWN) for run in recorded(paper))
+    """The last recorded results of all papers."""
+    papers = sorted((paths.assets_dir() / "papers").glob("*.toml"))
+    return tuple(run for paper in papers for run in recorded(paper.stem))
 
 
 def read_measured(path: Path) -> tuple[Measured, ...]:
