@@ -26,7 +26,7 @@ def main(address: str) -> None:
             if (run_id := finished.get(spec.digest())) is not None:
                 run = measured.stamped(measured.measured_run(store.get(run_id), store.events(run_id)))
                 measured.write(paths.assets_dir() / "reproduction" / f"{measured.OWN}.json", measured.OWN, [run])
-            elif measured.find(spec, measured.all_recorded()) is None:
+            elif not questions.recorded({label: spec}):
                 print(f"not recorded: {question.smallest.name}, {label}")
 
 

@@ -218,8 +218,8 @@ def papers() -> list[str]:
 
 
 def all_recorded(dataset: str | None = None) -> tuple[Measured, ...]:
-    """The last recorded results of all papers, and of the questions that belong to none, on one dataset or all."""
-    return tuple(run for paper in (*papers(), OWN) for run in recorded(paper, dataset))
+    """The last recorded results of all papers, on one dataset or all."""
+    return tuple(run for paper in papers() for run in recorded(paper, dataset))
 
 
 def read_measured(path: Path, dataset: str | None = None) -> tuple[Measured, ...]:

@@ -249,8 +249,8 @@ def _with_audits(run: Measured, run_id: str, store: Store) -> Measured:
 
 @cache
 def _recorded() -> Mapping[str, Measured]:
-    """The recorded results by digest of their settings."""
-    return {run.spec.digest(): run for run in measured.all_recorded()}
+    """The recorded results by digest of their settings: of all papers, and of the questions that belong to none."""
+    return {run.spec.digest(): run for run in (*measured.recorded(measured.OWN), *measured.all_recorded())}
 
 
 def elsewhere(about: Preset, runs: Mapping[str, RunSpec]) -> float | None:

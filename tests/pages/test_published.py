@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import paths, presets
 from dpcl_core.figures.picture import span
-from dpcl_core.papers import catalog, measured, questions
+from dpcl_core.papers import answers, catalog, claims, measured, questions
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, Patch, words
 from tests.support import replay
@@ -26,6 +26,9 @@ SMALL = presets.variants("paper-split-cifar-100-small")
 @pytest.fixture(autouse=True)
 def nothing_recorded(monkeypatch: Patch) -> None:
     """The pages below start without recorded figures; one test brings some back."""
+    answers.recorded()  # kept for the whole process, as are a paper's forms, so other tests must not find them empty
+    for paper in catalog.PAPERS.values():
+        claims.recorded_forms(paper)
     monkeypatch.setattr(measured, "recorded", lambda paper: ())
     monkeypatch.setattr(questions, "_recorded", lambda: {run.spec.digest(): run for run in measured.all_recorded()})
 
