@@ -167,8 +167,9 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
     with right:
         for reason in train_form.not_dp_reasons(values):
             pecl_claim.not_dp(reason)
+    meant = spec or train_form.parsed(values)
     with left:
-        has_ghost = spec is not None and start_box.ghost(spec)
+        has_ghost = meant is not None and start_box.ghost(meant)
     with right if has_ghost else left:
         start_box.stream(values)
     with right:
