@@ -15,7 +15,7 @@ from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
-from pages.parts import layout, link, run_panel, settings_form, start_box, state, train_form, tuning_panel
+from pages.parts import layout, link, pecl_claim, run_panel, settings_form, start_box, state, train_form, tuning_panel
 from pages.parts.text import plain
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
@@ -164,8 +164,12 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
     if spec is not None and spec == example.spec:
         return _shown(view, values, example, None)
     left, right = st.columns(run_panel.HALVES, gap="small")
+    with right:
+        for reason in train_form.not_dp_reasons(values):
+            pecl_claim.not_dp(reason)
+    meant = spec or train_form.parsed(values)
     with left:
-        has_ghost = spec is not None and start_box.ghost(spec)
+        has_ghost = meant is not None and start_box.ghost(meant)
     with right if has_ghost else left:
         start_box.stream(values)
     with right:

@@ -112,12 +112,14 @@ def draw(
 
 
 def details(spec: RunSpec, values: train_form.Values) -> None:
-    """Draws how the settings relate to what the method's publication prints, and what follows from them as help."""
+    """Draws how the settings relate to what the method's publication prints, what follows from them as help, and remarks."""
     layer, derived = methods.layer(spec), ""
     with suppress(BadInput):  # an older run, whose settings are refused today
         derived = _derived(key=spec.to_json(), _spec=spec)
     more = filter(None, ("" if layer is None else layer.words, derived, train_form.delta_words(values)))
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
+    if said := train_form.remarks(values):
+        st.caption(plain(said))
 
 
 def _estimate(spec: RunSpec, device: str) -> str:

@@ -214,22 +214,26 @@ def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
         values |= settings_form.draw(view, str(values["dataset"]))
         values |= settings_form.draw_scenario(view, str(values["scenario"]))
         values |= settings_form.draw_method(view, str(values["method"]))
-    card, of_stream = methods.CARDS[str(values["method"])], scenarios.CARDS[str(values["scenario"])].settings
-    reads_lists = of_stream(**_scenario_of(values)).reads_lists  # checked later
     with lists:
-        values["labels"] = settings_form.label_list(view, card)
+        values["labels"] = settings_form.label_list(view, methods.CARDS[str(values["method"])])
     with budget:
-        values["epsilons"], values["seeds"], reason = _budget(view, values)
+        values["epsilons"], values["seeds"] = _budget(view, values)
     with places.settings:
         values |= _more(view, values)
-    is_read = values["labels"] == "data" or (values["labels"] == "prior" and reads_lists)
-    with places.notes:
-        for banner in filter(None, (reason, _NO_LIST if is_read else "")):
-            pecl_claim.not_dp(banner)
-        how = "" if values["tuned"] == "no" else f"Settings tuned {fields.TUNED[str(values['tuned'])]}."
-        if said := " ".join(filter(None, (settings_form.rarest(raw_of(values)), how))):
-            st.caption(said)
     return values
+
+
+def not_dp_reasons(values: Values) -> list[str]:
+    """Why no bound holds for these settings, a sentence each; empty where one may."""
+    stream = scenarios.CARDS[str(values["scenario"])].settings(**_scenario_of(values))  # checked elsewhere
+    is_read = values["labels"] == "data" or (values["labels"] == "prior" and stream.reads_lists)
+    return [*filter(None, (_reason(values, cast("tuple[float, ...]", values["epsilons"])), _NO_LIST if is_read else ""))]
+
+
+def remarks(values: Values) -> str:
+    """What a list of labels needs, and how the settings were tuned, in words; empty where nothing is to be said."""
+    how = "" if values["tuned"] == "no" else f"Settings tuned {fields.TUNED[str(values['tuned'])]}."
+    return " ".join(filter(None, (settings_form.rarest(raw_of(values)), how)))
 
 
 def _dataset(view: state.View, bring: Callable[[], None]) -> str:
@@ -262,8 +266,8 @@ def _dataset_title(name: str, here: Collection[str]) -> str:
     return title if is_here else f"{title}{_NOT_HERE}"
 
 
-def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[int, ...], str]:
-    """Draws the button with budgets and seeds behind it; returns both, and why no bound holds for these budgets, if so."""
+def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Draws the button with budgets and seeds behind it; returns both."""
     start, first = cast("tuple[float, ...]", view["epsilons"]), cast("tuple[int, ...]", view["seeds"])
     others = " ".join(link.BUDGET.write(e) for e in start if e not in EPSILONS)
     typed = str(st.session_state.get(view.key("exact"), others))
@@ -279,11 +283,10 @@ def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[
             fields.TITLES["privacy.epsilons"], EPSILONS, selection_mode="multi", default=at_first, format_func=epsilon_text,
             key=view.key("epsilons"), help="One model each. ∞: no noise, for contrast.",
         )  # fmt: skip
-        reason = _reason(values, chosen)
-        promise = "" if reason else _promise(values, chosen)
+        promise = "" if _reason(values, chosen) else _promise(values, chosen)
         st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
         _exact(view, others)
-        return chosen, _seeds(view, first), reason
+        return chosen, _seeds(view, first)
 
 
 def _reason(values: Values, chosen: tuple[float, ...]) -> str:
