@@ -140,7 +140,7 @@ def test_the_index_says_what_this_is_then_shows_start_questions_lessons_installi
 
 def test_a_card_counts_the_claims_of_its_question(texts: dict[str, str]) -> None:
     cards = dict(re.findall(r'<li class="card"><h4><a href="([^"]+)">.*?</h4>(.*?)</li>', texts["index.html"]))
-    assert len(cards) == len([name for name in texts if name.startswith("run-")]) == element.N_ANSWERED
+    assert len(cards) == len([name for name in texts if name.startswith("run-")]) >= element.N_ANSWERED
     for paper in catalog.PAPERS.values():
         for experiment in paper.experiments:
             forms = [one for one in claims.recorded_forms(paper) if one.experiment == experiment]
