@@ -19,7 +19,6 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.continual import choose
 from dpcl_core.privacy.labels import people_to_be_named
@@ -89,7 +88,7 @@ def _evidence(spec: RunSpec, running: Sequence[Floats]) -> Floats:
     task in it. Then the difference and the sum of both tasks' releases, for those who left or came with the second.
     """
     weights, released = np.array([1.0, 0.0]), [running[0], running[1] - running[0]]
-    if cast("CosineParams", spec.params).noise_over_tasks == "remembered":
+    if getattr(spec.params, "noise_over_tasks", "fresh") == "remembered":
         of = choose(_N_TASKS).factorisation
         weights, released = of.column, of.releases(running)
     first, second = released

@@ -271,8 +271,8 @@ def test_the_longest_link_is_short_enough() -> None:
 
 
 def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
-    links = {link.proto.label: link.proto.query_string for link in open_page("start").get("page_link")}
-    assert links[":primary[Start lesson 1 →]"] == f"v=1&l={text.NAMES[0]}&s=1"
+    links = {link.proto.page: link.proto.query_string for link in open_page("start").get("page_link")}
+    assert links["lessons"] == f"v=1&l={text.NAMES[0]}&s=1"
 
 
 def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:

@@ -29,7 +29,7 @@ def nothing_recorded(monkeypatch: Patch) -> None:
     answers.recorded()  # kept for the whole process, as are a paper's forms, so other tests must not find them empty
     for paper in catalog.PAPERS.values():
         claims.recorded_forms(paper)
-    monkeypatch.setattr(measured, "recorded", lambda paper: ())
+    monkeypatch.setattr(measured, "recorded", lambda *_: ())
     monkeypatch.setattr(questions, "_recorded", lambda: {run.spec.digest(): run for run in measured.all_recorded()})
 
 
@@ -152,7 +152,7 @@ def test_recorded_figures_are_shown_until_there_is_an_own_run(
     figures = measured.measured_run(run, [event for _, event in store.events_after(run.id)])
     measured.write(tmp_path / "figures.json", "tobaben", [figures])
     store.delete(run.id)
-    monkeypatch.setattr(measured, "recorded", lambda paper: measured.read_measured(tmp_path / "figures.json"))
+    monkeypatch.setattr(measured, "recorded", lambda *_: measured.read_measured(tmp_path / "figures.json"))
     said = words(_opened(open_page))
     assert f"recorded on {figures.date}, {figures.seconds:.0f} s" in said
     measured.write(tmp_path / "figures.json", "tobaben", [replace(figures, edition=1)])
@@ -242,7 +242,7 @@ def test_names_have_entity_f1_and_not_accuracy(open_page: Open) -> None:
 
 def test_replay_head_and_total_stand_beside_what_came_out(open_page: Open, monkeypatch: Patch) -> None:
     figures = measured.read_measured(paths.assets_dir() / "reproduction" / "cslr.json")
-    monkeypatch.setattr(measured, "recorded", lambda paper: figures)
+    monkeypatch.setattr(measured, "recorded", lambda *_: figures)
     frame = _numbers(_opened(open_page, p="cslr", x="paper-cslr-ag-news")).set_index("method")
     (column,) = (name for name in frame if "replay · head · total" in name)
     assert set(frame.loc[["CSLR-Hungarian"], column]) == {"∞ · ∞ · ∞"}

@@ -190,21 +190,21 @@ def _refused(*_: object) -> bytes:
 # Data that go as files.
 
 
-def test_the_model_is_one_file_for_start_and_sensitive_words(places: tuple[Path, Path]) -> None:
-    door = json.loads(figure_card.written_once(element.doors_document, "words", public="model"))
+def test_a_named_entry_goes_as_one_file_whoever_sends_it(places: tuple[Path, Path]) -> None:
     words = json.loads(figure_card.json_bytes({"layer": "score"}, model=figure_card.written_once(element.model)))
-    assert "model" not in door
-    assert door["files"] == words["files"]
-    stored = places[1] / "identity" / door["files"]["model"].removeprefix("./static/")
+    again = json.loads(figure_card.written_once(_with_model, "words", public="model"))
+    assert words["files"] == again["files"]
+    stored = places[1] / "identity" / words["files"]["model"].removeprefix("./static/")
     assert json.loads(stored.read_bytes()) == json.loads(json.dumps(element.model()))
-    assert {**door, "model": element.doors_document("words")["model"]} == {
-        **json.loads(json.dumps(element.doors_document("words"))), "files": door["files"],
-    }  # fmt: skip
+    assert again == {"of": "words", "files": words["files"]}
+
+
+def _with_model(of: str) -> dict[str, object]:
+    return {"of": of, **({"model": element.model()} if of == "words" else {})}
 
 
 def test_a_document_without_the_entry_goes_whole() -> None:
-    sent = json.loads(figure_card.written_once(element.doors_document, "digits", public="model"))
-    assert sent == json.loads(json.dumps(element.doors_document("digits")))
+    assert json.loads(figure_card.written_once(_with_model, "digits", public="model")) == {"of": "digits"}
 
 
 @pytest.mark.parametrize("path", ["/", "/train"])

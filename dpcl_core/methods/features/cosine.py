@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,8 +66,7 @@ class CosineClassifier:
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "class sums") for cell in cells}
         self._sums = np.zeros((len(self._seeds), len(self._epsilons), context.n_labels, context.n_inputs))
         self._n_classes = context.n_classes
-        params = spec.params
-        assert isinstance(params, CosineParams)
+        params = cast(CosineParams, spec.params)
         self._streams: dict[int, Stream] = {}
         if params.noise_over_tasks == "remembered":
             factorisation = choose(context.n_tasks).factorisation
@@ -202,10 +201,16 @@ def _single(rows: NDArray[np.generic]) -> NDArray[np.float32]:
 make_learner = CosineClassifier
 
 
+def _remembers(spec: RunSpec) -> bool:
+    params = spec.params
+    assert isinstance(params, CosineParams)
+    return params.noise_over_tasks == "remembered"
+
+
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): one noisy sum of every class a task."""
     std = class_sums_std(*training_budget(spec.privacy, spec.labels, epsilon), spec.privacy.adjacency)
-    if isinstance(spec.params, CosineParams) and spec.params.noise_over_tasks == "remembered":
+    if _remembers(spec):
         ledger.spend(dp.GaussianDpEvent(std), task=0, what="planned sums", people_of=tuple(range(facts.n_tasks)))
         return
     for task in range(facts.n_tasks):
@@ -216,7 +221,7 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput where noise cannot be remembered, or where that would leave as much of it as fresh noise."""
     field, value = "params.noise_over_tasks", "remembered"
-    if not isinstance(spec.params, CosineParams) or spec.params.noise_over_tasks != value:
+    if not _remembers(spec):
         return
     mend = {field: "fresh"}
     if spec.labels != "prior-const":
@@ -235,7 +240,7 @@ def forecast(
     """The noise on a class's sum, in each task whose release has a sum for it."""
     class_size, uses = facts.n_people / facts.n_classes, facts.n_tasks if spec.labels == "prior-const" else 1
     sigma = trainer.sigma(spec, epsilon)
-    if isinstance(spec.params, CosineParams) and spec.params.noise_over_tasks == "remembered":
+    if _remembers(spec):
         sigma, uses = sigma * choose(facts.n_tasks).noise[continual.SQUARE_ROOT], 1
     ratio = noise_to_signal(sigma, n_features, class_size, uses=uses)
     return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
@@ -247,7 +252,8 @@ CARD = params.card(
     summary="Sums the unit-length features of each class once per task, with Gaussian noise. A test example gets the class "
     "whose noisy sum is closest in direction. Nothing is trained, so a later task cannot overwrite an earlier one.",
     source="Tobaben et al. 2025, Algorithm 1",
-    params=CosineParams, refuses=check, module=__name__, planned=f"{__name__}:planned",
+    params=CosineParams, matters=("noise_over_tasks", "prediction"), refuses=check, module=__name__,
+    planned=f"{__name__}:planned",
     audit="dpcl_core.attacks.feature_games",
     forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),
     printed=Print(
