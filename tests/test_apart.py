@@ -77,7 +77,8 @@ def test_a_refusal_is_the_same_sentence(tmp_path: Path) -> None:
 def test_a_file_that_takes_more_memory_than_allowed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "MEMORY_BYTES", 500_000_000)
     path = tmp_path / "vectors.npz"
-    np.savez_compressed(path, embeddings=np.zeros((900, 90_000)), labels=np.arange(900) % 3)
+    by_column = np.zeros((9_000, 9_000), order="F")  # read whole, and others in pieces
+    np.savez_compressed(path, embeddings=by_column, labels=np.arange(9_000) % 3)
     assert path.stat().st_size < 1_000_000
     with pytest.raises(BadInput, match=r"vectors\.npz: needs more memory or time than this server gives to one file"):
         apart.answer("look", Given(path, Asked(), OWNER))
