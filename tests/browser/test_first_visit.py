@@ -57,7 +57,7 @@ def test_start_takes_one_megabyte_and_loads_data_once_when_they_are_seen(app: Ap
     with counted(int(app.url.rpartition(":")[2])) as way:
         phone.goto(way.url)
         ready(phone)
-        expect(phone.locator(".hero .finding")).not_to_be_empty()
+        expect(phone.get_by_role("button", name="What if the seed leaks?")).to_be_visible()
         phone.wait_for_timeout(1000)
         assert way.bytes < MOST
         names = [request.url.rpartition("/")[2] for request in asked]
@@ -66,11 +66,12 @@ def test_start_takes_one_megabyte_and_loads_data_once_when_they_are_seen(app: Ap
             answer = next(request.response() for request in asked if request.url.endswith(f"/{file}"))
             assert answer is not None
             assert answer.header_value("content-encoding") == "br", file
-        phone.get_by_role("textbox", name="Your sentence").scroll_into_view_if_needed()
-        expect(phone.locator(".door .heat i").first).to_be_visible()
-        phone.goto(f"{way.url}/tokens")
-        ready(phone)
-        expect(phone.locator(".tk-text")).not_to_be_empty()
+        for _ in range(2):
+            phone.goto(f"{way.url}/tokens")
+            ready(phone)
+            expect(phone.locator(".tk-text")).not_to_be_empty()
+            phone.locator(".tk-text").scroll_into_view_if_needed()
+            phone.wait_for_function(f"() => {SENT}.length > 0")
         assert len({request.url for request in asked if "/own/model." in request.url}) == 1
         assert phone.evaluate(SENT) == [0]  # from the browser's own store
 
