@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,15 +66,15 @@ class CosineClassifier:
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "class sums") for cell in cells}
         self._sums = np.zeros((len(self._seeds), len(self._epsilons), context.n_labels, context.n_inputs))
         self._n_classes = context.n_classes
-        params = cast(CosineParams, spec.params)
         self._streams: dict[int, Stream] = {}
-        if params.noise_over_tasks == "remembered":
+        if _remembers(spec):
             factorisation = choose(context.n_tasks).factorisation
             self._streams = {seed: Stream(factorisation, *self._sums.shape[2:]) for seed in self._seeds}
         self._stream_releases: dict[int, list[NDArray[np.float64]]] = {seed: [] for seed in self._streams}
         has_two_rules = spec.labels == "prior-const" and context.n_tasks > 1
         self._shrunk = np.zeros_like(self._sums) if has_two_rules else None
-        self._is_shrunk = params.prediction == "by-stream" and has_two_rules and not spec.scenario.classes_return
+        is_by_stream = getattr(spec.params, "prediction", "added") == "by-stream"
+        self._is_shrunk = is_by_stream and has_two_rules and not spec.scenario.classes_return
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
         self._units: UnitRows | None = None
         # Made of what is released and public: by seed and rule the directions of its sums, and which are some; test rows.
@@ -202,9 +202,8 @@ make_learner = CosineClassifier
 
 
 def _remembers(spec: RunSpec) -> bool:
-    params = spec.params
-    assert isinstance(params, CosineParams)
-    return params.noise_over_tasks == "remembered"
+    """Whether noise is remembered over tasks; a method that builds on this learner may lack the setting."""
+    return getattr(spec.params, "noise_over_tasks", "fresh") == "remembered"
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:

@@ -68,7 +68,7 @@ def diagonal(points: Reals, squares: Reals, means: Reals, variances: Reals) -> R
     return np.asarray(-(quadratic + constant[:, None].astype(points.dtype)) / 2)
 
 
-def _whitened(factor: Floats, rows: Reals) -> Floats:
+def _whitened(factor: Reals, rows: Reals) -> Floats:
     """Rows [n, d] in units of a covariance's Cholesky factor."""
     from scipy.linalg import solve_triangular  # takes long to load, and other methods' runs load this module, too
 
