@@ -79,10 +79,6 @@ class Factorisation:
             total[place:] += self.column[: self.n_tasks - place]
         return float(np.linalg.norm(total)) * _ROUND_UP
 
-    def column_length(self, task: int) -> float:
-        """What one row of length 1 in this task moves C G by: at most `sensitivity()`, less for later tasks."""
-        return float(np.linalg.norm(self.column[: self.n_tasks - task])) * _ROUND_UP
-
     def releases(self, running_sums: Sequence[Floats]) -> list[Floats]:
         """The releases y_0 to y_t of which these are the estimates: `running_sums` turned round."""
         found: list[Floats] = []
@@ -153,9 +149,9 @@ class Choice:
     noise: dict[str, float]
 
     @property
-    def gain(self) -> float:
-        """How many times as much noise as the chosen one fresh noise would leave; 1 where remembering does not pay."""
-        return self.noise[FRESH] / self.noise[self.factorisation.kind]
+    def least(self) -> float:
+        """The noise of the chosen one; equal to that of fresh noise where remembering does not pay."""
+        return self.noise[self.factorisation.kind]
 
 
 def choose(n_tasks: int, per_person: int = 1, gap: int = 1, decay: float = 1.0) -> Choice:
@@ -184,7 +180,16 @@ def choose(n_tasks: int, per_person: int = 1, gap: int = 1, decay: float = 1.0) 
 
 ROW_STEP = 2.0**-20
 WHAT = "sums of unit features of every class, over all tasks with remembered noise"
-MOST_BYTES = 1 << 26  # of the releases that a model keeps, and of a seed's clean sums
+MOST_BYTES = 1 << 26  # of the releases that a model keeps, and of the clean sums of a seed
+
+
+def check_size(n_bytes: int) -> None:
+    """Raises BadInput where a model would keep more releases than there is room for."""
+    if n_bytes > MOST_BYTES:
+        kept, room = f"{n_bytes / 1e6:,.0f} MB of releases a model", f"{MOST_BYTES / 1e6:.0f}"
+        allowed = f"would keep {kept}, and has room for {room}; choose fresh"
+        field = "params.noise_over_tasks"
+        raise BadInput(field, "remembered", allowed, {field: "fresh"})
 
 
 class Stream:

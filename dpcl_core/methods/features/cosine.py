@@ -17,9 +17,8 @@ from dpcl_core.methods.common.dpsgd import learned_list
 from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.features import params, trainer
-from dpcl_core.privacy import continual
 from dpcl_core.privacy.accounting import training_budget
-from dpcl_core.privacy.continual import Stream, choose, noisy_stream_sums, shrunk
+from dpcl_core.privacy.continual import Stream, check_size, choose, noisy_stream_sums, shrunk
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
@@ -68,6 +67,7 @@ class CosineClassifier:
         self._n_classes = context.n_classes
         self._streams: dict[int, Stream] = {}
         if _remembers(spec):
+            check_size(8 * context.n_tasks * context.n_classes * context.n_inputs)
             factorisation = choose(context.n_tasks).factorisation
             self._streams = {seed: Stream(factorisation, *self._sums.shape[2:]) for seed in self._seeds}
         self._stream_releases: dict[int, list[NDArray[np.float64]]] = {seed: [] for seed in self._streams}
@@ -226,11 +226,9 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if spec.labels != "prior-const":
         allowed = "needs one public list of labels for all tasks: labels = prior-const, or fresh noise"
         raise BadInput(field, value, allowed, mend)
-    if choose(facts.n_tasks, facts.n_recurring).gain <= 1:
-        why = "does not pay here: with people who may be in every task, or in one task alone, fresh noise is as little"
-        raise BadInput(field, value, f"{why}; choose fresh", mend)
-    if facts.recurrence == "every":
-        raise BadInput(field, value, "is for people who are in one task each; choose fresh noise here", mend)
+    if facts.recurrence == "every" or facts.n_tasks == 1:
+        allowed = "saves no noise here: it takes several tasks, and people who are in one each; choose fresh"
+        raise BadInput(field, value, allowed, mend)
 
 
 def forecast(
@@ -240,7 +238,7 @@ def forecast(
     class_size, uses = facts.n_people / facts.n_classes, facts.n_tasks if spec.labels == "prior-const" else 1
     sigma = trainer.sigma(spec, epsilon)
     if _remembers(spec):
-        sigma, uses = sigma * choose(facts.n_tasks).noise[continual.SQUARE_ROOT], 1
+        sigma, uses = sigma * choose(facts.n_tasks).least, 1
     ratio = noise_to_signal(sigma, n_features, class_size, uses=uses)
     return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
 
@@ -259,9 +257,9 @@ CARD = params.card(
         params.SOURCE,
         params.OF_ALL
         | {
-            "params.noise_over_tasks": Printed(("fresh",), "Fresh noise adds up over tasks, remembered noise in part."),
+            "params.noise_over_tasks": Printed(("fresh",), "Fresh noise adds up; remembered noise cancels in part."),
             "params.prediction": Printed(
-                ("added",), "Where no class returns, most that tasks release of a class is noise; shrinking takes it away."
+                ("added",), "Where no class returns, most of what a class gets is noise, which shrinking removes."
             ),
         },
         left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},

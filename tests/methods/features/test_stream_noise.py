@@ -14,6 +14,7 @@ from dpcl_core.checkpoints import Checkpoint, Memory
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, TaskLearned
 from dpcl_core.metrics import mean
+from dpcl_core.privacy import continual
 from dpcl_core.spec import RunSpec
 
 SEEDS = list(range(5))
@@ -109,8 +110,15 @@ def test_noise_is_remembered_only_where_that_is_proved_and_pays() -> None:
 
     assert "one public list" in refusal({"labels": "prior"})
     assert "one public list" in refusal({"labels": "dp-learned"})
-    assert "does not pay" in refusal({"scenario": {"kind": "permuted", "tasks": 5}})
-    assert "does not pay" in refusal({"scenario": {"kind": "class-incremental", "tasks": 1}})
+    assert "saves no noise" in refusal({"scenario": {"kind": "permuted", "tasks": 5}})
+    assert "saves no noise" in refusal({"scenario": {"kind": "class-incremental", "tasks": 1}})
+
+
+def test_more_releases_than_there_is_room_for_are_refused_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(continual, "MOST_BYTES", 20_000)  # five tasks of ten classes and 64 pixels take 25,600
+    with pytest.raises(BadInput, match="0 MB of releases a model") as caught:
+        list(engine.run(a_spec(seeds=[0], noise_over_tasks="remembered")))
+    assert caught.value.fix == {"params.noise_over_tasks": "fresh"}
 
 
 def test_the_runs_own_rule_follows_from_public_facts() -> None:
