@@ -20,8 +20,8 @@ from dpcl_core.events import CellFinished
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import per_example_gradients
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapters import Gradients as OfPictures
 from dpcl_core.methods.features.adapters import Kind
+from dpcl_core.methods.features.side_by_side import Gradients as OfPictures
 from dpcl_core.methods.language import gradients
 from dpcl_core.methods.language.gradients import Gradients
 from dpcl_core.methods.language.training import task_loss

@@ -311,7 +311,7 @@ def _gradients(spec: RunSpec, pictures: NDArray[np.uint8], labels: NDArray[np.in
     """Every example's clipped gradient at the initial weights [n, weights]."""
     import torch
 
-    from dpcl_core.methods.features.adapters import Gradients
+    from dpcl_core.methods.features.side_by_side import Gradients
 
     assert isinstance(spec.params, PeftParams)
     clipped = Gradients(initial_network(spec, n_classes), spec.params.clip_norm, 1, "cpu")

@@ -16,7 +16,7 @@ from dpcl_core.attacks import catalog, feature_games, federated_games, language_
 from dpcl_core.attacks.play import Game
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.features import adapters
+from dpcl_core.methods.features import side_by_side
 from dpcl_core.methods.federated.client_release import WeightedSlots
 from dpcl_core.methods.language.gradients import Gradients
 from tests.attacks import mutants
@@ -203,8 +203,8 @@ def longer_texts(patch: pytest.MonkeyPatch) -> None:
 
 
 def longer_adapters(patch: pytest.MonkeyPatch) -> None:
-    honest = adapters.clip_weights
-    patch.setattr(adapters, "clip_weights", lambda norms, clip_norms: honest(norms, 1e9))
+    honest = side_by_side.clip_weights
+    patch.setattr(side_by_side, "clip_weights", lambda norms, clip_norms: honest(norms, 1e9))
 
 
 def scaled(module: str, factor: float) -> Callable[[pytest.MonkeyPatch], None]:

@@ -17,8 +17,7 @@ from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, one_run, play
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features import adapters as features_adapters
+from dpcl_core.methods.features import side_by_side
 from dpcl_core.methods.language import gradients as text_gradients
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.runs.store import Store
@@ -248,7 +247,7 @@ def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, cl
     sums = torch.from_numpy(1e-8 * game.known.n_people * step / (1 - np.abs(step)))
     present = [game.tasks(0, side)[0].train for side in (False, True)]
     pictures = {int(y): x for part in present for x, y in zip(part.inputs, part.labels, strict=True)}
-    gradients = adapters.Gradients(network, clip_norm, 1, "cpu")
+    gradients = side_by_side.Gradients(network, clip_norm, 1, "cpu")
 
     def along(place: int, label: int) -> float:
         *_, weight, bias = gradients.of(pictures[place][None], np.array([label]))
@@ -306,6 +305,6 @@ def test_missing_clipping_of_texts_is_called_an_error(chosen: RunSpec, fixed: No
 
 
 def test_missing_clipping_of_pictures_is_called_an_error(fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = features_adapters.clip_weights
-    monkeypatch.setattr(features_adapters, "clip_weights", lambda norms, clip_norms: honest(norms, 1e9))
+    honest = side_by_side.clip_weights
+    monkeypatch.setattr(side_by_side, "clip_weights", lambda norms, clip_norms: honest(norms, 1e9))
     assert audited(of_pictures("peft-ensemble", "film", 1.0, clip_norm=0.05)).exceeds

@@ -23,7 +23,7 @@ from dpcl_core.backbones import adaptable
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import Gradients
-from dpcl_core.methods.features import adapters
+from dpcl_core.methods.features import adapters, side_by_side
 from dpcl_core.methods.features.adapters import Adapted, Kind
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
@@ -43,7 +43,7 @@ def one_thread() -> None:
 def clipped(grads: list[Tensor]) -> list[Tensor]:
     """The clipped sums of per-example gradients."""
     n = len(grads[0])
-    return [part[0] for part in adapters.clipped_sums(grads, torch.full((n,), CLIP), torch.ones(1, n))]
+    return [part[0] for part in side_by_side.clipped_sums(grads, torch.full((n,), CLIP), torch.ones(1, n))]
 
 
 class Race:

@@ -16,7 +16,7 @@ import torch
 
 from dpcl_core.methods.common import per_example_gradients as of_nets
 from dpcl_core.methods.common.dpsgd import ROUNDING
-from dpcl_core.methods.features import adapters, linear_heads
+from dpcl_core.methods.features import linear_heads, side_by_side
 from dpcl_core.methods.language import gradients as of_texts
 from dpcl_core.methods.language.training import task_loss
 from dpcl_core.methods.lifelong import nets
@@ -60,7 +60,7 @@ def adapter(kind: small_network.Kind, double: bool, odd: bool) -> Step:
     pictures, labels = small_network.pictures(N)
     if odd:
         pictures[::10], pictures[5::20], pictures[-1] = 0, 255, pictures[-2]
-    found = adapters.Gradients(small_network.start(kind, double=double).module(), CLIP, 64, "cpu")
+    found = side_by_side.Gradients(small_network.start(kind, double=double).module(), CLIP, 64, "cpu")
     return Step(lambda places: row(found.of(pictures[places], labels[places])).double().numpy())
 
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapters import Adapted, Gradients, Kind, clipped_sums
+from dpcl_core.methods.features import side_by_side
+from dpcl_core.methods.features.adapters import Adapted, Kind
+from dpcl_core.methods.features.side_by_side import Gradients, clipped_sums
 from tests.methods import small_network
 
 KINDS: tuple[Kind, ...] = ("film", "lora")
@@ -118,7 +119,7 @@ def test_what_is_trained_stays_in_single_precision_under_a_network_in_half(
     pictures, labels = small_network.pictures()
     module = small_network.start(kind, double=False).module()
     exact = summed(module, clip, pictures, labels)
-    monkeypatch.setattr(adapters, "mixed_precision", lambda device: torch.autocast("cpu", dtype=torch.bfloat16))
+    monkeypatch.setattr(side_by_side, "mixed_precision", lambda device: torch.autocast("cpu", dtype=torch.bfloat16))
     seen: list[torch.dtype] = []
     gradients = Gradients(module, clip, 64, "cpu")
     for layer in gradients.layers:
@@ -223,13 +224,13 @@ def test_a_model_beside_it_that_is_not_finite_changes_nothing(kind: Kind) -> Non
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm(6), nn.LayerNorm((4, 6)), nn.LayerNorm(6, bias=False)])
 def test_norms_of_every_form_scale_by_each_examples_own_numbers(norm: nn.LayerNorm) -> None:
-    check_alone(partial(adapters._Scale, layer=norm), norm, torch.randn(3, 5, 4, 6))
+    check_alone(partial(side_by_side._Scale, layer=norm), norm, torch.randn(3, 5, 4, 6))
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_layers_that_mix_do_so_with_each_examples_own_numbers(has_bias: bool) -> None:
-    check_alone(adapters._Mix, nn.Linear(6, 2, has_bias), torch.randn(3, 5, 4, 6))
-    check_alone(adapters._Mix, nn.Conv2d(5, 2, 1, bias=has_bias), torch.randn(3, 5, 4, 6))
+    check_alone(side_by_side._Mix, nn.Linear(6, 2, has_bias), torch.randn(3, 5, 4, 6))
+    check_alone(side_by_side._Mix, nn.Conv2d(5, 2, 1, bias=has_bias), torch.randn(3, 5, 4, 6))
 
 
 def test_a_norm_over_the_channels_of_maps_is_told_from_one_over_the_last_dimension() -> None:
@@ -240,10 +241,10 @@ def test_a_norm_over_the_channels_of_maps_is_told_from_one_over_the_last_dimensi
             last = maps.permute(0, 2, 3, 1)
             return nn.functional.layer_norm(last, self.normalized_shape, self.weight, self.bias).permute(0, 3, 1, 2)
 
-    check_alone(partial(adapters._Scale, layer=(norm := OfMaps(5))), norm, torch.randn(3, 5, 4, 6))
+    check_alone(partial(side_by_side._Scale, layer=(norm := OfMaps(5))), norm, torch.randn(3, 5, 4, 6))
 
 
-def check_alone(make: Callable[..., adapters._SideBySide], alone: nn.Module, maps: Tensor) -> None:
+def check_alone(make: Callable[..., side_by_side._SideBySide], alone: nn.Module, maps: Tensor) -> None:
     """Outputs and gradients beside the layer's own, example by example; two models, the second's numbers larger by one."""
     layer = make("name", [torch.stack([one, one + 1]).detach() for one in alone.parameters()])
     layer.begin(torch.tensor([0, 1, 1]))
