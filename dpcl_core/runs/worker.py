@@ -160,12 +160,12 @@ def wait_for_device(store: Store, run_id: str, on_wait: Callable[[Sequence[Run]]
     free_since, passed, before, pause = math.inf, frozenset[str](), None, _QUEUE_SECONDS
     try:
         while patience.outlast(lambda: store.wait(run_id, process.me())):
+            patience.outlast(supervisor.check)  # first, so that nobody hears of runs whose process is gone
             ahead = patience.outlast(lambda: store.ahead(asked, run_id))
             # A claim locks the store for all who write: only one whose turn it seems to be makes it.
             is_next = all(run.id in passed for run in ahead)
             if is_next and patience.outlast(partial(store.claim, run_id, process.me(), passed=passed)):
                 return True
-            patience.outlast(supervisor.check)
             free_since = min(free_since, time.monotonic()) if all(run.status == "queued" for run in ahead) else math.inf
             if time.monotonic() - free_since > FREE_SECONDS:
                 passed = frozenset(run.id for run in ahead)
