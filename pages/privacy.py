@@ -107,13 +107,14 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
         chosen = fields.segmented(view, "epsilon", "Requested ε", labels, start=start, key=key)
     pecl_claim.privacy_bar(guarantees, chosen=chosen, more=False)
     pecl_claim.looks(result.spec.data.dataset)
+    _full_statement(guarantees[chosen])
     left, right = st.columns(2)
     with left:
-        _full_statement(guarantees[chosen])
+        _ledger(result, chosen)
     with right:
         if statement.is_nominal(guarantees[chosen]):
             claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
-        _ledger(result, chosen)
+        _entries(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
             claim_calculator.accountants_card(question)
         if result.run_id is not None:
@@ -128,9 +129,7 @@ def _middle(budgets: list[float]) -> float:
 
 def _full_statement(given: Guarantee) -> None:
     words = statement.guarantee_words(given)
-    with layout.card("statement"):
-        st.markdown("**The statement, word for word**")
-        st.markdown(f"{words.headline} {words.odds}")
+    with st.expander("What is covered, what is not, what is assumed"):
         covered = (("Covered", words.covered), ("Not covered", words.not_covered))
         for title, items in (*covered, ("Assumed", words.assumptions), ("To know", words.caveats)):
             if items:
@@ -138,23 +137,26 @@ def _full_statement(given: Guarantee) -> None:
 
 
 def _ledger(result: Result, chosen: float) -> None:
-    given = result.guarantees[chosen]
     spent = _spent(result, chosen)
+    if not spent.empty:
+        figure_card.show(
+            figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
+            title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
+        )  # fmt: skip
+
+
+def _entries(result: Result, chosen: float) -> None:
+    given = result.guarantees[chosen]
     names = sorted(given.parts, key=lambda name: not name.startswith("task "))
     rows = [(name, claim_calculator.bound(given.parts[name])) for name in names]
     if len(names) > 1 and all(map(math.isinf, given.parts.values())):
         rows = [(f"each of {len(names)} parts, {names[0]} to {names[-1]}", "no bound")]
     how = plain(given.composition.partition(":")[0])
     total = (f"**total for any one {guarantee.who(given.unit)}** ({how})", f"**{claim_calculator.bound(given.epsilon)}**")
-    if not spent.empty:
-        figure_card.show(
-            figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
-            title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
-        )  # fmt: skip
     with layout.card("ledger-table"):
         st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
         layout.draw_table(("entry", "ε at most"), [*rows, total])
-        st.caption(f"{statement.guarantee_words(given).odds} Requested in the form: {epsilon_label(chosen)}.")
+        st.caption(f"Requested in the form: {epsilon_label(chosen)}.")
 
 
 def _spent(result: Result, chosen: float) -> pd.DataFrame:

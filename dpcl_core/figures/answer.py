@@ -342,9 +342,8 @@ def warning(
     n = max(map(len, lost.values()))
     tested = "" if references.n_tested is None else f"{references.n_tested:,.0f} test examples and "
     return (
-        f"Cannot be told from guessing, which gives {_percent(references.chance)} {score}: {budgets}. "
-        f"The rule counts {tested}{counted(n, 'seed')}; a run that only guesses passes it at most once in "
-        f"{1 / ALPHA:.0f} times."
+        f"It may be guessing {budgets}: guessing gives {_percent(references.chance)} {score}. By {tested}"
+        f"{counted(n, 'seed')}, a guesser is mistaken for more at most once in {1 / ALPHA:.0f} times."
     )
 
 

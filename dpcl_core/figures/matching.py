@@ -166,12 +166,12 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
         chart.marks(places, of[value], str(of["name"].iloc[0]), marker, hover, customdata=of["client"] + 1)
     if regret:
         least, free = rows.loc[rows[value].idxmin()], int((rows["regret"] <= 0).sum())
-        finding = f"Barring the least certain entry, of client {int(least['client']) + 1}, makes its list cost "
-        finding += f"{100 * least['regret']:.2g} % more" + (f"; barring {free} would cost nothing." if free else ".")
+        finding = f"Client {int(least['client']) + 1} is the closest call: without this match its list costs "
+        finding += f"{100 * least['regret']:.2g} % more" + (f"; {free} could go at no cost." if free else ".")
     else:
         chart.across("y", _AMBIGUOUS, width=1.5)
         below, median = int((rows["margin"] < _AMBIGUOUS).sum()), rows["margin"].median()
-        finding = f"{below} of {len(rows)} entries have a margin below {_AMBIGUOUS:g}; the median is {median:.2f}."
+        finding = f"{below} of {len(rows)} matches were close (margin below {_AMBIGUOUS:g}; median {median:.2f})."
     return chart.picture(finding)
 
 

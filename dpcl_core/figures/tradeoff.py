@@ -136,7 +136,7 @@ def sentence(
             f"{'asking for ' if any(notes) else ''}about {answer.crossing:.2g} would do"
         )
     if answer.is_made_to_rise:
-        text = f"On a curve made to rise with ε, {text[0].lower()}{text[1:]}"
+        text += " (where a larger ε came out worse, neighbours share their mean)"
     parts = [f"{text}.", _uncertainty(answer)]
     if answer.by_luck is not None:
         measured = _percent(answer.measured[answer.by_luck], answer.wanted)

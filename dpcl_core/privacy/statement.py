@@ -17,20 +17,17 @@ TOTAL = "replay and head together"
 OF_ALL = "all "  # first word of the part for all models of a run together
 WEAK_EPSILON = 8.0
 # Templates, because the browser fills them too while a budget is dragged.
-ODDS = (
-    "Worst case, from even odds: guessing whether someone took part is right at most {percent} % of the time "
-    "(50 % is a coin)."
-)
+ODDS = "An attacker who guesses whether you took part is right at most {percent} % of the time. A coin: 50 %."
 NO_ODDS = "No bound: an attacker may be right every time."
 EXACT_ODDS = (  # an upper bound: of a learned list of labels or of local copies, a ledger knows (epsilon, delta) alone
-    "With exactly this ledger no guess is right more than {percent} % of the time; at 0.1 % false alarms none finds more "
-    "than {hits} % of those who took part."
+    "For this run an attacker is right at most {percent} % of the time; accusing 1 in 1,000 wrongly, it finds at most "
+    "{hits} % of those who took part."
 )
 # Read from the data, a list of labels has no bound.
 LIST_FROM_DATA = "The list of labels is read from the data: it can show with certainty that someone took part."
 NOT_DP = "Not DP. {reason}"
 SEEDED = "For teaching only: a recorded noise seed voids this bound."
-GAUSSIAN_ODDS = "One Gaussian release with exactly this noise: the best possible guess is right {percent} % of the time."
+GAUSSIAN_ODDS = "One release with exactly this noise: the best attacker is right {percent} % of the time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +151,16 @@ def guarantee_words(given: Guarantee) -> Words:
 
 def headline(unit: str, epsilon: float, delta: float, parts: Mapping[str, float]) -> str:
     """A finite bound in one sentence, and the epsilons of `by_channel`."""
+    factor = shown_number(math.exp(epsilon)) if epsilon < 20 else f"e^{shown_number(epsilon)}"
+    more = f", and 1 in {math.floor((1 + 1e-9) / delta):,} more" if delta > 0 else ""  # rounded down: no promise too much
+    return (
+        f"Whatever is published is at most {factor} times likelier because of any {unit}{more} "
+        f"(epsilon {shown_number(epsilon)}, delta {delta:g}). {three_numbers(parts)}"
+    ).rstrip()
+
+
+def earlier_headline(unit: str, epsilon: float, delta: float, parts: Mapping[str, float]) -> str:
+    """The same bound in the words of cards written before 2026-11-29, which stay valid."""
     factor = shown_number(math.exp(epsilon)) if epsilon < 20 else f"e^{shown_number(epsilon)}"
     return (
         f"For any {unit}, taking part makes any outcome at most {factor} times as likely "

@@ -12,7 +12,7 @@ import streamlit as st
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import Guarantee
-from dpcl_core.figures.picture import Provenance, epsilon_label
+from dpcl_core.figures.picture import Provenance, counted, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import audit_bounds, text_mechanisms
 from dpcl_core.privacy.statement import guarantee_words, shown_number, standing
@@ -33,7 +33,7 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     """Draws one bar for the guarantees of a run, keyed by requested ε.
 
     The words are those of `chosen`, else of the largest ε with a bound; a run without a bound gets the red-edged "not DP"
-    banner. `more`: adds the full statement of every ε as a popover (else the caller draws `full_statement` elsewhere).
+    banner. `more`: names the first limits, and adds the full statement of every ε as a popover (else the caller draws one).
     Draws nothing for an empty mapping.
     """
     if not guarantees:
@@ -51,11 +51,12 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
         cells = [
             ("not", statement.banner or "", ""),
             ("wide", "", f"{statement.headline} {statement.odds}"),
-            ("covered", "Covered", _first_two(statement.covered)),
+            *([("covered", "Covered", _first_two(statement.covered, "point"))] if more else []),
         ]
     else:
         cells = [("not", statement.banner or statement.headline, ""), ("wide", "", statement.odds)]
-    cells.append(("not", "Not covered", _first_two(statement.not_covered)))
+    if more:
+        cells.append(("not", "Not covered", _first_two(statement.not_covered, "limit")))
     layer = guarantees[shown].layer
     if layer is not None:
         cells.append(("", "Layer", layer.title))
@@ -89,9 +90,9 @@ def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
     _bar(html, is_dp=all(one.is_private for _, one in statements))
 
 
-def _first_two(texts: tuple[str, ...]) -> str:
+def _first_two(texts: tuple[str, ...], what: str) -> str:
     """The first two texts, and how many more the full statement has."""
-    more = f" · and {len(texts) - 2} more" if len(texts) > 2 else ""
+    more = f" · {counted(len(texts) - 2, f'more {what}')}" if len(texts) > 2 else ""
     return " · ".join(texts[:2]) + more
 
 

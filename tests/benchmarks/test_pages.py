@@ -100,7 +100,7 @@ def test_letting_go_brings_all_curves_and_sentences(app: App, browser: Browser, 
     last = page.evaluate(
         "document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot.querySelector('.slider').max"
     )
-    ends = iter([(0, "(epsilon 0.1)", "at ε = 0.1."), (int(last), "Not DP", "accuracy without noise is")] * 20)
+    ends = iter([(0, "(epsilon 0.1,", "at ε = 0.1."), (int(last), "Not DP", "accuracy without noise is")] * 20)
     times: list[float] = []
     benchmark.pedantic(lambda: times.append(page.evaluate(LET_GO, list(next(ends)))), rounds=16, warmup_rounds=4)
     benchmark.extra_info["median_ms"] = statistics.median(times[4:])

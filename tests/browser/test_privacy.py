@@ -19,9 +19,9 @@ pytestmark = pytest.mark.browser
 
 def test_statement_and_ledger_follow_the_chosen_budget(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/privacy")
-    expect(page.locator(".privacy-bar")).to_contain_text("2.72 times as likely")
+    expect(page.locator(".privacy-bar")).to_contain_text("2.72 times likelier")
     page.get_by_role("radio", name="ε = 8").click()
-    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 8)")
+    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 8,")
     expect(page.locator(".st-key-card-ledger-table")).to_contain_text("the same person in every task")
     page.get_by_role("radio", name="no noise").click()
     expect(page.locator(".privacy-bar.not-dp")).to_be_visible()

@@ -227,7 +227,7 @@ def test_one_sentence_says_where_the_run_ended(values: list[float], known: Refer
 def test_the_warning_names_budgets_rule_and_rate() -> None:
     finals = {0.1: [0.11, 0.1, 0.12], 0.5: [0.12, 0.1, 0.11], 8.0: [0.7, 0.72, 0.71], math.inf: [0.9, 0.9, 0.91]}
     assert warning(finals, KNOWN) == (
-        "Cannot be told from guessing, which gives 10.0 % accuracy: at ε = 0.1 (11.0 %) and at ε = 0.5 (11.0 %). The rule "
-        "counts 450 test examples and 3 seeds; a run that only guesses passes it at most once in 100 times."
+        "It may be guessing at ε = 0.1 (11.0 %) and at ε = 0.5 (11.0 %): guessing gives 10.0 % accuracy. By 450 test "
+        "examples and 3 seeds, a guesser is mistaken for more at most once in 100 times."
     )
     assert warning({8.0: finals[8.0]}, KNOWN) == ""

@@ -133,9 +133,10 @@ def test_margins_stand_in_the_column_of_their_client() -> None:
     drawn = {(int(c), y) for trace in picture.figure.data for c, y in zip(trace.customdata, trace.y, strict=True)}
     assert drawn == {(1, 0.9), (1, 0.8), (2, 0.05), (2, 0.3)}
     assert list(picture.figure.layout.xaxis.ticktext) == ["2", "1"]
-    assert picture.finding == "1 of 4 entries have a margin below 0.1; the median is 0.55."
+    assert picture.finding == "1 of 4 matches were close (margin below 0.1; median 0.55)."
     regret = margins(ENTRIES, regret=True)
-    assert "of client 2, makes its list cost 0 % more; barring 1 would cost nothing." in regret.finding
+    assert "Client 2 is the closest call: without this match its list costs 0 % more" in regret.finding
+    assert "; 1 could go at no cost." in regret.finding
 
 
 def test_nothing_is_said_in_words() -> None:

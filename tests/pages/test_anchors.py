@@ -30,7 +30,7 @@ SPEC = replay.a_spec(epsilons=(4.0, 8.0), seeds=(0, 7), tasks=3)
 SAID = with_lists(replay.recorded(SPEC, n_tasks=3))
 TOLD_FIRST = next(event for event in SAID if type(event) is type(TOLD) and event.cell.epsilon == 8.0)
 TABS = {
-    "Margins": "entries have a margin below 0.1",
+    "Margins": "matches were close (margin below 0.1",
     "Matched and true": "of entries lie in the group of their mode",
     "Noise": "The budget requires",
     "Anchors": "Theorem 2 requires",

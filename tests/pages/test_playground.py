@@ -30,7 +30,7 @@ from tests.support.asserting import includes
 def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> None:
     page = open_page("playground")
     said = words(page)
-    assert "taking part makes any outcome at most 2.72 times as likely" in said
+    assert "Whatever is published is at most 2.72 times likelier because of any" in said
     assert "For teaching only: a recorded noise seed voids this bound." in said
     assert "After 5 tasks: 90.0 % without noise, " in said
     assert len(drawings(page)) == 1  # the other tabs draw when they are opened
@@ -136,8 +136,8 @@ def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) ->
         ]
         page = open_page("playground", run=replay.fill(store, spec, events), plain="1")
         said = words(page)
-        assert ("from even odds: guessing whether someone took part is right at most 73.11 %" in said) is has_odds
-        assert ("One Gaussian release with exactly this noise" in said) is has_exact
+        assert ("guesses whether you took part is right at most 73.11 %" in said) is has_odds
+        assert ("One release with exactly this noise" in said) is has_exact
         assert ("totals more than the ε of the slider" in said) is not has_odds
 
 
@@ -145,7 +145,7 @@ def test_lists_read_from_the_examples_have_no_odds_and_need_no_epsilon(open_page
     spec = replace(replay.a_spec(labels="prior"), scenario=IBlurry(task_prior="occurring"))
     said = words(open_page("playground", run=replay.fill(store, spec, replay.recorded(spec)), plain="1", want="80"))
     assert statement.NO_ODDS in said
-    assert "One Gaussian release with exactly this noise" not in said
+    assert "One release with exactly this noise" not in said
     assert "no ε bounds that" in said
 
 

@@ -28,10 +28,10 @@ from tests.support.planned import plan_of
 
 def test_the_example_is_stated_in_full_with_its_odds(open_page: Open) -> None:
     said = words(open_page("privacy"))
-    assert "For any one training example, taking part makes any outcome at most 2.72 times as likely" in said
+    assert "Whatever is published is at most 2.72 times likelier because of any one training example" in said
     for title in ("Covered", "Not covered", "Assumed", "To know"):
         assert f"**{title}**" in said
-    assert "guessing whether someone took part is right at most 73.11 % of the time" in said
+    assert "whether you took part is right at most 73.11 % of the time" in said
 
 
 def test_the_ledger_is_shown_by_task_and_by_person(open_page: Open) -> None:

@@ -298,4 +298,4 @@ def test_a_run_that_guesses_is_warned_about(open_page: Open, store: Store) -> No
         for event in replay.recorded(spec)
     ]
     page = open_page("train", v="1", run=replay.fill(store, spec, guessed))
-    assert any("Cannot be told from guessing" in warning.value.replace("\\", "") for warning in page.warning)
+    assert any("It may be guessing" in warning.value.replace("\\", "") for warning in page.warning)

@@ -17,7 +17,7 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Spending, from_json, to_json
-from dpcl_core.privacy import accounting, card, gaussian, recount
+from dpcl_core.privacy import accounting, card, gaussian, recount, statement
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries, mechanism
 from dpcl_core.privacy.mechanisms import class_sums_std
@@ -300,6 +300,17 @@ def _without_numbers(value: object) -> object:
     if isinstance(value, list):
         return [_without_numbers(inner) for inner in value]
     return None if isinstance(value, float) else value
+
+
+def test_a_card_in_the_words_of_before_stays_valid() -> None:
+    document = a_card()
+    proved = [cell for cell in document["cells"] if cell["guarantee"] == "proved"]
+    assert proved
+    for cell in proved:
+        earlier = statement.earlier_headline(cell["unit"], cell["epsilon"], cell["delta"], cell["parts"])
+        cell["statement"]["headline"] = earlier
+        assert "times as likely" in earlier
+    assert all(not found.why for found in checked(document))
 
 
 @pytest.mark.parametrize("added", ["000", " All models of this run together: epsilon 0.01.", " "])

@@ -421,6 +421,6 @@ def test_nothing_spent_tells_nothing() -> None:
 def test_the_sentence_rounds_up_and_is_empty_where_nothing_is_known() -> None:
     assert statement.exact_odds(None, None) == ""
     assert statement.exact_odds(0.10641, 0.0024012) == (
-        " With exactly this ledger no guess is right more than 55.33 % of the time; at 0.1 % false alarms none finds more "
-        "than 0.25 % of those who took part."
+        " For this run an attacker is right at most 55.33 % of the time; accusing 1 in 1,000 wrongly, it finds at most "
+        "0.25 % of those who took part."
     )

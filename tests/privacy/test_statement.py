@@ -124,7 +124,7 @@ def test_the_headline_states_the_factor_and_delta() -> None:
     said = guarantee_words(made())
     assert said.is_private
     assert said.banner is None
-    assert "at most 2.72 times as likely" in said.headline
+    assert "at most 2.72 times likelier" in said.headline
     assert "1e-05" in said.headline
 
 

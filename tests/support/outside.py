@@ -28,7 +28,7 @@ AUDITED = {"eps_audit_lower", "lower_bound"}  # what an attack on invented data 
 LEFT_OUT = RELEASED | TIMES | AUDITED | CLAIMED
 SAID_OF_OWN_DATA = (Started, Planned, References, Progress, TaskLearned, Classifier, CellFinished, Note)
 _AUDITED = re.compile(r"(proved at least |ε ≥ )\d+(\.\d+)?")
-_PLACED = re.compile(r", so [^.\n]*|^Cannot be told from guessing.*\n", re.MULTILINE)  # what accuracies say of one another
+_PLACED = re.compile(r", so [^.\n]*|^It may be guessing.*\n", re.MULTILINE)  # what accuracies say of one another
 _NUMBER = re.compile(r"[+-]?\d+\.\d+|\bnan\b|–|-(?= )")
 
 
