@@ -396,7 +396,7 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
         moved=True,
     )  # fmt: skip
     if result.run_id is not None:
-        layout.arrow("anchors", "All figures on Matching clients", {"v": "1", "sh": "run", "run": result.run_id})
+        layout.arrow("explore", "More of these lists on Explore", {"view": "clients", "sh": "run", "run": result.run_id})
 
 
 def model(result: Result, view: state.View) -> tuple[Cell | None, Mapping[str, object]]:

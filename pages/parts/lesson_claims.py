@@ -399,7 +399,7 @@ def feedback(stage: lesson_stage.Stage) -> int:
         for each, score, nominal, recall, auroc in rows_by_share
     ), names=0, title=f"Personal tokens of {len(texts)} texts")  # fmt: skip
     st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
-    arrow("tokens", "Score other texts on Sensitive words")
+    arrow("explore", "Score other texts on Explore", {"view": "words"})
     change = rows_by_share[-1][1] - rows_by_share[0][1]
     return 2 if change < -0.02 else 0 if change > 0.02 else 1
 

@@ -444,8 +444,8 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
         dials = dials_of(result.spec, event.cell.epsilon)
         show(tokens.whole_words(event.texts[0]), layer, dials, f"A text of {task}", key=f"heatmap-{key}")
         if result.run_id is not None:
-            query = {"v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
-            layout.arrow("tokens", "All figures on Sensitive words", query)
+            query = {"view": "words", "v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
+            layout.arrow("explore", "More of this text on Explore", query)
 
 
 def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:

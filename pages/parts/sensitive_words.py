@@ -1,4 +1,4 @@
-"""Sensitive words page: which words PeCL treats as sensitive, what its noise hides, and what a trained model leaks."""
+"""Sensitive words on Explore: which words PeCL treats as sensitive, what its noise hides, and what a trained model leaks."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ come without a guarantee: the noise is too small by a factor of two, depends on 
 Outlines mark personal data: compare the shades with them."""
 
 
-@state.guarded
 def page() -> None:
-    """The page."""
+    """The view."""
     view = state.View("tokens", lambda _: CODEC)
     place = layout.heading(
-        "Sensitive words", "PeCL: which words are treated as sensitive?",
+        "Explore", "Which words does the method think are private?",
         notices=[*view.read.notices, *fields.missing_run(view)],
     )  # fmt: skip
     controls, answer = layout.controls_and_answer()
@@ -138,7 +137,3 @@ def _many(selected: token_text.Selected, dials: Dials) -> None:
     if texts:
         key = (*state.where(), selected.result.run_id, len(texts), *wanted)
         token_heat.detection_card(texts, key, dials, replace(selected.result.provenance, n_train=len(texts)))
-
-
-if __name__ == "__main__":
-    page()

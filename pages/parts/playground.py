@@ -1,4 +1,4 @@
-"""Playground page: drag ε, with exact or recorded results, and pin up to three states for comparison."""
+"""The Playground on Explore: drag ε, with exact or recorded results, and pin up to three states for comparison."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class State:
 
 
 def page() -> None:
-    """The page."""
+    """The view."""
     view = state.View("playground", lambda _: CODEC)
     run_source, run_notices = _linked_source(view)
-    place = layout.heading("Playground", "What happens if I change this?", notices=[*view.read.notices, *run_notices])
+    place = layout.heading("Explore", "What happens if I change this?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
         values = _controls(view, run_source)
@@ -326,7 +326,3 @@ def _provenance(states: dict[str, State]) -> Provenance:
         runs=tuple(sorted({one.source.key for one in states.values() if not one.source.is_exact})),
         is_seeded=any(one.source.is_exact for one in states.values()),
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    page()

@@ -1,4 +1,4 @@
-"""Matching clients page: client lists matched by anchors and by other methods, in a simulation or in a run."""
+"""Matching clients on Explore: client lists matched by anchors and by other methods, in a simulation or in a run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ both do equally well, the few public directions help, not the anchors. Entries, 
 view; a server sees only what is released. Marks at the map's edge lie beyond it."""
 
 
-@state.guarded
 def page() -> None:
-    """The page."""
+    """The view."""
     view = state.View("anchors", lambda _: CODEC)
-    question = "CSLR: how are entries of different clients' lists matched?"
-    place = layout.heading("Matching clients", question, notices=[*view.read.notices, *fields.missing_run(view)])
+    question = "Can 20 phones line up what they learned without labels?"
+    place = layout.heading("Explore", question, notices=[*view.read.notices, *fields.missing_run(view)])
     controls, answer = layout.controls_and_answer()
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)
@@ -180,7 +179,3 @@ def _no_accuracy() -> None:
     with layout.card("anchor-accuracy"):
         st.caption("No model is trained here. A run of a CSLR method shows its accuracy matrix, AA, BWT and FWT.")
         layout.arrow("train", "Train one")
-
-
-if __name__ == "__main__":
-    page()
