@@ -118,14 +118,6 @@ def _plan(part: str, number: int) -> None:
     with st.spinner("One moment ..."):
         from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
 
-    notes = text.notes(part)
-    with layout.card("teacher-notes"):
-        st.header("Notes", anchor=False)
-        layout.markdown(f"**What to look for.** {notes.look_for}")
-        layout.markdown("**What students often believe**")
-        layout.markdown("\n".join(f"- *“{_line(one.belief)}”* {_line(one.reply)}" for one in notes.misconceptions))
-        layout.markdown(f"**A question to ask.** {notes.ask}")
-        layout.markdown(f"**When a prediction is wrong.** {notes.when_wrong}")
     with layout.card("teacher-plan"):
         st.header(f"A plan for {in_browser.MINUTES} minutes", anchor=False)
         titles = {name: f"{text.number(name)}. {text.load(name).title}" for name in text.PARTS[part]}
@@ -141,6 +133,15 @@ def _plan(part: str, number: int) -> None:
             )  # fmt: skip
             layout.arrow("teach", "Its exercises", {"view": "exercises", "p": str(number)})
             layout.arrow("teach", "Classroom", {"view": "classroom", "v": "1"})
+    box = layout.folded("Notes: what to look for, and what students often believe", "teacher-notes")
+    if box is not None:
+        notes = text.notes(part)
+        with box:
+            layout.markdown(f"**What to look for.** {notes.look_for}")
+            layout.markdown("**What students often believe**")
+            layout.markdown("\n".join(f"- *“{_line(one.belief)}”* {_line(one.reply)}" for one in notes.misconceptions))
+            layout.markdown(f"**A question to ask.** {notes.ask}")
+            layout.markdown(f"**When a prediction is wrong.** {notes.when_wrong}")
 
 
 def _line(words: str) -> str:

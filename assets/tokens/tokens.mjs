@@ -112,6 +112,7 @@ function read(memory) {
 
 function choose(memory, at) {
   memory.chosen = at;
+  memory.find("more").open = true;
   paint(memory);
 }
 
@@ -157,7 +158,7 @@ function finding({ rows, words, found, dials, data }) {
   const count = (some) => `${some.filter(isOver).length} of ${some.length}`;
   const personal = words.filter((word) => word.tokens.some((i) => rows[i].kind && !rows[i].kind.startsWith("D:")));
   if (!words.length) return data.words.empty;
-  const fields = { theta: short(dials.threshold), personal: count(personal), other: count(words.filter((word) => !personal.includes(word))) };
+  const fields = { personal: count(personal), other: over.filter((word) => !personal.includes(word)).length };
   if (personal.length) return filled(data.words.marked, fields);
   return filled(words.length === 1 ? data.words.unmarked_one : data.words.unmarked, { ...fields, all: `${over.length} of ${words.length}` });
 }

@@ -17,7 +17,7 @@ from dpcl_core.papers import measured
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
-from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, state, text, train_form
+from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, state, text, train_form
 from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _nothing_yet() -> None:
         st.markdown("**Nothing to compare yet.** You need two finished runs; each takes a few seconds. Below: an example.")
         st.page_link("pages/train.py", label="Start a run")
     example = state.example()
-    pecl_claim.privacy_bar(example.guarantees)
+    run_panel.statement(example, example.spec.privacy.usual_epsilon, is_over=True)
     _trade_off({"Example": example})
 
 

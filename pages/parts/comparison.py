@@ -210,21 +210,19 @@ TITLE = "Which ε do I need?"
 FIELD = link.Field("wanted", "want", "wanted accuracy in percent", link.Maybe(link.Whole(1, 100)), None)
 NO_BOUND = "The list of labels is read from the data: no ε bounds that, so none is enough."
 NO_BUDGET = "No finite ε, so there is nothing to choose from."
-_HOW = """The line is the mean over seeds, made to rise with ε: where a larger ε came out worse by luck, neighbours share
-their mean. The diamond is where it meets the wanted accuracy, the bar through it what the 95 % intervals over seeds allow.
-Nothing is extrapolated beyond the budgets tried. On your own data, choosing ε by results spends privacy too."""
+_HOW = """Where a larger ε came out worse by luck, neighbours share their mean; between them the line is straight in log ε.
+Nothing is said beyond the budgets tried. On your own data, choosing ε by results spends privacy too."""
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Final scores of one run in [0, 1], by ε and seed, and what its ε are. `is_exact`: computed for budgets 5 % apart.
+    """Final scores of one run in [0, 1], by ε and seed, and what its ε are.
 
     `accounted`: what the ledger adds up to, by requested ε; empty where it is as requested.
     """
 
     finals: Mapping[float, Sequence[float]]
     standing: Standing = "bound"
-    is_exact: bool = False
     accounted: Mapping[float, float] = field(default_factory=dict)
 
 
@@ -250,7 +248,7 @@ def panel(
     found = {name: tradeoff.needed(run.finals, wanted / 100) for name, run in runs.items()}
     answers = {name: answer for name, answer in found.items() if answer is not None}
     sentences = [
-        tradeoff.sentence(answer, score=score, standing=run.standing, is_exact=run.is_exact, accounted=run.accounted)
+        tradeoff.sentence(answer, score=score, standing=run.standing, accounted=run.accounted)
         for run, answer in ((runs[name], answer) for name, answer in answers.items())
     ]
     chosen = [colour for name, colour in zip(runs, colours, strict=True) if name in answers]
@@ -261,7 +259,8 @@ def panel(
         for epsilon, mean, low, high in zip(answer.budgets, answer.means, *(answer.ends or (answer.means,) * 2), strict=True)
     ]
     figure_card.show(
-        picture, provenance, key="needed", title=f"{capital(score)} by ε", note="diamond: the ε that is needed",
+        picture, provenance, key="needed", title=f"{capital(score)} by ε",
+        note="diamond: the ε that is needed; bar through it: what the 95 % intervals over seeds allow",
         table=pd.DataFrame(rows, columns=["run", "epsilon", "mean", "low", "high"]), linked=True,
     )  # fmt: skip
     st.caption(_HOW)

@@ -283,11 +283,11 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     begin()
     with st.container(key="page-head", gap="small"):
         st.title(title, anchor=False)
-        markdown(question)
         views: _Views | None = st.session_state.pop(_VIEWS, None)
         if views is not None:
             with st.container(key="page-views"):
                 views.draw()
+        markdown(question)
         place = st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small")
     _wait_until_it_is_seen()
     for notice in [*(views.notices if views is not None else ()), *notices]:

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.events import Signatures
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
-from pages.parts import anchor_pictures, anchor_source, fields, layout, link, pecl_claim, run_panel, state
+from pages.parts import anchor_pictures, anchor_source, fields, layout, link, run_panel, state
 
 SIMULATION, RUN = "play", "run"
 SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
@@ -53,11 +53,6 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
         setup, values = anchor_source.choose(view)
         rest = st.container()
     with answer:
-        pecl_claim.facts(
-            ("Nothing to protect", "public digits, dealt to simulated clients; noise from an ordinary generator"),
-            ("Visible to the server", "released groups" if setup.side == "client" else "noisy lists"),
-            ("Not visible to the server", "the single entries below and their true modes"),
-        )
         if setup.is_played:
             setup = anchor_pictures.play_lists(setup, key=view.key("explorer"))
             values = {**values, "m": setup.m, "noise": setup.noise, "matcher": setup.matcher}
@@ -72,7 +67,8 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
         chosen = {} if setup.is_played else _maps(view, scene)
         _more(scene, noise, lambda: anchor_source.of_simulation(setup), _no_accuracy)
     with rest:
-        st.caption("Digits replace texts here, because a picture shows what an entry describes. A run shows real texts.")
+        seen = "released groups" if setup.side == "client" else "noisy lists"
+        st.caption(f"Public digits, dealt to simulated clients: nothing is private. A server would see the {seen} alone.")
     return {**values, **chosen}
 
 

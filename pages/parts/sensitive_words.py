@@ -12,7 +12,7 @@ from dpcl_core.events import TokensScored
 from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of
 from dpcl_core.figures.picture import Provenance
-from pages.parts import fields, layout, link, state, token_heat, token_text
+from pages.parts import fields, layout, link, pecl_claim, state, token_heat, token_text
 
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
@@ -30,9 +30,9 @@ CODEC = link.Codec(
     ]
 )
 HELP = """**Score** is PeCL's measure of how sensitive a token is: how unlikely a language model finds it, corrected by how
-common it is. It determines the **noise** on the token and its weight in the **loss**. The published budgets are nominal and
-come without a guarantee: the noise is too small by a factor of two, depends on the token itself, and leaves stop words out.
-Outlines mark personal data: compare the shades with them."""
+common it is. It determines the **noise** on the token and its weight in the **loss**. The published budgets are
+nominal and come without a guarantee: the noise is too small by a factor of two, depends on the token itself, and leaves stop
+words out. Outlines mark personal data: compare the shades with them."""
 
 
 def page() -> None:
@@ -97,8 +97,8 @@ def _empty(selected: token_text.Selected) -> None:
 
 
 def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:
-    """Draws the explorer and, for a text that the server has, its bar and what noise leaves; returns settings and layer."""
-    text, bar = selected.text, st.container()
+    """Draws the explorer and, for a text that the server has, what its noise is worth; returns settings and layer."""
+    text, banner = selected.text, st.container()
     budgets = sorted({*BUDGETS, start.upper})
     with layout.card("heat"):
         key = view.key("explorer")
@@ -107,9 +107,12 @@ def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: 
             token_heat.footer(text, dials, selected.name)
     if text is None:
         return dials, layer
-    with bar:
-        is_published = selected.result is None or selected.result.standing == "claimed"
-        token_heat.bar(text, dials, selected.name, is_published=is_published)
+    with banner:
+        true = tokens.text_epsilon(text, dials)
+        said = f"The paper's ε is only a name here: nothing is protected. True ε for this text: {true:,.0f}."
+        if selected.result is not None and selected.result.standing != "claimed":
+            said = f"{said} This run adds other noise: see its statement on the Privacy page."
+        pecl_claim.not_dp(said)
     if selected.reader is not None:
         token_heat.card(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
     return dials, layer

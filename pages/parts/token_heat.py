@@ -26,7 +26,7 @@ from dpcl_core.privacy import noise, text_mechanisms
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from pages.parts import figure_card, layout, link, text, token_text
-from pages.parts.text import capital, plain
+from pages.parts.text import plain
 
 # How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span.
 
@@ -46,29 +46,26 @@ def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: 
     figure_card.show(
         picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
     )  # fmt: skip
-    _tables(key, dials, groups, kinds)
+    box = layout.folded("Precision, and detection by kind of data", "kinds")
+    if box is not None:
+        with box:
+            _tables(dials, groups, kinds)
 
 
-@figure_card.still
-def _tables(key: tuple[object, ...], dials: Dials, _groups: pd.DataFrame, _kinds: pd.DataFrame) -> None:
+def _tables(dials: Dials, groups: pd.DataFrame, kinds: pd.DataFrame) -> None:
     """Draws the last two tables of `measured`, which follow from the texts and the settings."""
-    with layout.card("kinds"):
-        st.markdown("**Precision, and detection by kind of data**")
-        columns = [(what, by) for what in ("auroc", "average_precision") for by in ("score", "pattern")]
-        rows = (
-            (str(group), *(f"{row[column]:.2f}" for column in columns), f"{100 * row['share', 'score']:.0f} %")
-            for group, row in _groups.iterrows()
-        )
-        layout.draw_table(
-            ("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows
-        )
-        st.caption(
-            "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
-            "letter, @ or two digits in the word) is a baseline, not a proposal."
-        )
-        with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
-            by_kind(_kinds)
-            st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
+    columns = [(what, by) for what in ("auroc", "average_precision") for by in ("score", "pattern")]
+    rows = (
+        (str(group), *(f"{row[column]:.2f}" for column in columns), f"{100 * row['share', 'score']:.0f} %")
+        for group, row in groups.iterrows()
+    )
+    layout.draw_table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
+    st.caption(
+        "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
+        "letter, @ or two digits in the word) is a baseline, not a proposal."
+    )
+    by_kind(kinds, dials.threshold)
+    st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
 
 
 @st.cache_resource(max_entries=40, show_spinner=False)
@@ -115,7 +112,7 @@ def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, p
     return table, wide.loc[list(by_detector["score"].auroc)], pd.DataFrame(kinds, columns=columns)
 
 
-def by_kind(table: pd.DataFrame) -> None:
+def by_kind(table: pd.DataFrame, threshold: float) -> None:
     """Draws the third table of `measured`: private kinds first, then by ascending mean score."""
 
     def named(kind: str) -> str:
@@ -130,7 +127,8 @@ def by_kind(table: pd.DataFrame) -> None:
         )
         for row in table.sort_values(["is_private", "mean_score"], ascending=[False, True]).itertuples()
     )  # fmt: skip
-    heads = ("kind", "tokens", "mean score", "mean nominal ε (no guarantee)", "mean true ε of the noise", "above θ", "AUROC")
+    above = f"above θ = {threshold:g}"
+    heads = ("kind", "tokens", "mean score", "mean nominal ε (no guarantee)", "mean true ε of the noise", above, "AUROC")
     layout.draw_table(heads, rows)
 
 
@@ -223,38 +221,6 @@ def finding(text: ScoredText, dials: Dials) -> str:
     return f"The score is above θ = {dials.threshold:g} for {listed}."
 
 
-def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> None:
-    """Draws the bar that says this noise has no proved guarantee, with printed and exact ε.
-
-    `is_published`: the shown text has this noise; otherwise a run's own statement covers it, on the Privacy page.
-    """
-    nominal, true = tokens.values(text, "nominal", dials), tokens.values(text, "true", dials)
-    is_noised = [not stop for stop in text.is_stop]
-    whose = "PeCL as published protects no token, no text and no person."
-    if not is_published:
-        whose = "These numbers are PeCL's as published. This run adds other noise: see its statement on the Privacy page."
-    cells = [("wide not", "Nominal budget, no guarantee.", whose)]
-    if any(is_noised):
-        low, high = (f"{each:.3g}" for each in (nominal[is_noised].min(), nominal[is_noised].max()))
-        least, most = (f"{each:.3g}" for each in (true[is_noised].min(), true[is_noised].max()))
-        text_epsilon = f"{tokens.text_epsilon(text, dials):,.0f}"
-        exact = f"Exact ε of that noise {least} to {most}, of this text {text_epsilon}."
-        beyond = ""
-        if tokens.warning([text], dials) is not None:
-            beyond = f" Scores below 0 (tokens common in every task) put it above {dials.upper:g}, as printed in the paper."
-        numbers = f"{low} to {high} (nominal, no guarantee).{beyond} {exact}"
-        cells.append(("wide", "ε printed per token", numbers))
-    n_stops = sum(text.is_stop)
-    stops = f"{counted(n_stops, 'stop word token')}: no noise. " if n_stops else ""
-    cells.append(("not", "Not covered", f"{stops}The noise level reveals the token."))
-    cells.append(("", "", f"{capital(name)}."))
-    spans = "".join(
-        f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(words)}</div>'
-        for kind, head, words in cells
-    )
-    st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{spans}</div>')
-
-
 def budgets(text: ScoredText, dials: Dials) -> str:
     """The range of printed budgets: a score below 0 puts a token's above the upper end."""
     printed = tokens.values(text, "nominal", dials)
@@ -323,10 +289,8 @@ def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: s
         n_noised = sum(published.is_noised)
         n_right = round((published.share or 0.0) * n_noised)
         clean = len(text.tokens) - n_noised
-        stops = f" {clean} stop word token{'s have' if clean != 1 else ' has'} no noise." if clean else ""
-        st.markdown(
-            f"**The nearest embedding of the public table gives {n_right} of {n_noised} noised tokens correctly.{stops}**"
-        )
+        stops = f" {clean} ha{'ve' if clean != 1 else 's'} none." if clean else ""
+        st.markdown(f"**An attacker reads {n_right} of {n_noised} word pieces that have noise.{stops}**")
         rows = [
             (f"as published, {budgets(text, dials)}", published, n_releases),
             (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
