@@ -36,8 +36,12 @@ class Row:
     worst: float | None = None
 
 
-PAGES = {name: title for pages in [*app.PAGES.values(), app.UNLISTED] for name, title in pages}
-IN_BROWSER = ("start", "playground", "tokens", "anchors", "privacy")
+PAGES = dict(app.PAGES + app.UNLISTED) | {  # views have headings and sliders of their own
+    "explore?view=playground": "Playground", "explore?view=words": "Sensitive words",
+    "explore?view=clients": "Matching clients", "runs?view=compare": "Compare", "teach?view=plan": "For teachers",
+    "teach?view=classroom": "Classroom",
+}  # fmt: skip
+IN_BROWSER = ("start", "explore?view=playground", "explore?view=words", "explore?view=clients", "privacy")
 SERVED = (
     "text of a run", "map of a run", "round of a run", "anchors of a run", "noise on a run's lists",
     "budget without the drag", "lesson on shared noise", "lesson on surprise", "lesson on the sign",

@@ -124,7 +124,6 @@ LESSON = Element(
     is_isolated=False,
 )  # fmt: skip
 # These are for the app's pages alone: what they show comes from runs, or from asking its server.
-HEATMAP = Element("heatmap", ("heatmap/heatmap.mjs",), is_isolated=False)
 PICTURE = Element("picture", ("picture/picture.mjs",), is_isolated=False)
 GALLERY = Element("gallery", (_DOM, "gallery/gallery.mjs"), is_isolated=False)
 ROOM = Element("room", (_DOM, "room/asking.mjs", "room/room.mjs"), is_isolated=False)

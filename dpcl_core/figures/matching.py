@@ -167,7 +167,8 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
     if regret:
         least, free = rows.loc[rows[value].idxmin()], int((rows["regret"] <= 0).sum())
         finding = f"Client {int(least['client']) + 1} is the closest call: another group costs its list "
-        finding += f"{100 * least['regret']:.2g} % more" + (f"; for {free} entries it costs nothing." if free else ".")
+        finding += f"{100 * least['regret']:.2g} % more"
+        finding += f"; for {free} {'entry' if free == 1 else 'entries'} it costs nothing." if free else "."
     else:
         chart.across("y", _AMBIGUOUS, width=1.5)
         below = int((rows["margin"] < _AMBIGUOUS).sum())

@@ -163,7 +163,7 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
         "What privacy costs": lambda: _trade_off(results),
         "p values": lambda: values.update(comparison.p_value_curve(view, results, chosen, _provenance)),
         comparison.TITLE: lambda: values.update(wanted=_needed(view, results)),
-        "Settings": lambda: _settings(results, chosen),
+        "Settings": lambda: _settings(results),
     }
     # A link holds a t-test, or a wanted accuracy, only while its tab is open.
     linked = "p values" if view["t_first"] is not None else comparison.TITLE if view["wanted"] is not None else None
@@ -342,27 +342,10 @@ def _finals(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["after_task"] == frame["after_task"].max()][["epsilon", "seed", "value"]]
 
 
-def _settings(results: dict[str, Result], chosen: float | None) -> None:
+def _settings(results: dict[str, Result]) -> None:
     rows, n_equal = comparison.differences({letter: result.spec for letter, result in results.items()})
     if rows:
-        _coordinates(results, rows, chosen)
         st.dataframe(rows, hide_index=True, key="settings-diff", alt=f"{len(rows)} settings that differ between the runs")
     else:
         st.markdown("The runs have the same settings.")
     st.caption(f"{n_equal} other settings are the same in all runs.")
-
-
-def _coordinates(results: dict[str, Result], rows: list[dict[str, str]], chosen: float | None) -> None:
-    """Draws a line per run through the settings that differ, to its final accuracy at the chosen budget."""
-    from dpcl_core.figures import curves, reproduction
-
-    if chosen is None or len(results) < 2:
-        return
-    finals = {letter: _finals(curves.mean_so_far(result.accuracy)) for letter, result in results.items()}
-    means = {letter: float(frame[frame["epsilon"] == chosen]["value"].mean()) for letter, frame in finals.items()}
-    picture = reproduction.coordinates(rows, means, colours=_colours(results), score=_score(results), dark=text.is_dark())
-    figure_card.show(
-        picture, _provenance(results), key="coordinates", title="From settings to accuracy",
-        note=f"one line per run; ε = {epsilon_text(chosen)}; mean over seeds", table=reproduction.table(rows, means),
-        linked=True,
-    )  # fmt: skip

@@ -25,7 +25,7 @@ from pages.parts.state import View
 from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 MOST = 6  # runs side by side
 _ALIKE = 5e-4  # levels that print alike
@@ -322,7 +322,6 @@ def p_value_curve(
         table=tests, linked=True,
     )  # fmt: skip
     st.caption(statistics.CAVEAT)
-    _shown_as_table(tests)
     return values
 
 
@@ -360,18 +359,3 @@ def _curve(result: Result, epsilon: float) -> list[float | None]:
 
 def _name(results: dict[str, Result], side: Side) -> str:
     return f"{side[0]}, {epsilon_label(side[1], results[side[0]].standing)}"
-
-
-def _shown_as_table(tests: pd.DataFrame) -> None:
-    with st.expander("The same as a table"):
-        st.dataframe(
-            tests.assign(difference=100 * tests["difference"]), hide_index=True, key="p-values-table", height="content",
-            alt=f"p values after 2 to {tests['tasks'].max()} tasks",
-            column_config={
-                "tasks": "tasks learned",
-                "difference": st.column_config.NumberColumn("mean difference, points", format="%.2f"),
-                "t": st.column_config.NumberColumn(format="%.2f"),
-                "p": st.column_config.NumberColumn(format="%.2g"),
-                "note": "why there is no test",
-            },
-        )  # fmt: skip

@@ -65,7 +65,7 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
         )  # fmt: skip
         noise = setup.noise if setup.is_local else None
         chosen = {} if setup.is_played else _maps(view, scene)
-        _more(scene, noise, lambda: anchor_source.of_simulation(setup), _no_accuracy)
+        _more(scene, noise)
     with rest:
         seen = "released groups" if setup.side == "client" else "noisy lists"
         st.caption(f"Public digits, dealt to simulated clients: nothing is private. A server would see the {seen} alone.")
@@ -114,15 +114,11 @@ def _run_figures(
         at, round_value = anchor_source.at_round(result, rounds, view)
         settings, what_if = anchor_pictures.choose_what_if(result, model, view)
     now = rounds[at]
-    guarantee = result.guarantees.get(now.cell.epsilon)
     anchor_pictures.what_if_notice(result, now, settings)
     scene = anchor_pictures.what_if_scene(result, rounds, at, settings, is_live=is_live)
     chosen = _maps(view, scene)
-    _more(
-        scene, settings.noise or None if settings is not None else None,
-        lambda: anchor_source.draw_run_epsilon(guarantee, is_over=not is_live),
-        lambda: anchor_source.accuracy(result, now.cell.epsilon, live=is_live),
-    )  # fmt: skip
+    _more(scene, settings.noise or None if settings is not None else None)
+    layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
     return {**round_value, **what_if, **chosen}
 
 
@@ -155,9 +151,7 @@ def _maps(view: state.View, scene: anchor_source.Scene) -> Mapping[str, object]:
     return chosen
 
 
-def _more(
-    scene: anchor_source.Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None]
-) -> None:  # fmt: skip
+def _more(scene: anchor_source.Scene, noise: float | None) -> None:
     """Draws the other figures, in tabs, when opened."""
     draw = {
         "Margins": lambda: anchor_pictures.margins(scene),
@@ -165,13 +159,5 @@ def _more(
         "Noise": lambda: anchor_pictures.by_noise(scene, noise),
         "Anchors": lambda: anchor_pictures.anchors(scene),
         "Signal": lambda: anchor_pictures.signal(scene),
-        "Cost": costs,
-        "Accuracy": accuracy,
     }
     layout.views(draw, "anchor-views")
-
-
-def _no_accuracy() -> None:
-    with layout.card("anchor-accuracy"):
-        st.caption("No model is trained here. A run of a CSLR method shows its accuracy matrix, AA, BWT and FWT.")
-        layout.arrow("train", "Train one")

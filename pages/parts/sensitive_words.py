@@ -114,7 +114,10 @@ def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: 
             said = f"{said} This run adds other noise: see its statement on the Privacy page."
         pecl_claim.not_dp(said)
     if selected.reader is not None:
-        token_heat.card(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
+        box = layout.folded("What can an attacker read of it?", view.key("read"))
+        if box is not None:
+            with box:
+                token_heat.draw_read(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
     return dials, layer
 
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
-from dpcl_core.elements.element import HEATMAP, MEANS, TITLES, TOKENS, model, view_document
+from dpcl_core.elements.element import BUDGETS, FIRST, TOKENS, model, view_document
 from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
 from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers import tokens as explorers_tokens
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of, token_scores, values
 from dpcl_core.figures import tokens as figures
 from dpcl_core.figures import tokens as figures_tokens
-from dpcl_core.figures.picture import Picture, Provenance, counted
+from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.privacy import noise, text_mechanisms
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
@@ -139,17 +139,20 @@ def by_kind(table: pd.DataFrame, threshold: float) -> None:
 
 def draw(
     text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], *, reader: str | None,
-    key: str,
+    key: str, is_alone: bool = True,
 ) -> tuple[Dials, Layer]:  # fmt: skip
     """Draws the element; returns the settings and the layer with which it was left. `text` None: the visitor types one.
 
-    `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε.
+    `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε;
+    `is_alone`: with the model that reads what an attacker would, and the game.
     """
-    data = figure_card.json_bytes(
-        view_document(text, dials, layer, label, budgets, reader), model=figure_card.written_once(model)
-    )
+    more = {"model": figure_card.written_once(model)} if is_alone else {}
+    data = figure_card.json_bytes(view_document(text, dials, layer, label, budgets, reader), **more)
     reported = figure_card.mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
-    return _left(reported, dials, layer, budgets)
+    dials, layer = _left(reported, dials, layer, budgets)
+    if text is not None and layer in ("nominal", "true") and (warning := tokens.warning([text], dials)):
+        st.caption(f"{plain(warning)} Nominal, no guarantee.")
+    return dials, layer
 
 
 def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]) -> tuple[Dials, Layer]:
@@ -164,61 +167,13 @@ def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]
     return dials, cast(Layer, seen) if seen in tokens.SHOWN else layer
 
 
-# The heatmap of a text: a choice of layer, the shaded text, its legend, and the finding in words.
+# What stands below a text: its source, and its numbers to take along.
 
 
 _COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's name
     "nominal": "nominal_epsilon_no_guarantee", "true": "epsilon_of_the_noise", "sigma": "sigma_over_clip_norm",
     "printed": "loss_weight_printed", "flipped": "loss_weight_flipped", "hinge": "loss_weight_hinge",
 }  # fmt: skip
-
-
-def picker(start: Layer, key: str) -> Layer:
-    """The chosen layer."""
-    return st.pills(
-        "Layer", list(TITLES), default=start, format_func=TITLES.__getitem__, key=key, required=True,
-        label_visibility="collapsed",
-    )  # fmt: skip
-
-
-def picture(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
-    """Draws the shaded text and its legend. `key`: of the element, the same for every layer."""
-    figure_card.mounted(HEATMAP)(key=key, data=document(text, layer, dials, name))
-
-
-def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[str, dict[str, object]]:
-    """The data that the browser element draws (`figures/heatmap.py`)."""
-    values, edges = tokens.values(text, layer, dials), tokens.edges(layer, dials)
-    origin = tokens.base(dials) if layer in tokens.WEIGHTS else None
-    numbers = [figures_tokens.number(value, edges, origin) for value in values.tolist()]
-    shades = tokens.shades(layer, values, dials).tolist()
-    beyond = f" from {origin:g}" if origin else ""
-    ranges = figures_tokens.ranges(edges, falling=layer in tokens.FALLING, beyond=beyond)
-    legend = figures_tokens.legend(ranges, has_spans=any(text.kinds), has_stops=layer in tokens.NOISE and any(text.is_stop))
-    return figures_tokens.document(text.tokens, shades, numbers, text.kinds, legend=legend, label=name)
-
-
-def show(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
-    """Draws the meaning of the layer, the text, the finding, and a warning where the printed formula leaves its range."""
-    st.caption(f"{MEANS[layer]} Darker: treated as more sensitive.")
-    picture(text, layer, dials, name, key=key)
-    st.markdown(f"**{plain(finding(text, dials))}**")
-    if (warning := tokens.warning([text], dials)) and layer in ("score", *tokens.NOISE):
-        st.caption(f"{plain(warning)} Nominal, no guarantee.")
-
-
-def finding(text: ScoredText, dials: Dials) -> str:
-    """A sentence: how many tokens of each sort have a score above the threshold."""
-    is_above = (tokens.token_scores(text, dials) > dials.threshold).tolist()
-    sorts: dict[str, list[bool]] = {"personal": [], "harmless look-alike": [], "other": []}
-    for above, kind in zip(is_above, text.kinds, strict=True):
-        sort = "other" if not kind else "harmless look-alike" if kind.startswith(LOOKALIKE) else "personal"
-        sorts[sort].append(above)
-    if not any(text.kinds):
-        return f"The score is above θ = {dials.threshold:g} for {sum(is_above)} of {counted(len(is_above), 'token')}."
-    counts = [f"{sum(rows)} of {len(rows)} {sort} tokens" for sort, rows in sorts.items() if rows]
-    listed = f"{', '.join(counts[:-1])}{' and ' if counts[1:] else ''}{counts[-1]}"
-    return f"The score is above θ = {dials.threshold:g} for {listed}."
 
 
 def budgets(text: ScoredText, dials: Dials) -> str:
@@ -269,42 +224,40 @@ class Read:
 
 
 @st.fragment
-def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: str) -> None:
+def draw_read(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: str) -> None:
     """Draws the text as read from its noisy embeddings; fresh noise for every text, every setting and every press.
 
     `reader`: the model whose tokens and embeddings they are.
     """
-    with layout.card("noise"):
-        st.markdown("**What remains readable**")
-        try:
-            reads = _latest(text, reader, dials, n_releases)
-        except token_reader.ReaderEnded as error:
-            st.caption(f"Not shown: {error}.")
-            return
-        if reads is None:
-            st.caption("This text has other tokens in the model, so its embeddings cannot be shown.")
-            return
-        published, bounded = reads
-        st.html(_markup(published))
-        n_noised = sum(published.is_noised)
-        n_right = round((published.share or 0.0) * n_noised)
-        clean = len(text.tokens) - n_noised
-        stops = f" {clean} ha{'ve' if clean != 1 else 's'} none." if clean else ""
-        st.markdown(f"**An attacker reads {n_right} of {n_noised} word pieces that have noise.{stops}**")
-        rows = [
-            (f"as published, {budgets(text, dials)}", published, n_releases),
-            (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
-        ]
-        shares = ("–" if read.share is None else f"{100 * read.share:.1f} %" for _, read, _ in rows)
-        cells = ((name, str(n), share) for (name, _, n), share in zip(rows, shares, strict=True))
-        layout.draw_table(("noise", "releases", "noised tokens read"), cells)
-        forget = st.session_state.pop
-        st.button("Draw again", key=key, on_click=forget, args=(_KEPT, None), help="Fresh noise; none is recorded")
-        st.caption(
-            f"δ = {dials.delta:g}. Embeddings of {token_text.MODEL_NAMES[reader]}, clipped to their median norm. "
-            "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
-            "no noise. Where nothing can be read, a model can learn almost nothing either."
-        )
+    try:
+        reads = _latest(text, reader, dials, n_releases)
+    except token_reader.ReaderEnded as error:
+        st.caption(f"Not shown: {error}.")
+        return
+    if reads is None:
+        st.caption("This text has other tokens in the model, so its embeddings cannot be shown.")
+        return
+    published, bounded = reads
+    st.html(_markup(published))
+    n_noised = sum(published.is_noised)
+    n_right = round((published.share or 0.0) * n_noised)
+    clean = len(text.tokens) - n_noised
+    stops = f" {clean} ha{'ve' if clean != 1 else 's'} none." if clean else ""
+    st.markdown(f"**An attacker reads {n_right} of {n_noised} word pieces that have noise.{stops}**")
+    rows = [
+        (f"as published, {budgets(text, dials)}", published, n_releases),
+        (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
+    ]
+    shares = ("–" if read.share is None else f"{100 * read.share:.1f} %" for _, read, _ in rows)
+    cells = ((name, str(n), share) for (name, _, n), share in zip(rows, shares, strict=True))
+    layout.draw_table(("noise", "releases", "noised tokens read"), cells)
+    forget = st.session_state.pop
+    st.button("Draw again", key=key, on_click=forget, args=(_KEPT, None), help="Fresh noise; none is recorded")
+    st.caption(
+        f"δ = {dials.delta:g}. Embeddings of {token_text.MODEL_NAMES[reader]}, clipped to their median norm. "
+        "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
+        "no noise. Where nothing can be read, a model can learn almost nothing either."
+    )
 
 
 def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tuple[Read, Read] | None:
@@ -404,9 +357,9 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
     model = "the frozen public model" if event.model == "base" else "the model after the task"
     with layout.card(f"heat-{key}"):
         st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
-        layer = picker("score", f"layer-{key}")
-        dials = dials_of(result.spec, event.cell.epsilon)
-        show(tokens.whole_words(event.texts[0]), layer, dials, f"A text of {task}", key=f"heatmap-{key}")
+        dials, name = dials_of(result.spec, event.cell.epsilon), f"a text of {task}"
+        text, budgets = tokens.whole_words(event.texts[0]), sorted({*BUDGETS, dials.upper})
+        draw(text, dials, FIRST, name, budgets, reader=None, key=f"heatmap-{key}", is_alone=False)
         if result.run_id is not None:
             query = {"view": "words", "v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
             layout.arrow("explore", "More of this text on Explore", query)

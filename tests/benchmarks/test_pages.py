@@ -66,7 +66,7 @@ def test_the_hero_is_there(app: App, context: BrowserContext, benchmark: Benchma
 def test_dragging_redraws_within_a_frame(app: App, browser: Browser, benchmark: BenchmarkFixture) -> None:
     """16 ms; the median of 64 redraws of the largest bundled stream, timed in the browser."""
     page = browser.new_page()
-    page.goto(f"{app.url}/playground?t=10")
+    page.goto(f"{app.url}/explore?view=playground&t=10")
     drawn(page)
     times = benchmark.pedantic(lambda: page.evaluate(REDRAW), rounds=3)
     benchmark.extra_info["median_ms"] = statistics.median(times)
@@ -95,7 +95,7 @@ LET_GO = """([stop, inBar, inSentence]) => new Promise(resolve => {
 def test_letting_go_brings_all_curves_and_sentences(app: App, browser: Browser, benchmark: BenchmarkFixture) -> None:
     """200 ms median from letting the slider go to the bar and the figure's sentence at the new budget."""
     page = browser.new_page()
-    page.goto(f"{app.url}/playground")
+    page.goto(f"{app.url}/explore?view=playground")
     drawn(page)
     last = page.evaluate(
         "document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot.querySelector('.slider').max"
@@ -153,7 +153,7 @@ def long_text() -> str:
 def test_a_typed_sentence_is_scored_and_repainted(app: App, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 860})
     page.set_default_timeout(PATIENCE_MS)
-    page.goto(f"{app.url}/tokens?sh=own")
+    page.goto(f"{app.url}/explore?view=words&sh=own")
     ready(page)
     expect(page.locator(".tk-text [role=button]").first).to_be_visible(timeout=PATIENCE_MS)
     typed = [page.evaluate(MOVED, [".tk-typed", (SENTENCE * 8)[: 600 - n]]) for n in range(5)]

@@ -247,5 +247,5 @@ def test_all_runs_are_counted_and_searched_and_that_of_the_link_is_there(
     linked = open_page("runs", v="1", run=oldest)
     assert list(linked.dataframe[0].value["name"]) == ["oldest", "newest", "newer"]
     assert not linked.warning
-    compared = open_page("compare", v="1", r=oldest)
+    compared = open_page("runs", view="compare", v="1", r=oldest)
     assert compared.multiselect[0].value == [oldest]

@@ -18,8 +18,8 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import checks, export
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs.store import Store
-from pages import compare, playground, privacy, runs
-from pages.parts import link, train_form
+from pages import privacy, runs
+from pages.parts import compare, link, playground, train_form
 from tests.pages.conftest import Open, words
 
 STORE = Path(__file__).resolve().parents[1] / "runs" / "layouts" / "first_version.sql"
