@@ -78,7 +78,7 @@ class _Rows:
 def page() -> None:
     """The page."""
     if layout.open_view(VIEWS) == "compare":
-        compare.page()
+        compare.page(CODEC)
     else:
         _all_runs()
 

@@ -68,7 +68,6 @@ ROWS: Mapping[str, Row] = {
             ("texts", "heatmap of `pecl-synthetic`", 5.0),
         )
     },
-    "test_the_server_computes_a_layer_in_a_fraction_of_that": Row("2,000 tokens in another layer, on the server", 0.05),
     "test_a_list_of_500_runs": Row("500 runs listed", 0.3),
     "test_a_table_of_500_runs": Row("500 runs as a table, with their results", 0.3),
     "test_the_newest_of_ten_thousand_points": Row("one more point written and read, of 10,000", 0.02),

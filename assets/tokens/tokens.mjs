@@ -55,6 +55,8 @@ function feed(memory, data, fed) {
   const isNew = data.model && !memory.model;
   if (isNew) memory.model = opened(data.model);
   memory.find("own").hidden = data.text !== null;
+  for (const name of ["finding", "sliders"]) memory.find(name).hidden = data.is_still;
+  memory.find("layers").hidden = data.layers.length < 2;
   memory.find("upper").max = data.budgets.length - 1;
   if (data.text === null && !memory.own) memory.find("typed").value = memory.own = data.words.start;
   memory.find("layers").replaceChildren(...data.layers.map(({ name, title }) => {

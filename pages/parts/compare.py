@@ -40,14 +40,13 @@ FIELDS: list[object] = [
     *comparison.fields(tuple(LETTERS)),
     comparison.FIELD,
 ]
-CODEC = link.Codec(FIELDS)
 NOTHING: dict[str, object] = {"focus": None, "first": None, "second": None, "wanted": None, **comparison.NOT_CHOSEN}
 
 
-def page() -> None:
-    """The view."""
+def page(codec: link.Codec) -> None:
+    """The view. `codec`: of the links of the page, which have `FIELDS`."""
     state.store()
-    view = state.View("compare", lambda _: CODEC)
+    view = state.View("runs", lambda _: codec)
     linked = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
     stored = _listed() | state.store().listed(linked)
     runs = {run_id: run for run_id, run in stored.items() if comparison.has_result(run)}
@@ -67,7 +66,7 @@ def page() -> None:
         "Runs", _offered(view, runs), format_func=named, key=view.key("runs"), max_selections=comparison.MOST,
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
-    values: dict[str, object] = {"runs": tuple(picked), **NOTHING}
+    values: dict[str, object] = {**view.read.values, **NOTHING, "runs": tuple(picked)}
     if not picked:
         st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
     else:
@@ -77,7 +76,7 @@ def page() -> None:
             label, query = f"Open the settings of {plain(run.name)} in Train", train_form.parameters_of(run.spec)
             layout.arrow("train", label, query)
         values |= draw(view, picked)
-    view.commit(values, CODEC)
+    view.commit(values, codec)
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
 

@@ -188,10 +188,9 @@ class _Views:
 
     def turn(self) -> None:
         """Opens the view that was chosen, as it was left; a callback."""
-        chosen = str(st.session_state[self.key])
-        st.session_state[_TURNED] = st.query_params.to_dict(), chosen
-        st.session_state[link.VIEW] = chosen
-        st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
+        st.session_state[link.VIEW] = str(st.session_state[self.key])
+        _change()
+        st.session_state[_TURNED] = st.query_params.to_dict(), st.session_state[state.CHANGES]
         link.put({})
 
     def draw(self) -> None:
@@ -203,20 +202,27 @@ class _Views:
         )  # fmt: skip
 
 
+def _change() -> None:
+    """Counts a change of page: what is drawn next has widgets of its own."""
+    st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
+
+
 def open_view(titles: Mapping[str, str]) -> str:
     """The name of the view to draw: the link's, else the one open last, else the first; `heading` draws the choice."""
     views = _Views(titles, next(iter(titles)), [])
-    last, (old, chosen) = st.session_state.get(views.key), st.session_state.get(_TURNED, ({}, None))
+    last, address = st.session_state.get(f"last-{views.key}"), st.query_params.to_dict()
+    is_behind = st.session_state.get(_TURNED) == (address, st.session_state.get(state.CHANGES))
+    if is_behind and not state.is_history():  # a fast visitor, or a slow browser
+        link.restore()
     asked = st.query_params.get(link.VIEW)
-    if chosen in titles and old == st.query_params.to_dict() and not state.is_history():
-        asked = chosen
     if asked is not None and asked not in titles:
         views.notices.append(f"The link asks for view = {asked[:40]}: must be one of {', '.join(titles)}.")
     opened = next(str(name) for name in (asked, last, views.opened) if name in titles)
     if st.session_state.get(link.VIEW) != opened:
         st.session_state[link.VIEW] = opened
-        st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
+        _change()
     st.session_state[_VIEWS] = replace(views, opened=opened)
+    st.session_state[f"last-{views.key}"] = opened  # the choice itself is forgotten on another page
     return opened
 
 

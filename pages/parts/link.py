@@ -307,6 +307,11 @@ def put(settings: Mapping[str, str]) -> None:
     st.query_params.from_dict({**open_view(), **settings, **size})
 
 
+def restore() -> None:
+    """Writes the address of what was drawn last, where a browser has sent an older one."""
+    st.query_params.from_dict(_links().view or open_view())
+
+
 def begin() -> None:
     """Starts a page: its view is not known yet."""
     st.session_state[_LINKS] = _Links()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
-from dpcl_core.elements.element import BUDGETS, FIRST, TOKENS, model, view_document
+from dpcl_core.elements.element import FIRST, TOKENS, model, view_document
 from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
 from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers import tokens as explorers_tokens
@@ -139,20 +139,26 @@ def by_kind(table: pd.DataFrame, threshold: float) -> None:
 
 def draw(
     text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], *, reader: str | None,
-    key: str, is_alone: bool = True,
+    key: str,
 ) -> tuple[Dials, Layer]:  # fmt: skip
     """Draws the element; returns the settings and the layer with which it was left. `text` None: the visitor types one.
 
-    `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε;
-    `is_alone`: with the model that reads what an attacker would, and the game.
+    `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε.
     """
-    more = {"model": figure_card.written_once(model)} if is_alone else {}
-    data = figure_card.json_bytes(view_document(text, dials, layer, label, budgets, reader), **more)
+    data = figure_card.json_bytes(
+        view_document(text, dials, layer, label, budgets, reader), model=figure_card.written_once(model)
+    )
     reported = figure_card.mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
     dials, layer = _left(reported, dials, layer, budgets)
     if text is not None and layer in ("nominal", "true") and (warning := tokens.warning([text], dials)):
         st.caption(f"{plain(warning)} Nominal, no guarantee.")
     return dials, layer
+
+
+def draw_shaded(text: ScoredText, dials: Dials, layers: Sequence[Layer], label: str, *, key: str) -> None:
+    """Draws a text shaded by one of these layers, by the first of them at first; nothing else of it can be moved."""
+    data = view_document(text, dials, layers[0], label, [dials.upper], None, layers)
+    figure_card.mounted(TOKENS)(key=key, data=data)
 
 
 def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]) -> tuple[Dials, Layer]:
@@ -357,9 +363,8 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
     model = "the frozen public model" if event.model == "base" else "the model after the task"
     with layout.card(f"heat-{key}"):
         st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
-        dials, name = dials_of(result.spec, event.cell.epsilon), f"a text of {task}"
-        text, budgets = tokens.whole_words(event.texts[0]), sorted({*BUDGETS, dials.upper})
-        draw(text, dials, FIRST, name, budgets, reader=None, key=f"heatmap-{key}", is_alone=False)
+        dials, layers = dials_of(result.spec, event.cell.epsilon), (FIRST, *(each for each in tokens.SHOWN if each != FIRST))
+        draw_shaded(tokens.whole_words(event.texts[0]), dials, layers, f"A text of {task}", key=f"heatmap-{key}")
         if result.run_id is not None:
             query = {"view": "words", "v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
             layout.arrow("explore", "More of this text on Explore", query)

@@ -325,7 +325,7 @@ def test_back_in_the_browser_leads_back(monkeypatch: Patch, is_history: bool) ->
     page = _whole()
     _at(page, 3, shown=None)
     _at(page, 4, shown="3")
-    monkeypatch.setattr("pages.parts.state._is_history", lambda: is_history)
+    monkeypatch.setattr("pages.parts.state.is_history", lambda: is_history)
     page.query_params["s"] = "3"
     page.run()
     assert page.number_input[0].value == (3 if is_history else 4)

@@ -442,7 +442,8 @@ def test_another_name_begins_afresh_and_a_bad_one_is_one_sentence(open_page: Ope
 def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> None:
     good, other = exercises.sealed(Handed("amber fox", 1, "ab")), exercises.sealed(Handed("teal owl", 3, ""))
     page = open_page("teach", view="plan", part="1")
-    assert "What to look for." in words(page)
+    page.session_state["teacher-notes"] = True
+    assert "What to look for." in words(page.run())
     assert text.notes("One release").ask in words(page)
     page.session_state["teacher-views"] = "Codes"
     page.run()

@@ -200,7 +200,7 @@ def test_a_browser_gets_its_cookie_with_its_first_page_and_keeps_it(served):
     [
         ("Why?", "a\nb\nc\nd\ne", "Answers = 5 answers: must be two to four different answers, one per line"),
         ("Why?", "Yes\nNo\nYes", "Answers = Yes, more than once: must be two to four different answers, one per line"),
-        ("", "Yes\nNo", "Question = nothing: must be one line of 1 to"),
+        ("", "Yes\nNo", "Write your question first."),
     ],
 )
 def test_a_refused_question_is_one_sentence_for_a_teacher(
@@ -210,7 +210,7 @@ def test_a_refused_question_is_one_sentence_for_a_teacher(
     page = open_page("teach", view="classroom", room=Rooms(store).open("Monday", TEACHER))
     page.text_area[0].set_value(question)
     page.text_area[1].set_value(answers)
-    assert said in words(press(page, "Ask"))
+    assert said in words(press(page, "Ask the class"))
 
 
 def test_a_teachers_second_window_leaves_the_shown_run_alone(open_page: Open, store: Store, monkeypatch: Patch) -> None:
