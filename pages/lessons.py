@@ -292,9 +292,8 @@ def _teacher(state: _State, lesson: Lesson) -> None:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
-        layout.arrow(
-            "teacher", "Notes, plan, handout, codes", {"p": str(lesson_stage.number(text.part_of_lesson(state.name)))}
-        )
+        part = lesson_stage.number(text.part_of_lesson(state.name))
+        layout.arrow("teach", "Notes, plan, handout, codes", {"view": "plan", "p": str(part)})
 
 
 if __name__ == "__main__":

@@ -46,10 +46,6 @@ SETTINGS: Mapping[LabelSetting, tuple[str, str]] = {  # the name of a list of la
     "prior": ("A public list per task", "It is public which digits come in which task; only those get noise."),
     "data": ("From the data: not DP", "The list can reveal who took part. For contrast only: no bound holds."),
 }
-TEACHING = (
-    "This page uses public teaching data on purpose. Dragging ε needs class sums without noise and the same noise at every "
-    "ε; either one voids any guarantee. On your own data every ε is a separate release, so there you train a model for each."
-)
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
 _EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
 _FINE = 12  # budgets computed from one stop to the next

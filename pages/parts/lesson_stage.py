@@ -214,7 +214,7 @@ def strip(step: Step) -> None:
             _teacher(rooms, token, *owned[0], step)
         elif (code := rooms.room_of(token)) is not None:
             figure_card.mounted(element.BALLOT)(data=element.ballot(code), key=f"ballot-{code}")
-            layout.arrow("room", "Classroom", {"room": code})
+            layout.arrow("teach", "Classroom", {"view": "classroom", "room": code})
     except (BadInput, StoreTrouble) as trouble:  # the room has ended in this moment, or the disk is full
         st.caption(plain(str(trouble)))
 
@@ -229,7 +229,7 @@ def _teacher(rooms: Rooms, token: str, code: str, title: str, step: Step) -> Non
         if not is_open and st.button("Ask my class this question", key="lesson-ask", help=f"In “{plain(title)}”."):
             rooms.ask(code, token, step.predict, step.choices)
             st.rerun()
-        layout.arrow("room", f"Classroom {plain(title)}", {"room": code})
+        layout.arrow("teach", f"Classroom {plain(title)}", {"view": "classroom", "room": code})
     if poll is not None:
         figure_card.mounted(element.ROOM)(data=element.room_document(code, is_poll_alone=True), key=f"lesson-votes-{code}")
 
@@ -260,12 +260,13 @@ def onward(view: state.View, name: str, codec: link.Codec, values: Mapping[str, 
     """
     place = text.number(name)
     if not view["alone"]:
-        layout.arrow("exercises", f"Exercises: {text.part_of_lesson(name)}", {"p": str(number(text.part_of_lesson(name)))})
+        part = text.part_of_lesson(name)
+        layout.arrow("teach", f"Exercises: {part}", {"view": "exercises", "p": str(number(part))})
     if place < len(text.NAMES) and not view["alone"]:
         following = text.NAMES[place]
         query = codec.write({**values, "lesson": following, "step": None})
         layout.arrow("lessons", f"Next lesson: {text.load(following).title}", view.linked(query))
-    layout.arrow("playground", "Try it in the Playground")
+    layout.arrow("explore", "Try it in the Playground", {"view": "playground"})
 
 
 def questions(of: Lesson) -> None:

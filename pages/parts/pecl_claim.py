@@ -128,11 +128,6 @@ def not_dp(reason: str) -> None:
     _bar(_cell("not", "Not DP.", reason), is_dp=False, label=_NOT_DP)
 
 
-def facts(*cells: tuple[str, str]) -> None:
-    """Draws a bar of facts, each a heading and a text, for views without a released model."""
-    _bar("".join(_cell("", head, text) for head, text in cells))
-
-
 def _cell(kind: str, head: str, text: str) -> str:
     bold = f"<b>{escape(head)}</b> " if head else ""
     return f'<div class="bar-cell {kind}">{bold}{escape(text)}</div>'

@@ -429,7 +429,7 @@ def runs(key: Key, _content: PaperSide) -> None:
 
 
 def match_rates(runs: Mapping[str, measured.Measured]) -> None:
-    """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Matching clients."""
+    """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Explore."""
     run_ids = (run.run_id for run in runs.values() if run.run_id)
     scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
     run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=(None, None))
@@ -451,10 +451,9 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
             f"{scores.gap:g} standard deviations."
         )
         st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
-        query = {"v": "1", "sh": "run", "run": str(run_id)} if run_id else {"v": "1"}
+        query = {"sh": "run", "run": str(run_id)} if run_id else {}
         where = "this run" if run_id else "a simulation, or a run of yours"
-        label = f"p̂ by number of anchors, for {where}: tab Anchors of Matching clients"
-        layout.arrow("anchors", label, query)
+        layout.arrow("explore", f"p̂ by number of anchors, for {where}", {"view": "clients", **query})
 
 
 def _scores(run_id: str) -> AnchorScores | None:

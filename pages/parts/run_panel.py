@@ -282,7 +282,7 @@ def _buttons(run: Run, result: Result) -> str | None:
     if run.readable_spec is not None:
         st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(again))
     if run.status == "finished":
-        st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
+        st.page_link("pages/runs.py", label="Compare", query_params={"view": "compare", "r": run.id})
     if result.events:
         export(run.id)
     return refusal

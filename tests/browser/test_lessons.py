@@ -130,7 +130,7 @@ def test_the_weight_of_lesson_5_by_keyboard_on_a_phone(app: App, visit: Visit) -
 
 def test_answers_become_a_code_that_the_teacher_reads(app: App, visit: Visit) -> None:
     asked = exercises.sheet("Many releases", "amber fox")
-    page = visit(f"{app.url}/exercises?part=2", width=390, dark=True)
+    page = visit(f"{app.url}/teach?view=exercises&part=2", width=390, dark=True)
     page.get_by_label("Your invented name", exact=True).fill("Amber Fox")
     page.keyboard.press("Enter")
     for one in asked:
@@ -138,7 +138,7 @@ def test_answers_become_a_code_that_the_teacher_reads(app: App, visit: Visit) ->
     page.get_by_role("button", name="Check").press("Enter")
     expect(page.get_by_role("status")).to_contain_text(f"{len(asked) - 1} of {len(asked)} right.")
     code = page.get_by_text("amber-fox-2").inner_text()
-    page.goto(f"{app.url}/teacher?part=2")
+    page.goto(f"{app.url}/teach?view=plan&part=2")
     page.get_by_role("radio", name="Codes").click()
     page.get_by_label("Codes, with blanks or new lines between them").fill(f"{code}\n{code.replace('abd', 'abcd')}")
     page.get_by_role("button", name="Check the codes").press("Enter")
@@ -171,13 +171,13 @@ def _token(page: Page) -> str:
 
 def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Browser, app: App) -> None:
     teacher, visitor = _page(browser, 1280), _page(browser, 390)
-    teacher.goto(f"{app.url}/room")
+    teacher.goto(f"{app.url}/teach?view=classroom")
     ready(teacher)
     teacher.get_by_label("Title").fill("Monday")
     teacher.get_by_role("button", name="Open", exact=True).click()
     teacher.wait_for_url("**room=*")
     code = teacher.url.partition("room=")[2][:6]
-    visitor.goto(f"{app.url}/room?room={code}")
+    visitor.goto(f"{app.url}/teach?view=classroom&room={code}")
     expect(visitor.get_by_text("You are")).to_be_visible()
     teacher.get_by_label("Ask", exact=True).fill("Does noise on the sums hide a label?")
     teacher.get_by_role("button", name="Ask", exact=True).press("Enter")
@@ -267,7 +267,7 @@ def test_a_look_that_set_out_before_a_vote_does_not_take_it_back(browser: Browse
     rooms, visitor = Rooms(app.store()), _page(browser, 390)
     code = rooms.open("Monday", TEACHER)
     rooms.ask(code, TEACHER, "Does noise hide a label?", ("Yes", "No"))
-    visitor.goto(f"{app.url}/room?room={code}")
+    visitor.goto(f"{app.url}/teach?view=classroom&room={code}")
     yes = visitor.get_by_role("button", name="Yes")
     expect(yes).to_be_enabled()
     held: list[Route] = []

@@ -188,7 +188,7 @@ def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -
     for number, name in enumerate(names):
         spec = replay.a_spec(epsilons=(1.0, 8.0), tasks=2 + number % 2)
         replay.fill(app.store(), spec, replay.recorded(spec), name=name)
-    page = visit(f"{app.url}/compare")
+    page = visit(f"{app.url}/runs?view=compare")
     tags = page.locator("[data-tag-index]")
 
     tab_to(page, "INPUT", "Search")
@@ -263,7 +263,7 @@ def contrast(one: Colour, other: Colour) -> float:
 
 @pytest.mark.parametrize("dark", quick(1, [True, False]), ids=["dark", "light"])
 def test_words_can_be_read_in_every_layer_and_a_slider_moves_the_shades(app: App, visit: Visit, dark: bool) -> None:
-    page = visit(f"{app.url}/tokens?lf=full", dark=dark)
+    page = visit(f"{app.url}/explore?view=words&lf=full", dark=dark)
     page.emulate_media(reduced_motion="reduce")  # shades then change at once
     words = page.locator(".tk-text [role=button]")
     expect(words.first).to_be_visible(timeout=PATIENCE_MS)
@@ -286,7 +286,7 @@ def test_words_can_be_read_in_every_layer_and_a_slider_moves_the_shades(app: App
 
 
 def test_a_word_unfolds_by_keyboard_and_the_game_is_played(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/tokens")
+    page = visit(f"{app.url}/explore?view=words")
     chosen = page.locator(".tk-text [aria-pressed=true]")
     expect(chosen).to_have_count(1, timeout=PATIENCE_MS)
     chosen.focus()
@@ -301,7 +301,7 @@ def test_a_word_unfolds_by_keyboard_and_the_game_is_played(app: App, visit: Visi
 
 
 def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/tokens?sh=own")
+    page = visit(f"{app.url}/explore?view=words&sh=own")
     area, said, word = page.get_by_role("textbox", name="Your sentence"), page.locator(".tk-long"), page.locator(".tk-word")
     area.fill("a " * 400)
     expect(said).to_have_text("Only the first 600 of 800 characters are scored.", timeout=PATIENCE_MS)
@@ -318,7 +318,7 @@ def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visi
 
 
 def test_own_sentence_on_a_phone_is_scored_in_the_browser_in_its_own_direction(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/tokens?sh=own", width=390, dark=True)
+    page = visit(f"{app.url}/explore?view=words&sh=own", width=390, dark=True)
     area = page.get_by_role("textbox", name="Your sentence")
     area.fill("שלום Grace 😀 <b>bold</b>")
     text = page.locator(".tk-text")
@@ -334,7 +334,7 @@ def test_own_sentence_on_a_phone_is_scored_in_the_browser_in_its_own_direction(a
 
 
 def test_noise_by_keyboard_on_a_phone_moves_the_lists_and_its_link(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/anchors?n=0&x=axes", width=390, dark=True)
+    page = visit(f"{app.url}/explore?view=clients&n=0&x=axes", width=390, dark=True)
     finding, marks = page.locator(".an-finding"), page.locator(".an-map path")
     said = "“public axes” puts 80 of 80 entries in their group, agreement 1.00"
     expect(finding).to_contain_text(said, timeout=PATIENCE_MS)
@@ -360,7 +360,7 @@ def test_noise_by_keyboard_on_a_phone_moves_the_lists_and_its_link(app: App, vis
 
 
 def test_six_lists_are_matched_by_hand_and_then_by_the_machine(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/anchors?n=0")
+    page = visit(f"{app.url}/explore?view=clients&n=0")
     page.get_by_role("radio", name="Match six lists by hand").click(timeout=PATIENCE_MS)
     entries = page.locator(".an-entry:enabled")
     expect(entries).to_have_count(20)

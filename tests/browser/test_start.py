@@ -106,9 +106,9 @@ def test_a_phone_scrolls_one_way(app: App, visit: Visit, dark: bool) -> None:
 
 TOGETHER = {
     "": (".hero .difference", ".hero .slider"),
-    "playground": (".panel-accuracy svg", ".drag .slider"),
-    "tokens": (".tk-text", ".tk-theta"),
-    "anchors": (".an-map", ".an-noise"),
+    "explore?view=playground": (".panel-accuracy svg", ".drag .slider"),
+    "explore?view=words": (".tk-text", ".tk-theta"),
+    "explore?view=clients": (".an-map", ".an-noise"),
 }
 SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"  # of letters, in pixels
 USUAL, LARGE = 15, 19
@@ -128,8 +128,9 @@ def test_a_projector_shows_each_picture_with_its_slider_in_large_letters(app: Ap
     page = visit(f"{app.url}/?large=1", width=1024)
     page.set_viewport_size({"width": 1024, "height": 768})
     for name, together in TOGETHER.items():
-        page.goto(f"{app.url}/{name}?large=1")
+        page.goto(f"{app.url}/{name}{'&' if name else '?'}large=1")
         ready(page)
+        page.locator(together[0]).scroll_into_view_if_needed()
         seen(page, *together)
         letters_of(page, LARGE)
         assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 1024
@@ -168,7 +169,7 @@ def test_presenter_size_is_switched_kept_over_pages_and_a_reload_and_shared(app:
 @pytest.mark.slow
 def test_a_phone_shows_a_slider_beside_its_picture(app: App, visit: Visit) -> None:
     page = visit(app.url, width=390)
-    for name in ("", "playground", "anchors"):
+    for name in ("", "explore?view=playground", "explore?view=clients"):
         page.goto(f"{app.url}/{name}")
         ready(page)
         picture, slider = TOGETHER[name]

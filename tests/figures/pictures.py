@@ -114,9 +114,6 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "tradeoff.figure": lambda dark: tradeoff.figure(
         {"A": ANSWER}, [tradeoff.sentence(ANSWER)], colours=["#0072b2"], dark=dark
     ),
-    "reproduction.coordinates": lambda dark: reproduction.coordinates(
-        test_reproduction.ROWS, test_reproduction.FINALS, colours=test_reproduction.COLOURS, score="accuracy", dark=dark
-    ),
     "statistics.p_value_curve": lambda dark: statistics.p_value_curve(
         p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]), names=("A", "B"), dark=dark
     ),
@@ -131,7 +128,6 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "reproduction.published_and_ours, references": lambda dark: reproduction.published_and_ours(
         PUBLISHED, what="accuracy", references=REFERENCES, dark=dark
     ),
-    "curves.by_seed": lambda dark: curves.by_seed(SCORES, epsilon=4.0, n_tasks=5, published={"AA": [62.1]}, dark=dark),
     "stream.accuracy_by_scale": lambda dark: stream.accuracy_by_scale(test_stream.FOUND, chosen=1.4, chance=0.1, dark=dark),
     "matching.on_map": lambda dark: matching.on_map(ENTRIES, GROUPS, space="signature", dark=dark),
     "matching.margins": lambda dark: matching.margins(ENTRIES, dark=dark),

@@ -405,7 +405,7 @@ def test_who_is_in_a_room_brings_predictions_there(open_page: Open, store: Store
 
 
 def named(open_page: Open, name: str) -> AppTest:
-    page = open_page("exercises", part="2")
+    page = open_page("teach", view="exercises", part="2")
     page.text_input[0].set_value(name).run()
     return page
 
@@ -441,8 +441,9 @@ def test_another_name_begins_afresh_and_a_bad_one_is_one_sentence(open_page: Ope
 
 def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> None:
     good, other = exercises.sealed(Handed("amber fox", 1, "ab")), exercises.sealed(Handed("teal owl", 3, ""))
-    page = open_page("teacher", part="1")
-    assert "What to look for." in words(page)
+    page = open_page("teach", view="plan", part="1")
+    page.session_state["teacher-notes"] = True
+    assert "What to look for." in words(page.run())
     assert text.notes("One release").ask in words(page)
     page.session_state["teacher-views"] = "Codes"
     page.run()
@@ -459,7 +460,7 @@ def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> No
 
 
 def test_what_is_pasted_is_no_formula_in_the_table() -> None:
-    from pages import teacher
+    from pages import teach
 
-    written = teacher._written([teacher._row("=1+1"), teacher._row("@SUM(A1)")])
+    written = teach._written([teach._row("=1+1"), teach._row("@SUM(A1)")])
     assert [line.split(",")[0] for line in written.splitlines()[1:]] == ["'=1+1", "'@SUM(A1)"]
