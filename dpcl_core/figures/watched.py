@@ -18,7 +18,8 @@ def noise_against_tasks(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     """
     lines = {str(name): rows.sort_values("n_tasks") for name, rows in table.groupby("factorisation", sort=False)}
     y = {"title": "noise after the last task, in σ", "rangemode": "tozero"}
-    chart = _over_tasks(dark, int(table["n_tasks"].max()), y, lines, "n_tasks", "noise", ": %{x} tasks, %{y:.3g} σ")
+    x = theme.task_axis(1, int(table["n_tasks"].max())) | {"title": "tasks in all"}
+    chart = _over_tasks(dark, x, y, lines, "n_tasks", "noise", ": %{x} tasks, %{y:.3g} σ")
     last = {name: float(rows["noise"].iloc[-1]) for name, rows in lines.items()}
     said = ", ".join(f"{name} {value:.3g}" for name, value in last.items())
     return chart.picture(f"After {int(table['n_tasks'].max())} tasks the noise, in σ of a single task: {said}.")
@@ -34,7 +35,8 @@ def race(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     n_tasks = int(table["after_task"].max()) + 1
     y = {"title": "ε that the best attack can prove", "rangemode": "tozero"}
     moved = {name: rows.assign(after_task=rows["after_task"] + 1) for name, rows in lines.items()}
-    chart = _over_tasks(dark, n_tasks, y, moved, "after_task", "epsilon", ": after task %{x}, ε = %{y:.3g}")
+    x, hover = theme.task_axis(1, n_tasks), ": after task %{x}, ε = %{y:.3g}"
+    chart = _over_tasks(dark, x, y, moved, "after_task", "epsilon", hover)
     for index, name in enumerate(lines):
         rows = measured[measured["attack"] == name]
         marker = {"color": chart.colour(index), "size": 10, "symbol": "circle-open"}
@@ -45,9 +47,9 @@ def race(table: pd.DataFrame, *, dark: bool = False) -> Picture:
 
 
 def _over_tasks(
-    dark: bool, n_tasks: int, y: theme.Properties, lines: dict[str, pd.DataFrame], across: str, up: str, hover: str
+    dark: bool, x: theme.Properties, y: theme.Properties, lines: dict[str, pd.DataFrame], across: str, up: str, hover: str
 ) -> theme.Chart:
-    chart = theme.Chart(dark, _HEIGHT, theme.task_axis(1, n_tasks), y, margin=(52, 16, 12, 40), legend_room=60)
+    chart = theme.Chart(dark, _HEIGHT, x, y, margin=(52, 16, 12, 40), legend_room=60)
     for index, (name, rows) in enumerate(lines.items()):
         mode = "lines+markers" if len(rows) <= 12 else "lines"
         chart.series(index, rows[across], rows[up], name, hover, size=6, mode=mode)

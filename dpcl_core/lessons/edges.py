@@ -189,7 +189,7 @@ def stolen_state() -> Shown:
     sigma, of = gaussian.sigma(1.0, DELTA), continual.square_root(5)
     stds = {"remembered: releases alone": sigma * of.sensitivity(), "fresh: all that is kept": sigma}
     best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
-    rows = [("remembered: the sums in memory", "23", "24", "100 %")]
+    rows: list[tuple[str, ...]] = [("remembered: the sums in memory", "23", "24", "100 %")]
     for name, std in stds.items():
         seen = np.array([23, 24]) + std * np.random.default_rng().standard_normal(2)
         rows.append((name, *(f"{value:.1f}" for value in seen), best))
