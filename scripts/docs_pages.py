@@ -25,6 +25,7 @@ from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Paper, Size, State
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.spec import fields_of
+from scripts import docs_beyond
 
 ROOT = Path(__file__).resolve().parent.parent
 GPU = ROOT / "assets" / "reproduction" / "gpu.json"
@@ -124,6 +125,7 @@ def pages_made() -> dict[str, Callable[[], str]]:
         "glossary.md": _glossary,
         "gpu.md": _gpu,
         "results.md": _results_index,
+        "beyond.md": docs_beyond.page,
         **{f"results_{paper.name}.md": partial(_results, paper) for paper in catalog.PAPERS.values()},
     }
 

@@ -51,6 +51,13 @@ _EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
 _FINE = 12  # budgets computed from one stop to the next
 MAX_NUMBERS = 25_000  # largest table of trained cells that a page sends at once
 _EXACT = "Computed for exactly this budget while you drag, not interpolated."
+# Of four ways to handle noise over tasks under one public list (`explorers/arms.py`).
+ARMS = {
+    "arm_added": "added up", "arm_shrunk": "shrunk", "arm_remembered": "remembered", "arm_both": "remembered, shrunk",
+    "arms_sentence": "One public list, ε = {epsilon}, {tasks} tasks: fresh noise added up {added} % right, shrunk before "
+    "adding {shrunk} %, remembered {remembered} %, remembered and shrunk {both} %.",
+    "arms_clean": "Without noise all four are the same, {added} % right after {tasks} tasks, and no one is protected.",
+}  # fmt: skip
 _MORE_THAN_REQUESTED = "The ledger of this run totals more than the ε of the slider: the bar states the guarantee."
 _LOOKED_UP = "Results of a real run. The slider has only the trained budgets; nothing is interpolated between them."
 
@@ -67,6 +74,7 @@ def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str
         "odds": odds,
         "no_odds": statement.NO_ODDS,
         "complaint": "ε = {value}: must be a number from {low} to {high}, or ∞.",
+        **ARMS,
         "badge": badge,
         "badge_help": badge_help,
     }

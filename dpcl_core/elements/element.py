@@ -107,7 +107,7 @@ def _read(name: str) -> str:
 _MOUNTED = _read("shared/mounted.mjs")
 _DOM = "shared/dom.mjs"
 HERO = Element("hero", (_DOM, "drag/replay.mjs", "hero/one_person.mjs", "hero/hero.mjs"))
-DRAG = Element("drag", (_DOM, "drag/replay.mjs", "drag/drag.mjs"))
+DRAG = Element("drag", (_DOM, "drag/replay.mjs", "drag/arms.mjs", "drag/drag.mjs"))
 TOKENS = Element(
     "tokens",
     (_DOM, "drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "tokens/tokens.mjs"),

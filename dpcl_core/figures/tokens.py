@@ -12,7 +12,6 @@ import pandas as pd
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import BREAK, Picture, capital, counted, minus
 from dpcl_core.privacy.statement import shown_number
-from dpcl_core.spec import LABELS, LabelSetting
 
 _CHANCE = 0.5
 _ALIKE_NATS = 0.1  # a token: with less between them, two models know words about equally well
@@ -209,7 +208,7 @@ def _axis(title: str, low: float, high: float, steps: Sequence[int]) -> theme.Pr
     return {"title": title, "type": "log", "tickvals": ticks, "ticktext": shown, "range": ends}
 
 
-# Figures of the budget spent over the tasks, and of the growth of noise under the label settings.
+# The budget spent over the tasks.
 
 
 def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
@@ -248,32 +247,3 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
         spent_text = "no bound" if math.isinf(last) else f"ε = {shown_number(last)} after {counted(int(tasks[-1]), 'task')}"
         sentences.append(f"{kind}: {spent_text}")
     return chart.picture(capital("; ".join(sentences)) + ".")
-
-
-def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = False) -> Picture:
-    """Standard deviation of the noise in one class sum, one line per label setting; entry k: after task k + 1."""
-    n_tasks = max((len(values) for values in noise.values()), default=0)
-    if not n_tasks:
-        return theme.nothing("Noise appears with the first task.", dark, 280)
-    y = {"title": "noise in one class sum (std)", "rangemode": "tozero"}
-    chart = theme.Chart(dark, 280, theme.task_axis(1, n_tasks), y, margin=(52, 150, 12, 40))
-    sentences, ends = [], []
-    for index, (setting, values) in enumerate(noise.items()):
-        colour, name = chart.colour(index), LABELS[setting]
-        at, drawn = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
-        chart.line(
-            at, drawn, name, colour, f"{name}, after task %{{x}}: %{{y:.3g}}", dash=theme.DASHES[setting],
-            symbol=theme.MARKERS[setting], size=6, mode="lines+markers" if len(values) <= 30 else "lines",
-        )  # fmt: skip
-        ends.append((name, len(values), values[-1], colour))
-        sentences.append(_growth(name, values))
-    top = max(max(values) for values in noise.values())
-    chart.end_names(ends, 0.085 * top, 0, top * 1.02, size=12)
-    return chart.picture(capital("; ".join(sentences)) + ".")
-
-
-def _growth(name: str, values: Sequence[float]) -> str:
-    factor = values[-1] / values[0] if values[0] > 0 else 1.0
-    after = f"after {len(values)} tasks" if len(values) > 1 else "after the first task"
-    change = "stays the same" if abs(factor - 1) < 0.005 else f"is {factor:.2g} times the first task's"
-    return f"{name}: the noise {change} {after}"

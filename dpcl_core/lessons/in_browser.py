@@ -279,7 +279,7 @@ def _noise() -> dict[str, object]:
         "classes": list(stream.classes), "watched": noise_game.first_class(noise_game.stream()), "size": sums.shape[1],
         "sums": _encoded(sums, np.float32), "tests": _encoded(levels, np.uint8),
         "test_labels": _encoded(test.labels, np.uint8), "epsilons": list(EPSILONS), "n_tasks": noise_game.N_TASKS,
-        "cuts": list(noise_game.CUTS), "n_runs": n_runs,
+        "cuts": list(noise_game.CUTS), "returns": list(noise_game.RETURNS), "n_runs": n_runs,
         "interval_factor": student_quantile(n_runs - 1, 0.975) / math.sqrt(n_runs),  # as `figures.statistics` has it
     }  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dpcl_core.elements import calculator
+from dpcl_core.explorers import arms
 from pages.parts import state
 from tests.browser.conftest import PATIENCE_MS, App, Visit
 from tests.support import replay
@@ -196,6 +197,31 @@ def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App,
     typed.press("Enter")
     same_as_python(page, SOURCE, math.inf)
     expect(page.locator(".drag .complaint")).to_be_empty()
+
+
+def test_four_ways_with_noise_follow_the_slider_and_their_own_switches(app: App, visit: Visit) -> None:
+    """Ten digits cannot come in one task each of fifty; the numbers are those that Python computes."""
+    page = visit(f"{app.url}/playground?e=0.5")
+    told = page.locator(".drag .told")
+
+    def same(n_tasks: int, returns: bool, epsilon: float) -> None:
+        found = arms.accuracies(arms.digits(), n_tasks, returns, epsilon)
+        ends = {arm: f"{100 * float(values[:, -1].mean()):.1f}" for arm, values in found.items()}
+        sentence = calculator.ARMS["arms_sentence" if math.isfinite(epsilon) else "arms_clean"]
+        expect(told).to_have_text(sentence.format(epsilon=f"{epsilon:g}", tasks=n_tasks, **ends), timeout=PATIENCE_MS)
+
+    page.locator(".drag .panel-arms").scroll_into_view_if_needed(timeout=PATIENCE_MS)
+    same(5, False, 0.5)
+    page.get_by_label("50", exact=True).check()
+    same(50, True, 0.5)
+    expect(page.get_by_label("in one task", exact=True)).to_be_disabled()
+    page.get_by_label("remembered", exact=True).check()
+    expect(page.locator("path.arm-remembered")).to_have_class(re.compile("chosen"))
+    slider(page).focus()
+    page.keyboard.press("End")
+    same(50, True, math.inf)
+    page.get_by_label("10", exact=True).last.check()
+    expect(page.get_by_label("in one task", exact=True)).to_be_enabled()
 
 
 @pytest.mark.slow

@@ -84,14 +84,6 @@ def test_accounted_steps_and_their_plain_sum_and_no_bound_is_said_and_not_drawn(
     assert tokens.ledger(_spent([], [])).is_empty
 
 
-def test_noise_growth_says_by_how_much() -> None:
-    picture = tokens.noise_growth({"prior": [2.0] * 4, "prior-const": [2.0 * math.sqrt(k) for k in range(1, 5)]})
-    assert "public list per task: the noise stays the same after 4 tasks" in picture.finding.lower()
-    assert "one public list: the noise is 2 times the first task's" in picture.finding
-    assert [trace.line.dash for trace in picture.figure.data] == ["dash", "solid"]
-    assert list(picture.figure.data[1].y) == pytest.approx([2.0, 2 * 2**0.5, 2 * 3**0.5, 4.0])
-
-
 NOMINAL = (1.0, 5.0, 10.0)
 TRUE = {"one token": (1.657, 10.254, 24.42), "a text of 64 tokens": (18.31, 184.9, 1598.5)}
 

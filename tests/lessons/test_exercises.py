@@ -397,3 +397,18 @@ def test_the_digits_prove_more_than_was_asked_for() -> None:
     rows = edges.last_digits().rows
     assert float(rows[0][2]) > 2
     assert float(rows[1][2]) == 0
+
+
+def test_the_stolen_memory_is_the_truth_and_the_releases_are_not() -> None:
+    memory, *others = edges.stolen_state().rows
+    assert memory[1:3] == ("23", "24")
+    assert {row[3] for row in others} == {"55.3 %"}, "Phi(1 / 2 sigma) at epsilon 1, sigma 3.7306"
+    assert all(row[1:3] != memory[1:3] for row in others)
+
+
+def test_latecomers_learn_less_with_fresh_noise_and_less_the_later_they_come() -> None:
+    remembered, fresh = ([float(cell) for cell in row[1:]] for row in edges.latecomers().rows)
+    for values in (remembered, fresh):
+        assert values == sorted(values, reverse=True)
+        assert values[0] < 1
+    assert all(late > early for late, early in zip(remembered, fresh, strict=True))
