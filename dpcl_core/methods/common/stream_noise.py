@@ -89,8 +89,8 @@ def noise_in_words(choice: Choice, facts: PublicSizes) -> str:
     remembered = choice.noise[SQUARE_ROOT if choice.factorisation.kind == FRESH else choice.factorisation.kind]
     people = "one task" if facts.n_recurring == 1 else f"any of the {facts.n_tasks} tasks"
     return (
-        f"for people in {people} the last of {facts.n_tasks} sums has {remembered:.3g} times the noise of a single one, with "
-        f"fresh noise {choice.noise[FRESH]:.3g} times"
+        f"for people in {people} the last of {facts.n_tasks} sums has {remembered:.3g} times the noise of a single one, "
+        f"with fresh noise {choice.noise[FRESH]:.3g} times"
     )
 
 
