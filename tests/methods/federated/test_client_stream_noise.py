@@ -102,15 +102,15 @@ def test_a_client_moves_the_stream_by_no_more_than_its_sensitivity(slots: str) -
 
 
 def test_noise_of_the_running_sum_is_that_of_theory() -> None:
-    """20 coordinates of 60 seeds: a deviation of 2 %, four of which are 8 %."""
+    """20 coordinates of 25 seeds: a deviation of 3.2 %, four of which are 13 %."""
     found = []
-    for seed in range(60):
+    for seed in range(25):
         learner, _ = learned(replace(asked(), seeds=(seed,)))
-        exact, _ = learned(replace(asked(epsilon=math.inf), seeds=(seed,)))
-        found.append(learner._releases._totals(0)[-1] - exact._releases._totals(0)[-1])
-    releases, of = learner._releases, learner._releases._stream.factorisation
+        releases, of = learner._releases, learner._releases._stream.factorisation
+        exact = of.running_sums([releases._stream.encoded(task)[0] for task in range(N_TASKS)])
+        found.append(releases._totals(0)[-1] - exact)
     expected = releases.multipliers[0] * releases._stream.bound * of.sensitivity() * of.prefix_noise[-1]
-    assert np.std(found) == pytest.approx(expected, rel=0.08)
+    assert np.std(found) == pytest.approx(expected, rel=0.13)
 
 
 def test_a_broken_run_goes_on_to_the_same_releases_and_keeps_no_clean_sum() -> None:
@@ -148,20 +148,29 @@ def test_noise_is_remembered_only_where_each_client_has_a_task_of_its_own() -> N
 SPLIT, _ = clients.stream(per_class=160, n_clients=N_CLIENTS)
 
 
-@pytest.mark.parametrize("method", ["label-means", "cslr-server-head"])
-def test_shrinking_gives_back_what_labels_without_people_take(method: str) -> None:
-    """Four tasks of one class, one list for all: a label's own task is one of four of its releases."""
-    params = {"dimensions": 8} | ({} if method == "label-means" else {"samples": 200, "steps": 60})
-    right: dict[str, list[float]] = {"added": [], "by-stream": []}
+def test_shrinking_gives_back_what_labels_without_people_take() -> None:
+    """Four tasks of one class, one list for all: a label's own task is one of four of its releases. 92 and 96 %."""
+    right: dict[str, list[float]] = {"nearest": [], "shrunk": []}
     for seed in range(4):
-        for prediction in right:
-            spec = asked(method, scenario=CLASSES, params={**params, "prediction": prediction}, epsilon=6.0)
-            _, accuracies, _, (learner,) = clients.run(replace(spec, seeds=(seed,)), SPLIT, PUBLIC, N_CLIENTS)
-            (values,) = accuracies.values()
-            right[prediction].append(values[-1])
-            rules = list(learner.scores(seed, SPLIT.tasks[0]))
-            assert rules[0] == ("shrunk" if prediction == "by-stream" else {"label-means": "nearest"}.get(method, "argmax"))
-    assert np.mean(right["by-stream"]) > np.mean(right["added"]) + 0.05
+        spec = asked(scenario=CLASSES, params={"dimensions": 8, "prediction": "by-stream"}, epsilon=1.0)
+        _, _, _, (learner,) = clients.run(replace(spec, seeds=(seed,)), SPLIT, PUBLIC, N_CLIENTS)
+        by_task = [(learner.scores(seed, task), task.test.labels) for task in SPLIT.tasks]
+        assert [list(scores) for scores, _ in by_task] == [["shrunk", "nearest"]] * 4
+        for rule, found in right.items():
+            found += [float((scores[rule][0].argmax(axis=1) == labels).mean()) for scores, labels in by_task]
+    assert np.mean(right["shrunk"]) > np.mean(right["nearest"]) + 0.01
+
+
+def test_a_head_on_shrunk_releases_sees_the_labels_that_a_task_has() -> None:
+    params = {"prediction": "by-stream", "dimensions": 8, "samples": 40, "steps": 20}
+    spec = asked("cslr-server-head", scenario=CLASSES, params=params, epsilon=2.0)
+    _, _, _, (learner,) = clients.run(spec, SPLIT, PUBLIC, N_CLIENTS)
+    assert list(learner.scores(0, SPLIT.tasks[0])) == ["shrunk", "argmax"]
+    plain, left = learner._releases.parts[0], learner._shrunk(0)
+    assert len(left) == len(plain) == 4
+    own = [[float(part.weights[task] / part.weights.sum()) for task, part in enumerate(parts)] for parts in (plain, left)]
+    assert np.mean(own[1]) > np.mean(own[0]) + 0.02
+    assert not np.array_equal(*learner._weights)
 
 
 @pytest.mark.parametrize("prediction", ["added", "by-stream"])
