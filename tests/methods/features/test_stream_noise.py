@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
 import safetensors.numpy
+from dp_accounting import GaussianDpEvent
+from scipy.linalg import toeplitz
 
 from dpcl_core import checks, engine
 from dpcl_core.checkpoints import Checkpoint, Memory
@@ -20,7 +23,8 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.features import cosine
 from dpcl_core.metrics import mean
-from dpcl_core.privacy import continual
+from dpcl_core.privacy import continual, gaussian
+from dpcl_core.privacy.continual import choose
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
@@ -171,6 +175,24 @@ def test_without_noise_all_arms_are_one() -> None:
     assert found[math.inf, "cosine"] == pytest.approx(found[math.inf, "shrunk"], abs=0.3)  # rows on a coarser grid
     plain = accuracies(checks.parse(raw | {"params": {}}))
     assert plain[math.inf, "cosine"] == pytest.approx(found[math.inf, "cosine"], abs=0.3)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_a_person_with_several_rows_is_covered_wherever_they_lie(rows: int) -> None:
+    """In one task or in several: the joint loss of all releases is below what the ledger says of a person with so many rows.
+
+    Rows in one task are the worst, whatever C is, so C is chosen as for people of one row.
+    """
+    of = choose(5).factorisation
+    ledger = Ledger(1e-5, "add-remove", "once", rows_per_unit=rows)
+    ledger.spend(GaussianDpEvent(4.0), task=0, what=continual.WHAT, people_of=tuple(range(5)))
+    c, std = toeplitz(of.column, np.zeros(5)), 4.0 * of.sensitivity()
+    losses = {tasks: np.linalg.norm(c[:, list(tasks)].sum(axis=1)) / std
+              for tasks in combinations_with_replacement(range(5), rows)}  # fmt: skip
+    assert max(losses, key=lambda tasks: losses[tasks]) == (0,) * rows
+    worst = gaussian.epsilon(1 / losses[(0,) * rows], 1e-5)
+    assert worst <= ledger.epsilon()
+    assert ledger.epsilon() < 3 * worst
 
 
 # Learned lists: a label that is named late has all of its rows from the first task on, and no noise of its own beginning.
