@@ -19,7 +19,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from scripts.record_performance import PAGES
 from tests.benchmarks.conftest import NOISE
 from tests.browser.conftest import PATIENCE_MS, App, ready, serve
-from tests.browser.test_playground import REDRAW, drawn
+from tests.browser.test_playground import PROMISE, REDRAW, drawn
 from tests.support import pace
 
 
@@ -90,6 +90,8 @@ def test_letting_go_brings_all_curves_and_sentences(app: App, browser: Browser, 
     page = browser.new_page()
     page.goto(f"{app.url}/explore?view=playground")
     drawn(page)
+    page.get_by_text(PROMISE).click()
+    expect(page.locator(".privacy-bar")).to_be_visible(timeout=PATIENCE_MS)
     last = page.evaluate(
         "document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot.querySelector('.slider').max"
     )

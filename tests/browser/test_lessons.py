@@ -179,8 +179,8 @@ def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Brow
     code = teacher.url.partition("room=")[2][:6]
     visitor.goto(f"{app.url}/teach?view=classroom&room={code}")
     expect(visitor.get_by_text("You are")).to_be_visible()
-    teacher.get_by_label("Ask", exact=True).fill("Does noise on the sums hide a label?")
-    teacher.get_by_role("button", name="Ask", exact=True).press("Enter")
+    teacher.get_by_label("Question", exact=True).fill("Does noise on the sums hide a label?")
+    teacher.get_by_role("button", name="Ask the class", exact=True).press("Enter")
     visitor.get_by_role("button", name="No", exact=True).press("Enter")  # appears by itself
     expect(teacher.get_by_role("button", name="No 1 answer")).to_be_visible()
     expect(visitor.get_by_role("button", name="No 1 answer")).to_have_attribute("aria-pressed", "true")

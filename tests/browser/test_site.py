@@ -104,7 +104,7 @@ def test_a_typed_sentence_is_scored_in_the_page(opened: Open) -> None:
     page = opened("words.html")
     page.get_by_role("textbox", name=re.compile("Your sentence")).fill("Grace Okafor lives in Tartu.")
     expect(page.locator(".tk-text [role=button]")).to_have_count(5)
-    expect(page.locator(".tk-finding")).to_have_text(re.compile("of 5 words count as sensitive"))
+    expect(page.locator(".tk-finding")).to_have_text(re.compile("of 5 words for private"))
     page.get_by_role("button", name=re.compile("Okafor")).click()
     expect(page.locator(".tk-word")).to_contain_text("Surprise")
 
