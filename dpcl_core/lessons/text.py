@@ -17,13 +17,14 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "One release": ("coin", "unit"),
     "Many releases": ("adding", "forgetting"),
     "Continual and private": ("label", "noise", "shared", "surprise", "sign", "modes", "rare"),
-    "Reading claims": ("contract", "audit", "digits"),
+    "Reading claims": ("contract", "audit", "digits", "choice"),
+    "Networks": ("network", "members", "gradient"),
 }
 NAMES = tuple(name for names in PARTS.values() for name in names)
 # In the order in which they were written: a lesson's place here is its number in links, which stays what it was.
 _WRITTEN = (
     "label", "noise", "shared", "surprise", "sign", "modes", "digits", "coin", "unit", "adding", "forgetting", "rare",
-    "audit", "contract",
+    "audit", "contract", "network", "members", "gradient", "choice",
 )  # fmt: skip
 IN_BROWSER = ("label", "noise")  # what the browser computes (in_browser.py)
 MAX_STEPS = 8
@@ -44,7 +45,7 @@ class Scale(Document):
 
 
 class Chart(Document):
-    """The chart of a step: curves, or bars where it has no `y`. `source`: what its numbers were computed from.
+    """The chart of a step: curves, bars where it has no `y`, or rows of pictures. `source`: what its numbers were computed from.
 
     Title and source are empty where the step's code computes them. `finding`: a template for what the step's code computes;
     formats beside Python's are "pc" and "pc0" (percent), "eps", "least" and "budget" (as `privacy.statement` writes them).
@@ -53,7 +54,7 @@ class Chart(Document):
     title: str = ""
     source: str = ""
     finding: _Words
-    x: Scale
+    x: Scale = Scale(title="picture")
     y: Scale | None = None
 
 
