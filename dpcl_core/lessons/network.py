@@ -24,6 +24,7 @@ DELTA = 1e-5
 HIDDEN, N_PIXELS, N_CLASSES = 8, 64, 10
 N_WEIGHTS = HIDDEN * (N_PIXELS + 1) + N_CLASSES * (HIDDEN + 1)
 N_STEPS, BATCH, CLIP, RATE = 300, 64, 1.0, 1.0
+N_EARLY = 30  # steps after which the network knows most digits and not all
 _PARTS = np.cumsum([HIDDEN * N_PIXELS, HIDDEN, N_CLASSES * HIDDEN])
 
 
@@ -134,7 +135,7 @@ def members(weights: Array, n: int) -> tuple[Array, Array]:
 
 
 def pairs_right(inside: Array, outside: Array) -> float:
-    """How often a guesser is right who sees one digit that was in and one that was not, and takes the smaller loss for in."""
+    """How often a guesser is right who sees a digit that was in and one that was not, and calls the smaller loss “in”."""
     return auroc(-np.concatenate([inside, outside]), np.arange(len(inside) + len(outside)) < len(inside))
 
 
@@ -145,15 +146,36 @@ def attacked(n: int, epsilon: float, times: int) -> tuple[float, float]:
     return float(np.mean(right)), float(np.mean([accuracy(weights) for weights in networks]))
 
 
-def seen(gradient: Array) -> Array:
-    """The picture [64] that a server computes from a gradient, by the hidden unit whose bias moves most.
+def early_gradients(n: int) -> Array:
+    """Gradients [n, N_WEIGHTS] of the first n digits in a network after `N_EARLY` steps without noise."""
+    x, labels = digits()
+    return gradients(_early(), x[:n], labels[:n])
 
-    With one example, a unit's row is its bias times the picture, so the quotient is the picture. With several it is their
-    mean, weighted by what each does to this bias. Zhu, Liu and Han (2019) and Phong et al. (2018) have attacks of this kind.
+
+@cache
+def _early() -> Array:
+    return trained(*digits(), n_steps=N_EARLY)
+
+
+def at_unit(rows: Array) -> Array:
+    """What each gradient asks of the pixels' weights [n, 64] at the hidden unit that they move most together."""
+    first = rows[:, : HIDDEN * N_PIXELS].reshape(-1, HIDDEN, N_PIXELS)
+    return np.asarray(first[:, int((first**2).sum(axis=(0, 2)).argmax())], np.float64)
+
+
+def seen_by_units(gradient: Array) -> Array:
+    """What a server computes from a gradient: at each hidden unit, that of the weights over that of the bias [HIDDEN, 64].
+
+    With one example both are the unit's error, times the picture in the first, so each quotient is the picture itself (Phong
+    et al., 2018). With several it is their mean, weighted by their errors.
     """
     first, biases, _, _ = _layers(gradient)
-    unit = int(np.abs(biases).argmax())
-    return np.asarray(first[unit] / biases[unit], np.float64)
+    return np.asarray(first / biases[:, None], np.float64)
+
+
+def seen(gradient: Array) -> Array:
+    """The quotient [64] at the unit whose bias moves most, where noise on the gradient does least."""
+    return np.asarray(seen_by_units(gradient)[np.abs(_layers(gradient)[1]).argmax()], np.float64)
 
 
 def error(found: Array, truth: Array) -> float:
@@ -165,6 +187,9 @@ def error(found: Array, truth: Array) -> float:
 
 
 def named(epsilon: float, n: int) -> float:
-    """The most that anyone who thinks n secrets equally likely can believe in the right one afterwards, where epsilon (δ = 0)
-    bounds the change from any secret to any other: e^ε / (e^ε + n - 1)."""
+    """The most that anyone who thinks n secrets equally likely can then believe in the right one: e^ε / (e^ε + n - 1).
+
+    epsilon (δ = 0) bounds the ratio of the release's probabilities under any two secrets. By Bayes the belief is the right
+    secret's probability over the sum of all n, and each of the others is at least e^-ε times the right one's.
+    """
     return 1 / (1 + (n - 1) * math.exp(-epsilon))

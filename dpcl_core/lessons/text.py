@@ -45,7 +45,7 @@ class Scale(Document):
 
 
 class Chart(Document):
-    """The chart of a step: curves, bars where it has no `y`, or rows of pictures. `source`: what its numbers were computed from.
+    """The chart of a step: curves, bars where it has no `y`, or rows of pictures. `source`: what its numbers come from.
 
     Title and source are empty where the step's code computes them. `finding`: a template for what the step's code computes;
     formats beside Python's are "pc" and "pc0" (percent), "eps", "least" and "budget" (as `privacy.statement` writes them).

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from string import Formatter
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
 from dpcl_core.elements import element
 from dpcl_core.errors import BadInput, StoreTrouble
@@ -150,6 +152,13 @@ class Stage:
         picture = stream.bars(table, self.step.chart.x, self._finding(found), dark=self.dark)
         self._chart(picture, table, title, source)
 
+    def strips(self, rows: Mapping[str, NDArray[np.float64]], columns: Sequence[str], **found: object) -> None:
+        """Draws the step's chart as rows of square pictures, pixels [n, side * side] of each row; texts as in `curves`."""
+        finding = self._finding(found)
+        picture = stream.strips({name: list(row) for name, row in rows.items()}, columns, finding=finding, dark=self.dark)
+        numbers = [(name, *row) for name, drawn in rows.items() for row in drawn.tolist()]
+        self._chart(picture, pd.DataFrame(numbers).rename(columns={0: "row"}), "", "")
+
     def _finding(self, found: Mapping[str, object]) -> str:
         assert self.step.chart is not None
         return _Words().vformat(self.step.chart.finding, (), found)
@@ -192,6 +201,7 @@ MODULES: Mapping[str, str] = {
     "coin": "lesson_claims", "unit": "lesson_claims", "contract": "lesson_claims", "adding": "lesson_digits",
     "digits": "lesson_digits", "forgetting": "lesson_digits", "rare": "lesson_digits", "shared": "lesson_shared",
     "audit": "lesson_shared", "sign": "lesson_sign", "modes": "lesson_sign", "surprise": "lesson_claims",
+    "network": "lesson_network", "members": "lesson_network", "gradient": "lesson_network", "choice": "lesson_network",
 }  # fmt: skip
 
 

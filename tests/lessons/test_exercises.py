@@ -60,6 +60,10 @@ BY_HAND = {
     ("contract", "luck"): lambda *s: max(s) - sum(s) / 5,
     ("audit", "coins"): lambda e, _delta, n: n / (1 + math.exp(-e)),
     ("audit", "least"): lambda share, _delta: -math.log(100 / share - 1),
+    ("choice", "code"): lambda n, e, _delta: 100 / (1 + (n - 1) * math.exp(-e)),
+    ("network", "shorten"): lambda first, _second, length, clip: first * clip / length,
+    ("members", "line"): lambda hits, _1, alarms, _2: (hits + 100 - alarms) / 2,
+    ("gradient", "quotient"): lambda bias, weight: weight / bias,
     ("digits", "grid"): lambda step, value: step * math.floor(value / step + 0.5),
 }  # fmt: skip
 
