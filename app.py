@@ -13,7 +13,7 @@ from dpcl_core.paths import assets_dir
 from pages.parts import document, layout, rooms, served, state, text, visitor
 
 PAGES = {
-    "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges"), ("room", "Classroom")],
+    "Learn": [("start", "Start"), ("lessons", "Lessons"), ("room", "Classroom")],
     "Explore": [
         ("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Sensitive words"), ("anchors", "Matching clients"),
     ],

@@ -43,6 +43,9 @@ def _plan(part: str, number: int) -> None:
         layout.markdown("\n".join(f"- *“{_line(one.belief)}”* {_line(one.reply)}" for one in notes.misconceptions))
         layout.markdown(f"**A question to ask.** {notes.ask}")
         layout.markdown(f"**When a prediction is wrong.** {notes.when_wrong}")
+    with layout.card("teacher-one-class"):
+        st.header(f"If you have one class only: {in_browser.MINUTES} minutes", anchor=False)
+        lesson_stage.draw_one_class()
     with layout.card("teacher-plan"):
         st.header(f"A plan for {in_browser.MINUTES} minutes", anchor=False)
         titles = {name: f"{text.number(name)}. {text.load(name).title}" for name in text.PARTS[part]}

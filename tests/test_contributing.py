@@ -123,7 +123,7 @@ def test_a_method_a_dataset_a_preset_and_a_page_are_added_as_it_says(copy: Path)
 
     (copy / "assets" / "presets" / "new-method.toml").write_text(PRESET, encoding="utf-8")
     (copy / "pages" / "hello.py").write_text(PAGE, encoding="utf-8")
-    changed(copy / "app.py", '("edges", "Sharp edges")', '("edges", "Sharp edges"), ("hello", "Hello")')
+    changed(copy / "app.py", '("lessons", "Lessons")', '("lessons", "Lessons"), ("hello", "Hello")')
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DPCL_", "PYTHONPATH"))}
     environment |= {"DPCL_HOME": str(copy / "home"), "DPCL_DATA": str(copy / "data"), "HF_HUB_OFFLINE": "1"}

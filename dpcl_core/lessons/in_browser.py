@@ -201,11 +201,11 @@ class Progress:
 
 def document(
     name: str, start: Progress | None = None, *, epoch: str = "", hidden: Sequence[str] = (), is_quiet: bool = False,
-    is_alone: bool = True,
+    first: int = 0, is_alone: bool = True,
 ) -> dict[str, object]:  # fmt: skip
     """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
 
-    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `is_alone`: on a page of its own,
+    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `first`: the step before which none is needed; `is_alone`: on a page of its own,
     which lists the steps above and keeps the progress in the browser.
     """
     lesson, progress = text.load(name), start or Progress()
@@ -215,7 +215,7 @@ def document(
         words["where"] = f"Lesson {text.number(name)}, {words['where']}"
     return {
         "name": name, "epoch": epoch, "lesson": _lesson(name), "start": {**asdict(progress), "values": values},
-        "hidden": list(hidden), "is_quiet": is_quiet, "is_alone": is_alone, "delta": label_game.DELTA, "words": words,
+        "hidden": list(hidden), "is_quiet": is_quiet, "first": first, "is_alone": is_alone, "delta": label_game.DELTA, "words": words,
         "game": _GAMES[name](),
     }  # fmt: skip
 

@@ -180,6 +180,21 @@ def _notes() -> tuple[Notes, ...]:
     return tuple(map(Notes.model_validate, paths.asset_table("notes.toml")["parts"]))
 
 
+class Block(Document):
+    """A stretch of the plan for one class: so many minutes on these steps of a lesson, by number, and what to `ask`."""
+
+    minutes: int = Field(gt=0)
+    lesson: str
+    steps: tuple[int, ...] = Field(min_length=1)
+    ask: _Words
+
+
+@lru_cache(maxsize=1)
+def one_class() -> tuple[Block, ...]:
+    """The plan for a teacher who has one class only, in order."""
+    return tuple(map(Block.model_validate, paths.asset_table("notes.toml")["one_class"]))
+
+
 class Edge(Document):
     """The texts of a pitfall: what goes `wrong`, how it is `prevented` here, and `where` in the code.
 

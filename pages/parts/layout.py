@@ -245,11 +245,11 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
                 with share:
                     st.markdown("This link opens exactly this view:")
                     link.draw()
+        switch()
         box = popover("Help", "help")
         if box is not None:
             with box:
                 st.markdown(help_text)
-                switch()
                 visitor.out()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.elements import element
 from dpcl_core.errors import BadInput, StoreTrouble
@@ -26,6 +27,7 @@ from pages.parts.text import percent, plain
 
 T = TypeVar("T")
 _MOST_IN_ROW = 5
+_HIGHEST = 230  # pixels of a figure before it is enlarged, in presenter size: it shares the screen with its explanation
 
 
 class Waiting(Exception):
@@ -42,7 +44,8 @@ class Stage:
     """One step of a lesson in the current session.
 
     `values`: the lesson's control values by name, updated from the widgets. `hidden`: controls hidden by the link. `epoch`
-    gives the widget keys of the current view: a new view gets new widgets.
+    gives the widget keys of the current view: a new view gets new widgets. `beside`: where the text on the
+    results goes, if not above them.
     """
 
     lesson: str
@@ -52,6 +55,7 @@ class Stage:
     hidden: frozenset[str]
     epoch: Callable[[str], str]
     dark: bool
+    beside: DeltaGenerator | None = None
 
     def key(self, name: str) -> str:
         """The key of a widget or a card of this step."""
@@ -84,8 +88,9 @@ class Stage:
 
     def see(self) -> None:
         """Draws the heading and text above the results."""
-        st.subheader("See", anchor=False)
-        layout.markdown(self.step.see)
+        with self.beside or st.container(key="lesson-see"):
+            st.subheader("See", anchor=False)
+            layout.markdown(self.step.see)
 
     def remembered(self, name: str, *of: object) -> object | None:
         """The session's value under this name for these settings; None if there is none."""
@@ -127,6 +132,7 @@ class Stage:
     ) -> None:  # fmt: skip
         """Draws a figure as a card with its numbers to download. `name`: of the card, if not the step's."""
         key = f"lesson-{name or self.step.key}"
+        picture = picture.at_most(_HIGHEST) if layout.is_on() else picture
         figure_card.show(picture, provenance, key=key, title=title, note=note, table=table, moved=True)
 
     def curves(
@@ -273,7 +279,7 @@ def onward(view: state.View, name: str, codec: link.Codec, values: Mapping[str, 
         layout.arrow("exercises", f"Exercises: {text.part_of_lesson(name)}", {"p": str(number(text.part_of_lesson(name)))})
     if place < len(text.NAMES) and not view["alone"]:
         following = text.NAMES[place]
-        query = codec.write({**values, "lesson": following, "step": None})
+        query = codec.write({**values, "lesson": following, "step": None, "first": None})
         layout.arrow("lessons", f"Next lesson: {text.load(following).title}", view.linked(query))
     layout.arrow("playground", "Try it in the Playground")
 
@@ -305,3 +311,22 @@ def draw_choice(view: state.View, width: int | None = None) -> str:
 def number(part: str) -> int:
     """The number of a part, from 1."""
     return list(text.PARTS).index(part) + 1
+
+
+# For a teacher who has one class only.
+
+
+def draw_one_class() -> None:
+    """Draws the plan for one class: minutes, steps, what to ask, and links in presenter size."""
+    rows, now = [], 0
+    for block in text.one_class():
+        steps = ", ".join(map(str, block.steps))
+        what = f"{text.load(block.lesson).title}: lesson {text.number(block.lesson)}, steps {steps}"
+        rows.append((f"{now} to {now + block.minutes}", what, block.ask))
+        now += block.minutes
+    layout.draw_table(("minutes", "what", "then ask"), rows, names=3)
+    st.caption("Each step asks first: let everybody choose an answer before you press the button.")
+    with st.container(horizontal=True):
+        for block in text.one_class():
+            query = {"v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
+            layout.arrow("lessons", f"Lesson {text.number(block.lesson)}", query)

@@ -252,6 +252,14 @@ def test_the_plan_fits_its_time_in_the_order_of_the_course(part: str) -> None:
     assert [name for _, _, name in rows] == [one for one in text.PARTS[part] if one in {name for _, _, name in rows}]
 
 
+def test_the_plan_for_one_class_fills_its_time_with_steps_that_are_there() -> None:
+    assert sum(block.minutes for block in text.one_class()) == in_browser.MINUTES
+    for block in text.one_class():
+        assert set(block.steps) <= set(range(1, len(text.load(block.lesson).steps) + 1))
+        assert list(block.steps) == sorted(set(block.steps))
+        assert not FORBIDDEN.search(block.ask)
+
+
 def test_an_unknown_part_is_one_sentence() -> None:
     with pytest.raises(BadInput, match="must be one of One release"):
         in_browser.page("Magic")
