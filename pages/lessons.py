@@ -50,7 +50,7 @@ def _fields() -> list[object]:
         ),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
         link.Field("view", "view", "view", link.Choice(tuple(VIEWS)), "steps"),
-        link.Field("first", "from", "first step of a class", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
+        link.Field("first", "first", "first step of a class", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
         link.Field("alone", "alone", "this lesson alone", link.Flag(), False),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
     ]

@@ -27,7 +27,7 @@ from pages.parts.text import percent, plain
 
 T = TypeVar("T")
 _MOST_IN_ROW = 5
-_HIGHEST = 230  # pixels of a figure before it is enlarged, in presenter size: it shares the screen with its explanation
+_HIGHEST = 215  # pixels of a figure before it is enlarged, in presenter size: it shares the screen with its explanation
 
 
 class Waiting(Exception):
@@ -82,7 +82,8 @@ class Stage:
     def moved(self, label: str, **controls: tuple[float, ...]) -> tuple[float, ...]:
         """The button of a step whose result follows its controls; draws these and the heading, returns their values."""
         self.press(label, lambda: True)
-        values = tuple(self.choose(name, options) for name, options in controls.items())
+        with st.container(horizontal=True, gap="medium"):
+            values = tuple(self.choose(name, options) for name, options in controls.items())
         self.see()
         return values
 
