@@ -222,6 +222,7 @@ COSTS = (0.25, 0.5, 1.0, 2.0, 8.0)
 CODES = 10_000
 CENSUS = (17.14, 2.47)  # persons, housing units
 GPT2 = (604, 1800)  # confirmed, candidates
+_POINTS = "\N{NO-BREAK SPACE}".join("☐☐☐")
 _CRITERIA = (
     ("Who and for how long", "names one person and all releases"),
     ("Against what", "says what a guesser can still learn, in odds"),
@@ -278,5 +279,5 @@ def your_case(stage: Stage) -> int:
         ("somebody who guesses “in or out” from even odds is right", f"{100 * statement.odds_bound(epsilon, 0):.2f} %"),
         ("somebody who guesses a four-digit code is right", f"{100 * game.named(epsilon, CODES):.2f} %"),
     ])  # fmt: skip
-    draw_table(("Criterion", "two points if the case", "0, 1, 2"), [(*one, "☐ ☐ ☐") for one in _CRITERIA], names=2)
+    draw_table(("Criterion", "two points if the case", "points"), [(*one, _POINTS) for one in _CRITERIA], names=2)
     return 1

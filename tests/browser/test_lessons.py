@@ -87,12 +87,55 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     fresh = visit(page.url)
     expect(fresh.get_by_text("Steps, 3 of 8 done")).to_be_visible()
     expect(fresh.get_by_role("heading", name=third.title)).to_be_visible()
-    fresh.get_by_role("button", name="○ 5. The best attacker, held").click()
+    ahead = fresh.get_by_role("button", name="○ 5. The best attacker, held")
+    expect(ahead).to_be_disabled()
+    fresh.get_by_role("button", name="○ 4. A list from before").click()
+    expect(fresh.get_by_text("Choose an answer to continue")).to_be_visible()
+    expect(fresh.get_by_role("button", name="Next")).to_have_count(0)
+    fresh.get_by_role("radio", name=text.load("label").steps[3].choices[0], exact=True).check()
+    ahead.click()
     fresh.get_by_role("radio", name="Like a coin", exact=True).check()
     fresh.get_by_role("button", name="Play 2 × 5,000 rounds").click()
     expect(fresh.get_by_role("img", name="No cut of it beats the best possible")).to_be_visible()
     expect(fresh.get_by_text("Steps, 4 of 8 done")).to_be_visible()
     no_wider_than(fresh, 1280)
+
+
+def test_a_link_over_a_step_without_a_prediction_opens_that_step(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/lessons?l=label&s=5&p1=1")
+    expect(page.get_by_role("heading", name=LESSON.steps[1].title)).to_be_visible()
+    expect(page.get_by_text("Step 5 opens when each step before it has a prediction.")).to_be_visible()
+    expect(page.get_by_role("button", name="Next")).to_have_count(0)
+    predict(page, LESSON.steps[1])
+    expect(page.get_by_role("button", name="Next: A machine attacks")).to_be_visible()
+
+
+# The first figure of a result (a table, where that comes first) and all that explains it, from the top of the two columns.
+TOGETHER = """() => {
+    const left = document.querySelector('.st-key-lesson-result, .ls .act'), right = document.querySelector('.st-key-lesson-beside, .ls .aside > :last-child');
+    const figure = left.querySelector('[class*=st-key-card-], figure, .table, .scroll') ?? left;
+    const [top, one, two] = [left, figure, right].map(part => part.getBoundingClientRect());
+    return { height: Math.max(one.bottom, two.bottom) - top.top, gap: two.left - one.right, isKept: getComputedStyle(right.closest(':has(> .st-key-lesson-beside)') ?? right).position };
+}"""
+PROJECTOR, ABOVE = 720, 72  # pixels; the menu stays in view
+
+
+@pytest.mark.parametrize(
+    ("lesson", "step"),
+    quick(4, [("coin", 3), ("label", 5), ("gradient", 1), ("unit", 5), ("shared", 2), ("sign", 6), ("choice", 3), ("noise", 1)]),
+)  # fmt: skip
+def test_a_figure_and_its_explanation_share_a_projectors_screen(app: App, visit: Visit, lesson: str, step: int) -> None:
+    page = visit(f"{app.url}/lessons?l={lesson}&s={step}&hide=prediction&large=1", width=1024)
+    page.set_viewport_size({"width": 1024, "height": PROJECTOR})
+    page.locator(".ls button.main" if lesson in text.IN_BROWSER else 'button[kind="primary"]').first.click()
+    expect(page.get_by_role("heading", name="Explain", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="Do", exact=True)).to_have_count(0)
+    ready(page)
+    page.wait_for_function(f"({TOGETHER})().height <= {PROJECTOR - ABOVE}")  # a figure is drawn again for the width of its place
+    found = page.evaluate(TOGETHER)
+    assert found["gap"] >= 0, "the explanation is beside the figure"
+    assert found["isKept"] == "sticky", "and stays in view beside a second one"
+    no_wider_than(page, 1024)
 
 
 @pytest.mark.slow
