@@ -28,18 +28,10 @@ N_EARLY = 30  # steps after which the network knows most digits and not all
 _PARTS = np.cumsum([HIDDEN * N_PIXELS, HIDDEN, N_CLASSES * HIDDEN])
 
 
-@cache
-def digits() -> tuple[Array, Labels]:
-    """The bundled training digits [n, 64], pixels from 0 (paper) to 1 (ink), and their labels [n]."""
+def digits(n: int | None = None) -> tuple[Array, Labels]:
+    """The first n of the bundled training digits [n, 64], pixels from 0 (paper) to 1 (ink), and their labels [n]."""
     pictures = shared_noise.pictures()
-    return (pictures.train + 1) / 2, pictures.labels
-
-
-@cache
-def test_digits() -> tuple[Array, Labels]:
-    """The bundled test digits, as `digits`."""
-    pictures = shared_noise.pictures()
-    return (pictures.test + 1) / 2, pictures.test_labels
+    return (pictures.train[:n] + 1) / 2, pictures.labels[:n]
 
 
 def untrained() -> Array:
@@ -63,13 +55,13 @@ def _forward(weights: Array, x: Array) -> tuple[Array, Array]:
 
 def losses(weights: Array, x: Array, labels: Labels) -> Array:
     """The cross-entropy of each example [n]."""
-    return -_forward(weights, x)[1][np.arange(len(x)), labels]
+    return np.asarray(-_forward(weights, x)[1][np.arange(len(x)), labels], np.float64)
 
 
 def accuracy(weights: Array) -> float:
     """Share of the test digits that are recognised."""
-    x, labels = test_digits()
-    return float((_forward(weights, x)[1].argmax(axis=1) == labels).mean())
+    pictures = shared_noise.pictures()
+    return float((_forward(weights, (pictures.test + 1) / 2)[1].argmax(axis=1) == pictures.test_labels).mean())
 
 
 def gradients(weights: Array, x: Array, labels: Labels) -> Array:
@@ -117,14 +109,12 @@ def sigma(epsilon: float, n: int) -> float:
 @lru_cache(maxsize=16)
 def plain(n: int) -> Array:
     """A network trained on the first n digits, without clipping and noise."""
-    x, labels = digits()
-    return trained(x[:n], labels[:n])
+    return trained(*digits(n))
 
 
 def private(n: int, epsilon: float) -> Array:
     """A network trained on them with DP-SGD, with fresh noise at every call."""
-    x, labels = digits()
-    return trained(x[:n], labels[:n], sigma(epsilon, n))
+    return trained(*digits(n), sigma(epsilon, n))
 
 
 def members(weights: Array, n: int) -> tuple[Array, Array]:
@@ -148,8 +138,7 @@ def attacked(n: int, epsilon: float, times: int) -> tuple[float, float]:
 
 def early_gradients(n: int) -> Array:
     """Gradients [n, N_WEIGHTS] of the first n digits in a network after `N_EARLY` steps without noise."""
-    x, labels = digits()
-    return gradients(_early(), x[:n], labels[:n])
+    return gradients(_early(), *digits(n))
 
 
 @cache

@@ -20,8 +20,8 @@ N_SHOWN = 8
 
 def _eight() -> tuple[NDArray[np.float64], list[str], NDArray[np.float64]]:
     """The first eight digits, their labels, and their gradients in a network after a few steps."""
-    x, labels = game.digits()
-    return x[:N_SHOWN], [str(label) for label in labels[:N_SHOWN]], game.early_gradients(N_SHOWN)
+    x, labels = game.digits(N_SHOWN)
+    return x, [str(label) for label in labels], game.early_gradients(N_SHOWN)
 
 
 def each_gradient(stage: Stage) -> int:
@@ -157,7 +157,7 @@ SIGMAS = (0.003, 0.01, 0.03, 0.1, 1.0)
 
 def _sent(stage: Stage, clip: float = np.inf, sigma: float = 0.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Eight pictures, and what a server computes from each one's gradient in the network before its first step."""
-    x, labels = (part[:N_SHOWN] for part in game.digits())
+    x, labels = game.digits(N_SHOWN)
     rows = game.clipped(game.gradients(game.untrained(), x, labels), clip)
     if sigma:
         rows = stage.latest("noisy", lambda: ReleaseNoise().added(rows, sigma * clip), sigma)
@@ -165,7 +165,7 @@ def _sent(stage: Stage, clip: float = np.inf, sigma: float = 0.0) -> tuple[NDArr
 
 
 def _pictures(stage: Stage, x: NDArray[np.float64], found: NDArray[np.float64], **said: object) -> None:
-    names = [str(label) for label in game.digits()[1][:N_SHOWN]]
+    names = [str(label) for label in game.digits(N_SHOWN)[1]]
     stage.strips({"on the phone": x, "computed by the server": np.clip(found, 0, 1)}, names, **said)
 
 
@@ -182,13 +182,12 @@ def a_batch(stage: Stage) -> int:
     (batch,) = stage.moved("Average them", batch=PICTURE_BATCHES)
 
     def blend(size: int) -> NDArray[np.float64]:
-        x, labels = (part[:size] for part in game.digits())
-        return game.seen_by_units(game.gradients(game.untrained(), x, labels).mean(axis=0))
+        return game.seen_by_units(game.gradients(game.untrained(), *game.digits(size)).mean(axis=0))
 
     def off(size: int) -> float:
-        return min(game.error(one, two) for one in blend(size) for two in game.digits()[0][:size])
+        return min(game.error(one, two) for one in blend(size) for two in game.digits(size)[0])
 
-    x = game.digits()[0][: min(int(batch), 8)]
+    x = game.digits(min(int(batch), N_SHOWN))[0]
     names = [str(place) for place in range(1, 9)]
     rows = {"on the phone": x, "computed by the server, unit by unit": np.clip(blend(int(batch)), 0, 1)}
     stage.strips(rows, names, batch=batch, error=off(int(batch)))

@@ -27,7 +27,7 @@ from pages.parts.text import percent, plain
 
 T = TypeVar("T")
 _MOST_IN_ROW = 5
-_HIGHEST = 215  # pixels of a figure before it is enlarged, in presenter size: it shares the screen with its explanation
+_HIGHEST = 205  # pixels of a figure before it is enlarged, in presenter size: it shares the screen with its explanation
 
 
 class Waiting(Exception):

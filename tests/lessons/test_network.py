@@ -13,7 +13,7 @@ from dpcl_core.privacy.statement import odds_bound
 
 
 def test_each_gradient_is_that_of_its_own_loss() -> None:
-    x, labels = (part[:3] for part in network.digits())
+    x, labels = network.digits(3)
     weights, step = network.untrained(), 1e-5
     rows = network.gradients(weights, x, labels)
     assert rows.shape == (3, network.N_WEIGHTS)
@@ -24,7 +24,7 @@ def test_each_gradient_is_that_of_its_own_loss() -> None:
 
 
 def test_gradients_of_a_batch_are_those_of_each_alone() -> None:
-    x, labels = (part[:5] for part in network.digits())
+    x, labels = network.digits(5)
     weights = network.untrained()
     alone = [network.gradients(weights, x[n : n + 1], labels[n : n + 1])[0] for n in range(5)]
     assert network.gradients(weights, x, labels) == pytest.approx(np.stack(alone), abs=1e-12)
@@ -66,7 +66,7 @@ def test_a_guesser_of_pairs_counts_every_pair() -> None:
 
 @pytest.mark.parametrize("clip", [math.inf, 1.0, 1e-3])
 def test_a_gradient_of_one_picture_is_the_picture(clip: float) -> None:
-    x, labels = (part[:20] for part in network.digits())
+    x, labels = network.digits(20)
     rows = network.clipped(network.gradients(network.untrained(), x, labels), clip)
     for row, picture in zip(rows, x, strict=True):
         assert network.seen(row) == pytest.approx(picture, abs=1e-10)
@@ -74,7 +74,7 @@ def test_a_gradient_of_one_picture_is_the_picture(clip: float) -> None:
 
 
 def test_a_batch_gives_the_mean_weighted_by_the_errors_of_the_unit() -> None:
-    x, labels = (part[:6] for part in network.digits())
+    x, labels = network.digits(6)
     rows = network.gradients(network.untrained(), x, labels)
     biases = rows[:, network.HIDDEN * network.N_PIXELS :][:, : network.HIDDEN]
     mixed = (biases.T @ x) / biases.sum(axis=0)[:, None]
@@ -92,7 +92,7 @@ def test_belief_in_a_secret_is_bounded_by_bayes() -> None:
 
 def test_the_noise_of_dp_sgd_is_fresh_and_as_wide_as_charged() -> None:
     """One step on a network where all gradients are clipped to 1: what moves is the noise, 610 numbers at a time."""
-    x, labels = (part[:64] for part in network.digits())
+    x, labels = network.digits(64)
     sigma = 1000.0
     first, second = (network.trained(x, labels, sigma, n_steps=1) for _ in range(2))
     moved = np.concatenate([first - network.untrained(), second - network.untrained()]) * 64 / network.RATE
