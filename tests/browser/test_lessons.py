@@ -112,18 +112,20 @@ def test_a_link_over_a_step_without_a_prediction_opens_that_step(app: App, visit
 
 # The first figure of a result (a table, where that comes first) and all that explains it, from the top of the two columns.
 TOGETHER = """() => {
-    const left = document.querySelector('.st-key-lesson-result, .ls .act'), right = document.querySelector('.st-key-lesson-beside, .ls .aside > :last-child');
+    const left = document.querySelector('.st-key-lesson-result, .ls .act');
+    const right = document.querySelector('.st-key-lesson-beside, .ls .aside > :last-child');
     const figure = left.querySelector('[class*=st-key-card-], figure, .table, .scroll') ?? left;
     const [top, one, two] = [left, figure, right].map(part => part.getBoundingClientRect());
-    return { height: Math.max(one.bottom, two.bottom) - top.top, gap: two.left - one.right, isKept: getComputedStyle(right.closest(':has(> .st-key-lesson-beside)') ?? right).position };
+    const keeps = getComputedStyle(right.closest(':has(> .st-key-lesson-beside)') ?? right).position;
+    return { height: Math.max(one.bottom, two.bottom) - top.top, gap: two.left - one.right, keeps };
 }"""
+STEPS = [
+    ("coin", 3), ("label", 5), ("gradient", 1), ("unit", 5), ("shared", 2), ("sign", 6), ("choice", 3), ("noise", 1)
+]  # fmt: skip
 PROJECTOR, ABOVE = 720, 72  # pixels; the menu stays in view
 
 
-@pytest.mark.parametrize(
-    ("lesson", "step"),
-    quick(4, [("coin", 3), ("label", 5), ("gradient", 1), ("unit", 5), ("shared", 2), ("sign", 6), ("choice", 3), ("noise", 1)]),
-)  # fmt: skip
+@pytest.mark.parametrize(("lesson", "step"), quick(3, STEPS))
 def test_a_figure_and_its_explanation_share_a_projectors_screen(app: App, visit: Visit, lesson: str, step: int) -> None:
     page = visit(f"{app.url}/lessons?l={lesson}&s={step}&hide=prediction&large=1", width=1024)
     page.set_viewport_size({"width": 1024, "height": PROJECTOR})
@@ -131,10 +133,11 @@ def test_a_figure_and_its_explanation_share_a_projectors_screen(app: App, visit:
     expect(page.get_by_role("heading", name="Explain", exact=True)).to_be_visible()
     expect(page.get_by_role("heading", name="Do", exact=True)).to_have_count(0)
     ready(page)
-    page.wait_for_function(f"({TOGETHER})().height <= {PROJECTOR - ABOVE}")  # a figure is drawn again for the width of its place
+    # A figure is drawn again for the width of its place.
+    page.wait_for_function(f"({TOGETHER})().height <= {PROJECTOR - ABOVE}")
     found = page.evaluate(TOGETHER)
     assert found["gap"] >= 0, "the explanation is beside the figure"
-    assert found["isKept"] == "sticky", "and stays in view beside a second one"
+    assert found["keeps"] == "sticky", "and stays in view beside a second one"
     no_wider_than(page, 1024)
 
 
@@ -281,6 +284,19 @@ def test_predictions_of_a_lesson_are_votes_in_the_room(browser: Browser, app: Ap
     assert rooms.state(code).choices == {digest(tokens[1]): 0}, "another step's prediction is no answer"
     for page in (teacher, visitor):
         page.context.close()
+
+
+def test_a_projector_shows_how_many_have_answered_in_large_letters(app: App, visit: Visit) -> None:
+    rooms = Rooms(app.store())
+    code = rooms.open("Monday", TEACHER)
+    for token in TOKENS[:2]:
+        rooms.join(code, token)
+    rooms.ask(code, TEACHER, "Does noise hide a label?", ("Yes", "No"))
+    rooms.vote(code, TOKENS[0], rooms.state(code).poll.id, 0)
+    page = visit(f"{app.url}/room?room={code}&large=1", width=1024)
+    said = page.get_by_text(re.compile("^1 of [23] answered"))
+    expect(said).to_be_visible()
+    assert said.evaluate("said => parseFloat(getComputedStyle(said).fontSize)") > 38
 
 
 def test_forty_votes_at_once_are_each_shown_once_to_everybody(app: App) -> None:
