@@ -186,7 +186,7 @@ def is_on() -> bool:
 def switch() -> None:
     """Draws the switch."""
     label = "Normal size" if is_on() else "Presenter size"
-    st.button(label, key="presenter", on_click=_turn, help="Letters, lines and markers for a projector, on every page")
+    st.button(label, key="presenter", on_click=_turn)
 
 
 def _turn() -> None:
