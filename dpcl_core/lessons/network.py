@@ -76,7 +76,7 @@ def gradients(weights: Array, x: Array, labels: Labels) -> Array:
 
 def lengths(rows: Array) -> Array:
     """The length of each row [n]."""
-    return np.linalg.norm(rows, axis=1)
+    return np.asarray(np.linalg.norm(rows, axis=1), np.float64)
 
 
 def clipped(rows: Array, clip: float) -> Array:
