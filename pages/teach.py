@@ -118,6 +118,9 @@ def _plan(part: str, number: int) -> None:
     with st.spinner("One moment ..."):
         from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
 
+    with layout.card("teacher-one-class"):
+        st.header(f"If you have one class only: {in_browser.MINUTES} minutes", anchor=False)
+        lesson_stage.draw_one_class()
     with layout.card("teacher-plan"):
         st.header(f"A plan for {in_browser.MINUTES} minutes", anchor=False)
         titles = {name: f"{text.number(name)}. {text.load(name).title}" for name in text.PARTS[part]}

@@ -105,7 +105,8 @@ The field's words as this project uses them. In the app, the mark beside a figur
 """
 _EDGES = """# Sharp edges
 
-Pitfalls of private continual learning, and how this project avoids each. The app's page Sharp edges shows them going wrong.
+Pitfalls of private continual learning, and how this project avoids each. The app shows them going
+wrong, on Lessons under Sharp edges.
 """
 
 

@@ -251,7 +251,7 @@ def is_on() -> bool:
 def switch() -> None:
     """Draws the switch."""
     label = "Normal size" if is_on() else "Presenter size"
-    st.button(label, key="presenter", on_click=_turn, help="Letters, lines and markers for a projector, on every page")
+    st.button(label, key="presenter", on_click=_turn)
 
 
 def _turn() -> None:
@@ -314,11 +314,11 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
                 with share:
                     st.markdown("This link opens exactly this view:")
                     link.draw()
+        switch()
         box = popover("Help", "help")
         if box is not None:
             with box:
                 st.markdown(help_text)
-                switch()
                 visitor.out()
 
 

@@ -87,6 +87,21 @@ def the_odds(stage: lesson_stage.Stage) -> int:
     return 0 if right < 0.55 else 1 if right < 0.9 else 2
 
 
+def the_formula(stage: lesson_stage.Stage) -> int:
+    """The limit of a guesser, derived line by line."""
+    (epsilon,) = stage.moved("Work it out", epsilon=EPSILONS)
+    likelier, p = math.exp(epsilon), odds_bound(epsilon, 0.0)
+    draw_table(("because", "formula", f"at ε = {epsilon:g}"), (
+        ("ε allows this ratio of “yes” from both sides", "p / (1 − p) = e^ε", f"{likelier:.3g}"),
+        ("multiply by 1 − p", "p = e^ε − e^ε p", f"{likelier:.3g} − {likelier:.3g}\N{NO-BREAK SPACE}p"),
+        ("bring p to one side", "p (1 + e^ε) = e^ε", f"{1 + likelier:.3g}\N{NO-BREAK SPACE}p = {likelier:.3g}"),
+        ("divide by 1 + e^ε", "**p = e^ε / (1 + e^ε)**", f"**{p:.3f}**"),
+        ("“yes” from 1,000 true yes", "1,000 p", f"{1000 * p:.0f}"),
+        ("“yes” from 1,000 true no", "1,000 (1 − p)", f"{1000 * (1 - p):.0f}"),
+    ), names=2)  # fmt: skip
+    return 1 if 0.7 < odds_bound(1.0, 0.0) < 0.8 else 0
+
+
 def one_clerk(stage: lesson_stage.Stage) -> int:
     """Error of the count with noise on each answer, and with noise on the sum."""
     epsilon = stage.choose("epsilon", EPSILONS)

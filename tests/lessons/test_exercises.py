@@ -60,6 +60,10 @@ BY_HAND = {
     ("contract", "luck"): lambda *s: max(s) - sum(s) / 5,
     ("audit", "coins"): lambda e, _delta, n: n / (1 + math.exp(-e)),
     ("audit", "least"): lambda share, _delta: -math.log(100 / share - 1),
+    ("choice", "code"): lambda n, e, _delta: 100 / (1 + (n - 1) * math.exp(-e)),
+    ("network", "shorten"): lambda first, _second, length, clip: first * clip / length,
+    ("members", "line"): lambda hits, _1, alarms, _2: (hits + 100 - alarms) / 2,
+    ("gradient", "quotient"): lambda bias, weight: weight / bias,
     ("digits", "grid"): lambda step, value: step * math.floor(value / step + 0.5),
 }  # fmt: skip
 
@@ -246,6 +250,14 @@ def test_the_plan_fits_its_time_in_the_order_of_the_course(part: str) -> None:
     for start, end, name in rows:
         assert end - start > text.load(name).minutes
     assert [name for _, _, name in rows] == [one for one in text.PARTS[part] if one in {name for _, _, name in rows}]
+
+
+def test_the_plan_for_one_class_fills_its_time_with_steps_that_are_there() -> None:
+    assert sum(block.minutes for block in text.one_class()) == in_browser.MINUTES
+    for block in text.one_class():
+        assert set(block.steps) <= set(range(1, len(text.load(block.lesson).steps) + 1))
+        assert list(block.steps) == sorted(set(block.steps))
+        assert not FORBIDDEN.search(block.ask)
 
 
 def test_an_unknown_part_is_one_sentence() -> None:
