@@ -6,7 +6,7 @@ import io
 import math
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -382,10 +382,15 @@ def _file(store: Store, run_id: str, name: str) -> str:
 def _archive(store: Store, run_id: str) -> bytes:
     from dpcl_core import export as files
 
+    return archive({f"run-{run_id}/{name}": content for name, content in files.bundle(store, run_id).items()})
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """The files as a zip."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.bundle(store, run_id).items():
-            archive.writestr(f"run-{run_id}/{name}", content)
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in files.items():
+            made.writestr(name, content)
     return packed.getvalue()
 
 

@@ -92,7 +92,7 @@ def draw(
     places: train_form.Places,
 ) -> None:  # fmt: skip
     """Draws Start for the form's spec, or the sentence that refuses its values. `run_on`: device, and whether in parts."""
-    costly = _costly(spec, run_on[0])
+    too_much = costly(spec, run_on[0])
     with places.notes:
         if refusal:
             st.error(plain(refusal))
@@ -100,13 +100,13 @@ def draw(
             smaller(view, values)
         elif spec is not None:
             pecl_claim.looks(spec.data.dataset)
-        if costly:
-            st.error(plain(train_form.in_words(costly, values)))
-            if costly.fix:
-                _mend_button(view, values, costly.fix)
+        if too_much:
+            st.error(plain(train_form.in_words(too_much, values)))
+            if too_much.fix:
+                _mend_button(view, values, too_much.fix)
     with places.row[-1]:
         how = None if spec is None else _estimate(spec, run_on[0])
-        is_off = spec is None or costly is not None
+        is_off = spec is None or too_much is not None
         if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start", help=how) and spec is not None:
             _start(spec, *run_on)
 
@@ -150,7 +150,7 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
     return (here if here is not None or preset is None else preset.seconds), here is not None
 
 
-def _costly(spec: RunSpec | None, device: str) -> BadInput | None:
+def costly(spec: RunSpec | None, device: str) -> BadInput | None:
     """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
     store = state.store()
     if spec is None:

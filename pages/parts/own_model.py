@@ -1,0 +1,314 @@
+"""Data of the visitor's own that were kept: a model of them, its answers and its files, their budget, and deleting them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Final
+
+import streamlit as st
+
+from dpcl_core import apart, checks, presets
+from dpcl_core.apart import Answered, Tried
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.classifiers import folder as released
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import intake, own, schema, table_features
+from dpcl_core.data.card import PICTURES
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.runs import administration, charges, process
+from dpcl_core.runs.run import Run
+from dpcl_core.spec import ScenarioSpec
+from pages.parts import layout, pecl_claim, run_panel, start_box, state, train_form, visitor
+from pages.parts.text import plain
+
+STAYS = """The number of looks stays, with keyed digests of rows of the public test part: it goes on if the same rows come
+back under any name."""
+
+_EPSILON: Final = "ε of all runs together"
+_BUDGET: Final = """Looks count against it, and a run that would exceed it is refused. It holds for every copy and schema of
+these rows. A budget that is raised is a new promise."""
+
+_EDITED: Final = "own-edited"
+_KEPT: Final = "own-kept"  # session key: what was kept last and the data of which it is another schema
+_SHOWN: Final = "own-shown"  # session key: the data whose model is shown
+_BUDGETS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+_TABLES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".npz", ".npy")
+_SHOWN_ROWS: Final = 20
+
+
+def edited() -> str | None:
+    """The kept data whose schema the visitor changes, if any."""
+    name: str | None = st.session_state.get(_EDITED)
+    if name is not None and not (visitor.is_mine(name) and intake.was_taken_in(name)):
+        del st.session_state[_EDITED]  # deleted in another window
+        return None
+    return name
+
+
+def folder(name: str) -> Path:
+    """Draws whose schema is changed, with the way out; gives the folder of the data."""
+    title = plain(datasets.called(name))
+    st.markdown(
+        f"**The schema of {title}.** A change makes another dataset of the same rows: {title} and its runs stay "
+        "as they are, and looks at either count for both."
+    )
+    st.button("Leave it as it is", key="own-leave", on_click=lambda: st.session_state.pop(_EDITED, None))
+    return intake.kept_folder(name)[0]
+
+
+def done(name: str, before: str | None) -> None:
+    """Remembers what was just kept; `before`: the data of which it is another schema."""
+    st.session_state.pop(_EDITED, None)
+    st.session_state[_KEPT] = name, before
+    st.session_state.pop(_SHOWN, None)
+
+
+def _names() -> list[str]:
+    return [name for name in visitor.mine(own.names_of_own_data()) if intake.was_taken_in(name)]
+
+
+def listing() -> None:
+    """Draws the visitor's own datasets, each with its schema, links and buttons."""
+
+    def edit(name: str) -> None:
+        st.session_state[_EDITED] = name
+        for key in (_KEPT, _SHOWN):
+            st.session_state.pop(key, None)
+
+    if not (names := _names()):
+        return
+    st.header("On this computer", anchor=False)
+    for name in names:
+        with layout.card(f"own-{name.removeprefix('own:')}"):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(f"**{plain(datasets.card(name).title)}**", width="stretch", help=plain(name))
+                if _newest(name) is not None:
+                    st.button("Its model", key=f"show-{name}", on_click=st.session_state.update, args=({_SHOWN: name},))
+                _train(name)
+                st.button("Change the schema", key=f"edit-{name}", on_click=edit, args=(name,))
+                if visitor.may_delete(name):
+                    _budget(name)
+                    _delete(name)
+            if said := _in_words(name):
+                st.caption(plain(said))
+
+
+def _in_words(name: str) -> str:
+    """The schema of kept data; what is wrong with it, which must not hide the others' buttons."""
+    try:
+        return schema.in_words(intake.kept_folder(name)[1])
+    except BadInput as trouble:
+        return str(trouble)
+
+
+def _train(name: str) -> None:
+    """Draws the link to Train with settings that fit the data."""
+    try:
+        spec = checks.parse(presets.settings(name))
+    except (BadInput, DataMissing) as trouble:
+        st.caption(plain(str(trouble)))
+        return
+    layout.arrow("train", "Other settings", train_form.parameters_of(spec))
+
+
+def _budget(name: str) -> None:
+    """Draws the budget for all runs on these rows, with what is left of it, and the buttons that declare and remove it."""
+    key = name.removeprefix("own:")
+    box = layout.popover("Budget", f"budget-{key}")
+    if box is None:
+        return
+    with box:
+        found = charges.budgets_of(state.store(), name)
+        for one in found:
+            st.markdown(plain(one.sentence(datasets.called(name))))
+        epsilon = st.number_input(_EPSILON, 0.01, value=found[0].epsilon if found else 4.0, key=f"budget-{key}-epsilon")
+        st.caption(_BUDGET)
+        chosen: dict[str, float | None] = {"Declare": epsilon, **({"Remove": None} if found else {})}
+        for label, declared in chosen.items():
+            if st.button(label, key=f"budget-{key}-{label}"):
+                charges.declare(state.store(), name, declared)
+                st.rerun()
+
+
+def _delete(name: str) -> None:
+    key = name.removeprefix("own:")
+    with st.popover("Delete"):
+        n_runs = len(administration.runs_on(state.store(), name))
+        st.markdown(
+            f"Deletes {plain(datasets.called(name))}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the "
+            "features kept on this computer; those of other data are computed again when they are needed."
+        )
+        st.caption(STAYS)
+        if st.button("Delete all of it", key=f"delete-{key}", type="primary"):
+            try:
+                administration.purge(state.store(), name)
+            except BadInput as refused:
+                st.error(plain(str(refused)))
+                return
+            finally:  # the runs, and some of the files, may be gone
+                for kind in backbones.COMPUTED:
+                    backbones.clean(kind)
+            st.rerun()
+
+
+
+
+# One model: its price before it is made, its run, and afterwards its answers and its files.
+
+
+def budget() -> float:
+    """Draws the choice of ε of the one model."""
+    title, what = "Privacy budget ε", "Less is stronger protection, and lower accuracy."
+    return st.segmented_control(
+        title, _BUDGETS, default=1.0, format_func=epsilon_text, key="own-epsilon", required=True, help=what
+    )
+
+
+def price(scenario: ScenarioSpec, epsilon: float, title: str) -> str:
+    """What Start says: a stream in which everybody is in each task spends on every one of them."""
+    n_tasks = getattr(scenario, "tasks", 1) if scenario.recurrence == "every" and scenario.n_users is None else 1
+    at_most = "up to " if n_tasks > 1 else ""
+    return plain(f"Start: spends {at_most}ε = {epsilon_text(epsilon * n_tasks)} of {title}")
+
+
+def start(name: str, scenario: ScenarioSpec, epsilon: float) -> None:
+    """Queues the run of one model on kept data. Raises BadInput for one that is not allowed, with nothing spent."""
+    raw = presets.settings(name)
+    changes = {"privacy.epsilons": (epsilon,), "scenario": asdict(scenario)}
+    spec, device = checks.parse(checks.changed(raw, changes)), process.default()
+    checks.check_run(spec)
+    if (refused := start_box.costly(spec, device)) is not None:
+        raise refused
+    state.executor().submit(state.store().create(spec, name=None, device=device))
+    st.session_state[_SHOWN] = name
+
+
+def stage() -> None:
+    """Draws what was kept last, or the model that was started or asked for."""
+    names, shown = _names(), st.session_state.get(_SHOWN)
+    kept, before = st.session_state.get(_KEPT, (None, None))
+    if kept in names:
+        beside = "" if before is None else f" Runs on {plain(datasets.called(before))} stay as they are."
+        st.success(f"Kept as {plain(datasets.called(kept))}.{beside}")
+    run = _newest(shown) if shown in names else None
+    if run is None:
+        return
+    with layout.card("own-model"):
+        st.markdown(f"**A model of {plain(datasets.card(run.spec.data.dataset).title)}**")
+        if not run.is_over:
+            _watch(run.id)
+            return
+        result = state.run_result(run)
+        if run.error:
+            st.error(plain(run.error))
+        if said := result.placed(run.spec.privacy.usual_epsilon):
+            st.markdown(plain(said))
+        pecl_claim.looks(run.spec.data.dataset)
+        files = _files(state.where(), run.id)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            if files:
+                download = partial(run_panel.archive, files)
+                name = f"{run.spec.data.dataset.removeprefix('own:')}-classifier.zip"
+                st.download_button(
+                    "Download classifier", download, name, "application/zip", key="own-classifier", type="primary",
+                    on_click="ignore", help="What it released, its privacy card, and ten lines that use it",
+                )  # fmt: skip
+            layout.arrow("train", "The whole run", {"v": "1", "run": run.id})
+        if files:
+            _try(run, files)
+
+
+def _newest(name: str) -> Run | None:
+    """The newest run on these data that is under way or has ended with models of its own."""
+    found = state.store().listed(administration.runs_on(state.store(), name))
+    return max(found.values(), key=lambda run: run.created, default=None)
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def _watch(run_id: str) -> None:
+    """Draws a run under way, refreshed every second; when it ends, draws the page again."""
+    run = state.store().get(run_id)
+    if run.is_over:
+        st.rerun()
+    result = state.run_result(run)
+    line = run_panel.looked_at(run, result)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.html(run_panel.pill(line), width="stretch")
+        run_panel.stop_button(run, "own-stop")
+    if line.fraction is not None:
+        st.html(run_panel.segments(line.fraction, 1 if line.is_stage else result.n_tasks))
+
+
+@st.cache_data(max_entries=20, show_spinner=False)
+def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
+    """The released classifier of a run as files; empty where it has none."""
+    from dpcl_core import export
+
+    try:
+        return export.classifier(state.store(), run_id)
+    except BadInput:
+        return {}
+
+
+def _try(run: Run, files: dict[str, bytes]) -> None:
+    """Draws the fields for examples of the visitor's, and what the released classifier says of them."""
+    kind, asked, typed, dropped = datasets.card(run.spec.data.dataset).kind, None, "", None
+    with st.form("own-try", border=False):
+        st.markdown("**Try it.** The answers come from what was released: asking costs no ε.")
+        if kind in ("text", "tagged", "table"):
+            what = "Column names, then a row a line" if kind == "table" else "A text, or one a line"
+            first = _header(files) if kind == "table" else ""
+            typed = st.text_area(what, first, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
+        if kind not in ("text", "tagged"):
+            what, suffixes = ("A picture", PICTURES) if kind == "image" else ("A file of rows", _TABLES)
+            dropped = st.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
+        if st.form_submit_button("Ask"):
+            suffix = "csv" if kind == "table" else "txt"
+            asked = (dropped.name, dropped.getvalue()) if dropped is not None else (f"typed.{suffix}", typed.encode())
+    if asked is None or not asked[1].strip():
+        return
+    try:
+        with st.spinner("Asking ..."):
+            said = _answers(files, *asked)
+    except BadInput as refused:
+        st.error(plain(str(refused)))
+        return
+    texts = [line for line in typed.splitlines() if line.strip()] if kind == "text" else []
+    names = texts or [name for name, _ in said.labels]
+    rows = [
+        (plain(name), plain(labels[0]) if labels else "no label was released", plain(", ".join(labels[1:])))
+        for name, (_, labels) in zip(names[:_SHOWN_ROWS], said.labels, strict=False)
+    ]
+    layout.draw_table(("example", "answer", "then"), rows, names=3)
+    for one in said.warnings:
+        st.caption(plain(one))
+
+
+def _header(files: dict[str, bytes]) -> str:
+    """The line that names the columns that a classifier reads; empty where its data had no such line."""
+    facts = json.loads(files[f"{released.NAME}/{released.DOCUMENT}"])["models"][0]["steps"][-1]["facts"]
+    read, line = table_features.read_encoding(str(facts["rows"])), io.StringIO()
+    if read.has_names:
+        csv.writer(line, lineterminator="\n").writerow(read.names)
+    return line.getvalue()
+
+
+def _answers(files: dict[str, bytes], name: str, content: bytes) -> Answered:
+    """What the classifier says of a file's examples, in a process of its own. Raises BadInput."""
+    with tempfile.TemporaryDirectory(prefix="dpcl-") as place:
+        for one, data in files.items():
+            path = Path(place, one)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+        asked = Path(place, f"asked{PurePath(name).suffix.lower()}")
+        asked.write_bytes(content)
+        found: Answered = apart.answer("predict", Tried(asked, Path(place)))
+        return found
