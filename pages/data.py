@@ -41,12 +41,13 @@ def page() -> None:
     layout.header("Your data", "What would private learning make of your own data?", help_text=HELP)
     own_model.stage()
     edited = own_model.edited()
-    places = [own_data.step(number) for number in range(1, len(own_data.STEPS) + 1)]
-    with places[0]:
+    with (first := own_data.step(1)):
         path = own_data.choose() if edited is None else own_model.folder(edited)
         st.caption(visitor.WHERE)
+        if path is None:
+            st.markdown("Then: " + ", ".join(f"**{own_data.head(number)}**" for number in own_data.STEPS[1:]) + ".")
     if path is not None:
-        _file(path, edited, places)
+        _file(path, edited, [first, *map(own_data.step, own_data.STEPS[1:])])
     own_model.listing()
 
 
@@ -93,15 +94,15 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
     is_as_before = edited is not None and fields in (start, replace(start, first_line="names"))
     title = (fields.title if fields is not None else None) or path.stem
     with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button(own_model.price(scenario, epsilon, title), type="primary", key="own-start"):
-            _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon))
+        is_started = st.button(own_model.price(scenario, epsilon, title), type="primary", key="own-start")
         later = "Keep for later" if edited is None else "Keep with this schema"
-        if st.button(later, key="own-keep", disabled=is_as_before):
-            _keep(path, asked, edited)
+        is_kept = st.button(later, key="own-keep", disabled=is_as_before)
         if fields is not None:
             # Written when pressed: a file that a redraw replaces would be gone while the browser still asks for it.
             content = partial(schema.schema_toml, fields, looked.features)
             st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore", type="tertiary")
+    if is_started or is_kept:
+        _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon) if is_started else None)
     own_data.draw(looked, scenario)
 
 

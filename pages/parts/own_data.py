@@ -47,13 +47,19 @@ _FIRST_LINES = {"names": "names the columns", "data": "is a row of data"}
 UNCLEAR = schema.Schema(title="unclear")
 
 
-STEPS = ("Your file", "What is what", "Protect whom", "One model")
+_STEPS = {1: "Your file", 2: "What is what", 3: "Protect whom", 4: "One model"}
+STEPS = tuple(_STEPS)
+
+
+def head(number: int) -> str:
+    """The head of a step."""
+    return f"{number} · {_STEPS[number]}"
 
 
 def step(number: int) -> DeltaGenerator:
-    """Draws the head of a step, from 1; gives the place for its fields."""
+    """Draws the head of a step; gives the place for its fields."""
     place = layout.card(f"own-step-{number}")
-    place.markdown(f"**{number} · {STEPS[number - 1]}**")
+    place.markdown(f"**{head(number)}**")
     return place
 
 
@@ -233,12 +239,11 @@ def choose() -> Path | None:
     """Draws the ways to name a file or folder; gives the one that was chosen, if any."""
     most = st.get_option("server.maxUploadSize")
     left, right = (st.container(), None) if visitor.is_shared() else st.columns(2)
-    dropped = left.file_uploader(
-        f"A file of at most {most} MB",
-        type=[suffix.removeprefix(".") for suffix in copying.SUFFIXES],
-        key=f"own-file-{st.session_state.get(_KEPT, 0)}",
-        help=f"{copying.LISTED}.",
-    )
+    with left:
+        dropped = st.file_uploader(
+            f"A file of at most {most} MB", type=[suffix.removeprefix(".") for suffix in copying.SUFFIXES],
+            key=f"own-file-{st.session_state.get(_KEPT, 0)}", help=f"{copying.LISTED}.",
+        )  # fmt: skip
     typed = ""
     if right is not None:
         typed = right.text_input("or a file or folder on this computer", placeholder="/home/me/visits.csv", key="own-path")

@@ -41,6 +41,7 @@ _SHOWN: Final = "own-shown"  # session key: the data whose model is shown
 _BUDGETS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 _TABLES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".npz", ".npy")
 _SHOWN_ROWS: Final = 20
+_LONGEST: Final = 20  # characters of an ending
 
 
 def edited() -> str | None:
@@ -175,7 +176,7 @@ def price(scenario: ScenarioSpec, epsilon: float, title: str) -> str:
     """What Start says: a stream in which everybody is in each task spends on every one of them."""
     n_tasks = getattr(scenario, "tasks", 1) if scenario.recurrence == "every" and scenario.n_users is None else 1
     at_most = "up to " if n_tasks > 1 else ""
-    return plain(f"Start: spends {at_most}ε = {epsilon_text(epsilon * n_tasks)} of {title}")
+    return f"Start: spends {at_most}ε = {epsilon_text(epsilon * n_tasks)} of {plain(title)}"
 
 
 def start(name: str, scenario: ScenarioSpec, epsilon: float) -> None:
@@ -194,7 +195,7 @@ def stage() -> None:
     """Draws what was kept last, or the model that was started or asked for."""
     names, shown = _names(), st.session_state.get(_SHOWN)
     kept, before = st.session_state.get(_KEPT, (None, None))
-    if kept in names:
+    if kept in names and kept != shown:
         beside = "" if before is None else f" Runs on {plain(datasets.called(before))} stay as they are."
         st.success(f"Kept as {plain(datasets.called(kept))}.{beside}")
     run = _newest(shown) if shown in names else None
@@ -308,7 +309,7 @@ def _answers(files: dict[str, bytes], name: str, content: bytes) -> Answered:
             path = Path(place, one)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
-        asked = Path(place, f"asked{PurePath(name).suffix.lower()}")
+        asked = Path(place, f"{intake.slug(PurePath(name).stem)}{PurePath(name).suffix.lower()[:_LONGEST]}")
         asked.write_bytes(content)
         found: Answered = apart.answer("predict", Tried(asked, Path(place)))
         return found
