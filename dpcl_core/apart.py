@@ -60,8 +60,9 @@ _Scenario = Annotated[SerializeAsAny[ScenarioSpec], BeforeValidator(_scenario)]
 class Looked:
     """What was understood of a file. `features`: columns that a schema could describe.
 
-    `plan`: its classes and sources. `usual`: the scenario of a run of which nothing is said; `streams`: all that the data
-    allow, by their number of tasks.
+    `plan`: its classes and sources. `network`: what makes its features, `n_values` numbers an example where that is none.
+    `delta`, `usual`: δ and scenario of a run of which nothing is said; `streams`: all that the data allow, by their number
+    of tasks.
     """
 
     kind: str
@@ -69,6 +70,9 @@ class Looked:
     assumed: tuple[str, ...]
     features: tuple[str, ...]
     plan: catalog.Plan | None
+    network: str
+    n_values: int
+    delta: float
     usual: _Scenario
     streams: dict[int, list[_Scenario]]
 
@@ -80,11 +84,12 @@ def look(given: Given) -> Looked:
     with intake.looked_at(given.path, given.asked, given.apart, given.seen, given.most) as name:
         found = understood.understand(name)
         raw = presets.settings(name)
-        spec = checks.parse({part: raw[part] for part in ("data", "scenario")})
+        spec = checks.parse({part: raw[part] for part in ("data", "scenario", "privacy")})
         plan = catalog.plan(spec.data)
         n_most = min(MOST_TASKS, max(2, 0 if plan is None else len(plan.classes)))
         streams = {n_tasks: presets.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
-        return Looked(found.kind, found.columns, found.assumed, found.undeclared, plan, spec.scenario, streams)
+        of = found.kind, found.columns, found.assumed, found.undeclared, plan
+        return Looked(*of, spec.data.backbone, found.n_values, spec.privacy.delta, spec.scenario, streams)
 
 
 def keep(given: Given) -> str:

@@ -12,10 +12,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.apart import Looked
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import intake, schema
 from dpcl_core.errors import BadInput
+from dpcl_core.papers.expected import Sizes
 from dpcl_core.runs import administration
-from pages.parts import layout, own_data, own_model, state, visitor
+from pages.parts import helper, layout, own_data, own_model, state, visitor
 from pages.parts.text import labelled, plain
 
 HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
@@ -103,7 +105,19 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
             st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore", type="tertiary")
     if is_started or is_kept:
         _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon) if is_started else None)
-    own_data.draw(looked, scenario)
+    place = st.container()
+    n_tasks = own_data.draw(looked, scenario)
+    with place:
+        helper.helper(_sizes(looked, n_tasks if scenario.recurrence == "once" else 0), "own-helper")
+
+
+def _sizes(looked: Looked, n_tasks: int) -> Sizes | None:
+    """The public numbers of the one model; None where the records say nothing of such data."""
+    n_features = looked.n_values or backbones.card(looked.network).feature_dim
+    if looked.plan is None or not n_features or not n_tasks or looked.kind == "tagged":
+        return None
+    n_classes = len(looked.plan.classes)
+    return Sizes(looked.plan.n_people, n_classes, n_tasks, looked.network, n_features, "dp-learned", looked.delta)
 
 
 def _keep(path: Path, asked: intake.Asked, edited: str | None, then: Callable[[str], None] | None = None) -> None:

@@ -395,18 +395,19 @@ def scenario(looked: Looked) -> ScenarioSpec:
     return chosen
 
 
-def draw(looked: Looked, scenario: ScenarioSpec) -> None:
-    """Draws the stream that a scenario makes of a file."""
+def draw(looked: Looked, scenario: ScenarioSpec) -> int:
+    """Draws the stream that a scenario makes of a file; gives its number of tasks, 0 where there is none."""
     from dpcl_core.figures import stream
 
     if looked.plan is None:
-        return
+        return 0
     try:
         shown = scenarios.planned(looked.plan, scenario, 0)
     except BadInput as refused:
         st.error(plain(str(refused)))
-        return
+        return 0
     drawn = stream.stream(None, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=text.is_dark())
     st.markdown(f"**The stream.** {plain(drawn.finding)}")
     st.plotly_chart(drawn.figure, theme=None, width="stretch", key="own-chart", config=figure_card.CONFIG, alt=drawn.finding)
     st.caption(f"{plain(scenarios.card(scenario.kind).summary)} {_PLAN}")
+    return len(shown.tasks)

@@ -17,7 +17,7 @@ from dpcl_core.figures.picture import Picture, Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.references import forecast
-from dpcl_core.papers import nearest, questions
+from dpcl_core.papers import expected, nearest, questions
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, charges, process
 from dpcl_core.runs.run import Split
@@ -120,6 +120,12 @@ def details(spec: RunSpec, values: train_form.Values) -> None:
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
     if said := train_form.remarks(values):
         st.caption(plain(said))
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def sizes(digest: str, _spec: RunSpec) -> expected.Sizes | None:
+    """The public numbers that the helper goes by; see `expected.sizes_of`."""
+    return expected.sizes_of(_spec)
 
 
 def _estimate(spec: RunSpec, device: str) -> str:
