@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -87,6 +87,7 @@ def _patterns() -> tuple[_Patterns, _Patterns]:
     return compiled[0], compiled[1]
 
 
+ADDED, MOST_ADDED = 2, 3  # seeds that a press adds to an answer that is not decided; presses
 OWN = "At once"  # presets of no paper: small, for a first look
 
 
@@ -213,9 +214,12 @@ def cheapest_first(runs: Mapping[str, RunSpec], store: Store, device: str) -> di
 
 
 def results(name: str, store: Store) -> dict[str, Measured]:
-    """The results by label: of the newest finished run of the store with these settings, else the recorded ones."""
+    """The results by label: of the newest finished run of the store with these settings, else the recorded ones.
+
+    With the models of seeds that were added to them (`further`).
+    """
     runs = specs(name)
-    ids = Sets(store).finished([spec.digest() for spec in runs.values()])
+    ids = Sets(store).finished([*digests(name), *(one.digest() for label in runs for one in further(name)[label])])
     found = {}
     for label, spec in runs.items():
         run_id, recorded = ids.get(spec.digest()), _recorded().get(spec.digest())
@@ -223,7 +227,37 @@ def results(name: str, store: Store) -> dict[str, Measured]:
             found[label] = _with_audits(measured.measured_run(store.get(run_id), store.events(run_id)), run_id, store)
         elif recorded is not None:
             found[label] = recorded
+        for more in further(name)[label] if label in found and found[label].edition == measured.EDITION else ():
+            if (more_id := ids.get(more.digest())) is None:
+                break
+            added = measured.measured_run(store.get(more_id), store.events(more_id))
+            found[label] = replace(found[label], models=(*found[label].models, *added.models))
     return found
+
+
+@cache
+def further(name: str) -> Mapping[str, tuple[RunSpec, ...]]:
+    """By label the runs that add seeds to those of a preset, `ADDED` at a time, in the order in which they are added."""
+    found = {}
+    for label, spec in specs(name).items():
+        first, most = max(spec.seeds) + 1, ADDED * MOST_ADDED
+        pairs = [tuple(range(one, one + ADDED)) for one in range(first, first + most, ADDED)]
+        found[label] = tuple(replace(spec, seeds=seeds) for seeds in pairs)
+    return found
+
+
+def next_seeds(name: str, labels: Collection[str], found: Mapping[str, Measured]) -> dict[str, RunSpec]:
+    """The runs that give each of these the next seeds, those alone that have fewest; empty where no more are added.
+
+    `found`: the results of the preset, as `results` gives them. Seeds are not added to records of an older edition.
+    """
+    if any(label not in found or found[label].edition != measured.EDITION for label in labels):
+        return {}
+    counts = {label: len({model.seed for model in found[label].models}) - len(specs(name)[label].seeds) for label in labels}
+    least = min(counts.values(), default=0) // ADDED
+    return {
+        label: further(name)[label][least] for label, count in counts.items() if count // ADDED == least < MOST_ADDED
+    }
 
 
 def recorded(runs: Mapping[str, RunSpec]) -> dict[str, Measured]:
