@@ -288,6 +288,9 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     return {name: content.encode() for name, content in texts.items()} | {card.FILE: _card(run, events)} | kept
 
 
+_OF_SUMS = "cosine"  # the rule of classifiers that are sums of features: a few lines use them without this program
+
+
 def classifier(store: Store, run_id: str) -> dict[str, bytes]:
     """The files that use what a run released after its last task: arrays, the privacy card, and a README with the lines.
 
@@ -305,7 +308,7 @@ def classifier(store: Store, run_id: str) -> dict[str, bytes]:
         dataset=datasets.called(run.spec.data.dataset), method=method_title(run.spec), statement=model[0]["statement"],
         classes=", ".join(step["competing"]), card=card.FILE,
     )  # fmt: skip
-    if step["rule"] == "cosine":
+    if step["rule"] == _OF_SUMS:
         said += lines.format(network=run.spec.data.backbone)
     return {**kept, card.FILE: _card(run, events), "README.md": said.encode()}
 

@@ -108,7 +108,8 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
     place = st.container()
     n_tasks = own_data.draw(looked, scenario)
     with place:
-        helper.helper(_sizes(looked, n_tasks if scenario.recurrence == "once" else 0), "own-helper")
+        is_simple = scenario.recurrence == "once" and (fields is None or fields.per_person == 1)
+        helper.helper(_sizes(looked, n_tasks) if is_simple else None, "own-helper")
 
 
 def _sizes(looked: Looked, n_tasks: int) -> Sizes | None:

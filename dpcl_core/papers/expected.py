@@ -87,15 +87,18 @@ class Expected:
 
 
 def sizes_of(spec: RunSpec) -> Sizes | None:
-    """The public numbers of a run; None for one that the records say nothing of, or whose numbers are not known before."""
+    """The public numbers of a run; None for one that the records say nothing of, or whose numbers are not known before.
+
+    Of such a run every person has one row, in one task, and may be left out.
+    """
     if spec.scenario.recurrence != "once" or spec.scenario.n_users is not None or spec.privacy.adjacency != "add-remove":
         return None
     try:
-        facts, card = of_spec(spec), backbones.card(spec.data.backbone)
-        n_features = card.feature_dim or datasets.card(spec.data.dataset).n_values
+        facts, card, data = of_spec(spec), backbones.card(spec.data.backbone), datasets.card(spec.data.dataset)
     except BadInput:
         return None
-    if not n_features or card.is_language_model or not facts.n_people:
+    n_features = card.feature_dim or data.n_values
+    if not n_features or card.is_language_model or not facts.n_people or data.rows_per_unit > 1 or data.kind == "tagged":
         return None
     return Sizes(
         facts.n_people, facts.n_classes, facts.n_tasks, card.name, n_features, spec.labels, spec.privacy.delta
@@ -172,8 +175,8 @@ def advice(sizes: Sizes) -> str:
         wanted = _people(sizes, hopeless[-1])
         said.append(f"Too few for ε = {hopeless[-1]:g} or less: expect little more than guessing ({wanted} would do).")
     if costly:
-        wanted = _people(sizes, costly[0])
-        said.append(f"Few for ε = {costly[0]:g}: noise may take half of what can be learned ({wanted} would do).")
+        budgets, wanted = " and ".join(f"{epsilon:g}" for epsilon in costly), _people(sizes, costly[0])
+        said.append(f"Few for ε = {budgets}: noise may take half of what can be learned ({wanted} would do).")
     if math.isfinite(least):
         said.append(f"Enough for ε = {least:g}{'' if least == BUDGETS[-1] else ' and more'}.")
     return " ".join(said)

@@ -32,4 +32,4 @@ def helper(sizes: Sizes | None, key: str) -> None:
 
 
 def _cell(one: expected.Expected | None) -> str:
-    return "–" if one is None else f"{100 * one.accuracy:.0f} ({100 * one.low:.0f} to {100 * one.high:.0f})"
+    return "–" if one is None else f"{100 * one.accuracy:.0f} ({100 * one.low:.0f}–{100 * one.high:.0f})"

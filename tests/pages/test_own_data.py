@@ -390,3 +390,26 @@ def test_what_cannot_be_asked_is_one_sentence(kept: str, open_page: Open, store:
     page.text_area[0].set_value("height\n4\n")
     page = press(page, "Ask")
     assert [one.value.replace("\\", "").partition(":")[0] for one in page.error] == ["INPUT = typed.csv"]
+
+
+def test_what_to_expect_is_told_from_public_numbers_before_anything_is_spent(
+    home: Path, open_page: Open, monkeypatch: Patch
+) -> None:
+    """Other private labels and texts, with the same public part: the same words."""
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
+    said = []
+    for shift in (0, 1):
+        folder = home / f"of {shift}" / "tickets"
+        for part, n in (("train", 200), ("test", 60)):
+            path = folder / f"{part}.csv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            turned = shift if part == "train" else 0
+            rows = "".join(f"{part} {row + turned},{'ab'[(row + turned) % 2]}\n" for row in range(n))
+            path.write_text(f"text,label\n{rows}", encoding="utf-8")
+        page = open_page("data")
+        page.session_state["own-helper"] = True  # it is open
+        page = brought(page, folder)
+        assert not page.error
+        said.append(words(page))
+        includes(said[-1], "With about 240 examples, 2 classes and 2 tasks", "DP cosine classifier", "at least 8 in 10")
+    assert said[0] == said[1]
