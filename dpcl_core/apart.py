@@ -23,7 +23,7 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog
-from dpcl_core.spec import ScenarioSpec, validated
+from dpcl_core.spec import PrivacySpec, ScenarioSpec, validated
 
 MEMORY_BYTES = 2 * 2**30
 SECONDS = 300
@@ -61,8 +61,8 @@ class Looked:
     """What was understood of a file. `features`: columns that a schema could describe.
 
     `plan`: its classes and sources. `network`: what makes its features, `n_values` numbers an example where that is none.
-    `delta`, `usual`: δ and scenario of a run of which nothing is said; `streams`: all that the data allow, by their number
-    of tasks.
+    `privacy`, `usual`: of a run of which nothing is said; `streams`: all scenarios that the data allow, by their number of
+    tasks.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class Looked:
     plan: catalog.Plan | None
     network: str
     n_values: int
-    delta: float
+    privacy: PrivacySpec
     usual: _Scenario
     streams: dict[int, list[_Scenario]]
 
@@ -89,7 +89,7 @@ def look(given: Given) -> Looked:
         n_most = min(MOST_TASKS, max(2, 0 if plan is None else len(plan.classes)))
         streams = {n_tasks: presets.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
         of = found.kind, found.columns, found.assumed, found.undeclared, plan
-        return Looked(*of, spec.data.backbone, found.n_values, spec.privacy.delta, spec.scenario, streams)
+        return Looked(*of, spec.data.backbone, found.n_values, spec.privacy, spec.scenario, streams)
 
 
 def keep(given: Given) -> str:

@@ -17,7 +17,7 @@ from dpcl_core.data import intake, schema
 from dpcl_core.errors import BadInput
 from dpcl_core.papers.expected import Sizes
 from dpcl_core.runs import administration
-from pages.parts import helper, layout, own_data, own_model, state, visitor
+from pages.parts import helper, layout, own_data, own_model, settings_form, state, visitor
 from pages.parts.text import labelled, plain
 
 HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
@@ -92,7 +92,7 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         scenario = own_data.scenario(looked)
     with money:
         epsilon = own_model.budget()
-    st.caption(plain(" ".join(one for one in looked.assumed if one.startswith(_ROWS))))
+    note = st.container()
     is_as_before = edited is not None and fields in (start, replace(start, first_line="names"))
     title = (fields.title if fields is not None else None) or path.stem
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -107,8 +107,13 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon) if is_started else None)
     place = st.container()
     n_tasks = own_data.draw(looked, scenario)
+    rows, said = 1 if fields is None else fields.per_person, [one for one in looked.assumed if one.startswith(_ROWS)]
+    if n_tasks and looked.plan is not None and looked.kind != "tagged":
+        asked_for = replace(looked.privacy, epsilons=(epsilon,))
+        said.append(settings_form.people_for_a_label(asked_for, rows, n_tasks, looked.plan.n_people))
+    note.caption(plain(" ".join(said)))
     with place:
-        is_simple = scenario.recurrence == "once" and (fields is None or fields.per_person == 1)
+        is_simple = scenario.recurrence == "once" and rows == 1
         helper.helper(_sizes(looked, n_tasks) if is_simple else None, "own-helper")
 
 
@@ -118,7 +123,7 @@ def _sizes(looked: Looked, n_tasks: int) -> Sizes | None:
     if looked.plan is None or not n_features or not n_tasks or looked.kind == "tagged":
         return None
     n_classes = len(looked.plan.classes)
-    return Sizes(looked.plan.n_people, n_classes, n_tasks, looked.network, n_features, "dp-learned", looked.delta)
+    return Sizes(looked.plan.n_people, n_classes, n_tasks, looked.network, n_features, "dp-learned", looked.privacy.delta)
 
 
 def _keep(path: Path, asked: intake.Asked, edited: str | None, then: Callable[[str], None] | None = None) -> None:

@@ -15,18 +15,7 @@ from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
-from pages.parts import (
-    helper,
-    layout,
-    link,
-    pecl_claim,
-    run_panel,
-    settings_form,
-    start_box,
-    state,
-    train_form,
-    tuning_panel,
-)
+from pages.parts import layout, link, pecl_claim, run_panel, settings_form, start_box, state, train_form, tuning_panel
 from pages.parts.text import plain
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
@@ -186,7 +175,6 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
     with right:
         if spec is not None:
             start_box.details(spec, values)
-            helper.helper(start_box.sizes(digest=spec.digest(), _spec=spec), "train-helper")
         _left_run(view)
     return _USUAL
 

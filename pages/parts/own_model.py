@@ -40,6 +40,7 @@ _KEPT: Final = "own-kept"  # session key: what was kept last and the data of whi
 _SHOWN: Final = "own-shown"  # session key: the data whose model is shown
 _BUDGETS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 _TABLES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".npz", ".npy")
+_NAMELESS: Final = "No label had enough people to be found, so this model names none: bring more data, or take a larger ε."
 _SHOWN_ROWS: Final = 20
 _LONGEST: Final = 20  # characters of an ending
 
@@ -209,7 +210,8 @@ def stage() -> None:
         result = state.run_result(run)
         if run.error:
             st.error(plain(run.error))
-        if said := result.placed(run.spec.privacy.usual_epsilon):
+        said = result.placed(run.spec.privacy.usual_epsilon) or (_NAMELESS if run.status == "finished" else "")
+        if said:
             st.markdown(plain(said))
         pecl_claim.looks(run.spec.data.dataset)
         files = _files(state.where(), run.id)
@@ -264,13 +266,14 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
     kind, asked, typed, dropped = datasets.card(run.spec.data.dataset).kind, None, "", None
     with st.form("own-try", border=False):
         st.markdown("**Try it.** The answers come from what was released: asking costs no ε.")
+        left, right = st.columns(2) if kind == "table" else [st.container()] * 2
         if kind in ("text", "tagged", "table"):
             what = "Column names, then a row a line" if kind == "table" else "A text, or one a line"
             first = _header(files) if kind == "table" else ""
-            typed = st.text_area(what, first, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
+            typed = left.text_area(what, first, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
         if kind not in ("text", "tagged"):
-            what, suffixes = ("A picture", PICTURES) if kind == "image" else ("A file of rows", _TABLES)
-            dropped = st.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
+            what, suffixes = ("A picture", PICTURES) if kind == "image" else ("or a file of rows", _TABLES)
+            dropped = right.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
         if st.form_submit_button("Ask"):
             suffix = "csv" if kind == "table" else "txt"
             asked = (dropped.name, dropped.getvalue()) if dropped is not None else (f"typed.{suffix}", typed.encode())

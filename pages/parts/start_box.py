@@ -24,7 +24,7 @@ from dpcl_core.runs.run import Split
 from dpcl_core.runs.shards import Sets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
-from pages.parts import fields, figure_card, layout, link, pecl_claim, rooms, state, status_line, text, train_form
+from pages.parts import fields, figure_card, helper, layout, link, pecl_claim, rooms, state, status_line, text, train_form
 from pages.parts.questions import FORMS
 from pages.parts.text import plain
 
@@ -112,7 +112,8 @@ def draw(
 
 
 def details(spec: RunSpec, values: train_form.Values) -> None:
-    """Draws how the settings relate to what the method's publication prints, what follows from them as help, and remarks."""
+    """Draws how the settings relate to what the method's publication prints, what follows from them as help, remarks, and
+    what such a run lets one expect."""
     layer, derived = methods.layer(spec), ""
     with suppress(BadInput):  # an older run, whose settings are refused today
         derived = _derived(key=spec.to_json(), _spec=spec)
@@ -120,11 +121,11 @@ def details(spec: RunSpec, values: train_form.Values) -> None:
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
     if said := train_form.remarks(values):
         st.caption(plain(said))
+    helper.helper(_sizes(digest=spec.digest(), _spec=spec), "train-helper")
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
-def sizes(digest: str, _spec: RunSpec) -> expected.Sizes | None:
-    """The public numbers that the helper goes by; see `expected.sizes_of`."""
+def _sizes(digest: str, _spec: RunSpec) -> expected.Sizes | None:
     return expected.sizes_of(_spec)
 
 

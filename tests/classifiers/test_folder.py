@@ -168,6 +168,17 @@ def test_a_classifier_alone_is_small_has_the_last_task_and_lines_that_use_it(tmp
     assert [labels[0] for _, labels in asked.labels] == said
 
 
+def test_a_classifier_that_found_no_label_names_none(tmp_path: Path, written: Path) -> None:
+    few = {"labels": "dp-learned", "privacy.epsilons": (0.01,), "data.train_per_class": 5}
+    spec = checks.parse(checks.changed(RAW, few))
+    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    for name, content in export.classifier(store, replay.fill(store, spec, list(engine.run(spec)))).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    asked = apart.answer("predict", apart.Tried(written / "INPUT.npz", tmp_path), is_apart=False)
+    assert [labels for _, labels in asked.labels] == [()] * 10
+
+
 def test_a_run_without_a_bound_gives_no_classifier_alone(tmp_path: Path) -> None:
     spec = checks.parse(checks.changed(RAW, {"privacy.epsilons": (math.inf,)}))
     store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
