@@ -120,8 +120,8 @@ def predict(tried: Tried) -> Answered:
     from dpcl_core.classifiers.predict import predicted
 
     found = predicted(tried.classifier, tried.path)
-    ranked = ((one.name, sorted(one.scores, key=lambda label: -one.scores[label])) for one in found.predictions)
-    return Answered(tuple((name, tuple(labels[:_BEST])) for name, labels in ranked), found.warnings)
+    ranked = [(one.name, sorted(one.scores, key=lambda label: -one.scores[label])[:_BEST]) for one in found.predictions]
+    return Answered(tuple((name, tuple(labels)) for name, labels in ranked), found.warnings)
 
 
 Task = Literal["look", "keep", "columns", "first line", "predict"]

@@ -15,7 +15,8 @@ from dpcl_core.apart import Looked
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import intake, schema
 from dpcl_core.errors import BadInput
-from dpcl_core.papers.expected import Sizes
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.papers import expected
 from dpcl_core.runs import administration
 from pages.parts import helper, layout, own_data, own_model, settings_form, state, visitor
 from pages.parts.text import labelled, plain
@@ -43,11 +44,11 @@ def page() -> None:
     layout.header("Your data", "What would private learning make of your own data?", help_text=HELP)
     own_model.stage()
     edited = own_model.edited()
-    with (first := own_data.step(1)):
+    with (first := own_data.step(own_data.STEPS[0])):
         path = own_data.choose() if edited is None else own_model.folder(edited)
         st.caption(visitor.WHERE)
         if path is None:
-            st.markdown("Then: " + ", ".join(f"**{own_data.head(number)}**" for number in own_data.STEPS[1:]) + ".")
+            st.markdown(f"Then: {', '.join(own_data.STEPS[1:])}.")
     if path is not None:
         _file(path, edited, [first, *map(own_data.step, own_data.STEPS[1:])])
     own_model.listing()
@@ -59,14 +60,13 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
     `edited`: the kept data whose schema is changed.
     """
     start = schema.Schema() if edited is None else intake.kept_folder(edited)[1]
-    asked, is_ready = None, False
     try:
         fields = _schema(path, start, places, is_kept=edited is not None)
-        asked, is_ready = intake.Asked(instead=fields), fields is not own_data.UNCLEAR
-        if is_ready and fields is not None and fields.columns.target is None and own_data.columns(path, fields):
-            places[1].info("Choose the target: the column to predict.")
+        asked = intake.Asked(instead=fields)
+        if fields is own_data.UNCLEAR:
             return
-        if not is_ready:
+        if fields is not None and fields.columns.target is None and own_data.columns(path, fields):
+            places[1].info("Choose the target: the column to predict.")
             return
         with places[1], st.spinner("Reading ..."):
             looked = own_data.look_at_file(own_data.uploaded_file(path, asked, administration.marks_kept(state.store())))
@@ -91,7 +91,10 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
     with stream:
         scenario = own_data.scenario(looked)
     with money:
-        epsilon = own_model.budget()
+        epsilon = st.segmented_control(
+            "Privacy budget ε", expected.BUDGETS, default=1.0, format_func=epsilon_text, key="own-epsilon", required=True,
+            help="Less is stronger protection, and lower accuracy.",
+        )  # fmt: skip
     note = st.container()
     is_as_before = edited is not None and fields in (start, replace(start, first_line="names"))
     title = (fields.title if fields is not None else None) or path.stem
@@ -107,23 +110,16 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon) if is_started else None)
     place = st.container()
     n_tasks = own_data.draw(looked, scenario)
-    rows, said = 1 if fields is None else fields.per_person, [one for one in looked.assumed if one.startswith(_ROWS)]
-    if n_tasks and looked.plan is not None and looked.kind != "tagged":
-        asked_for = replace(looked.privacy, epsilons=(epsilon,))
-        said.append(settings_form.people_for_a_label(asked_for, rows, n_tasks, looked.plan.n_people))
+    said = [one for one in looked.assumed if one.startswith(_ROWS)]
+    if n_tasks and looked.plan is not None and fields is not None and looked.kind != "tagged":
+        n_people, asked_for = looked.plan.n_people, replace(looked.privacy, epsilons=(epsilon,))
+        said.append(settings_form.people_for_a_label(asked_for, fields.per_person, n_tasks, n_people))
+        n_features = looked.n_values or backbones.card(looked.network).feature_dim
+        if n_features and scenario.recurrence == "once" and fields.per_person == 1:
+            of = n_people, len(looked.plan.classes), n_tasks, looked.network, n_features
+            with place:
+                helper.helper(expected.Sizes(*of, "dp-learned", looked.privacy.delta), "own-helper")
     note.caption(plain(" ".join(said)))
-    with place:
-        is_simple = scenario.recurrence == "once" and rows == 1
-        helper.helper(_sizes(looked, n_tasks) if is_simple else None, "own-helper")
-
-
-def _sizes(looked: Looked, n_tasks: int) -> Sizes | None:
-    """The public numbers of the one model; None where the records say nothing of such data."""
-    n_features = looked.n_values or backbones.card(looked.network).feature_dim
-    if looked.plan is None or not n_features or not n_tasks or looked.kind == "tagged":
-        return None
-    n_classes = len(looked.plan.classes)
-    return Sizes(looked.plan.n_people, n_classes, n_tasks, looked.network, n_features, "dp-learned", looked.privacy.delta)
 
 
 def _keep(path: Path, asked: intake.Asked, edited: str | None, then: Callable[[str], None] | None = None) -> None:
@@ -141,9 +137,7 @@ def _keep(path: Path, asked: intake.Asked, edited: str | None, then: Callable[[s
     st.rerun()
 
 
-def _schema(
-    path: Path, start: schema.Schema, places: Sequence[DeltaGenerator], *, is_kept: bool
-) -> schema.Schema | None:
+def _schema(path: Path, start: schema.Schema, places: Sequence[DeltaGenerator], *, is_kept: bool) -> schema.Schema | None:
     """The schema of the form, at first `start`; None where a schema lies beside the file. Raises BadInput."""
     beside = intake.schema_beside(path)
     if beside.exists() and not is_kept:

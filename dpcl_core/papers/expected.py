@@ -13,6 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,12 +77,9 @@ class Known:
     gain: float
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """Accuracy to expect, in [0, 1], and its interval."""
 
-    method: str
-    epsilon: float
     accuracy: float
     low: float
     high: float
@@ -100,9 +99,8 @@ def sizes_of(spec: RunSpec) -> Sizes | None:
     n_features = card.feature_dim or data.n_values
     if not n_features or card.is_language_model or not facts.n_people or data.rows_per_unit > 1 or data.kind == "tagged":
         return None
-    return Sizes(
-        facts.n_people, facts.n_classes, facts.n_tasks, card.name, n_features, spec.labels, spec.privacy.delta
-    )
+    of = facts.n_people, facts.n_classes, facts.n_tasks, card.name, n_features
+    return Sizes(*of, spec.labels, spec.privacy.delta)
 
 
 @cache
@@ -122,17 +120,14 @@ def known() -> tuple[Known, ...]:
     return tuple(found)
 
 
-def expected(sizes: Sizes) -> list[Expected]:
-    """What to expect of each method at each of `BUDGETS`."""
-    chance, off, found = 1 / sizes.n_classes, error(known()), []
-    for epsilon in BUDGETS:
-        ratio = sizes.ratio(epsilon)
-        for method in METHODS:
-            gain = carried_over(Known(method, "", sizes.network, ratio, sizes.n_classes, sizes.n_tasks, 0.0), known())
-            if gain is not None:
-                ends = (gain, gain - off, gain + off)
-                level, low, high = (chance + (1 - chance) * min(1.0, max(0.0, one)) for one in ends)
-                found.append(Expected(method, epsilon, level, low, high))
+def expected(sizes: Sizes) -> dict[tuple[str, float], Expected]:
+    """What to expect of each of `METHODS` at each of `BUDGETS`."""
+    chance, off, found = 1 / sizes.n_classes, error(known()), {}
+    for method, epsilon in product(METHODS, BUDGETS):
+        at = Known(method, "", sizes.network, sizes.ratio(epsilon), sizes.n_classes, sizes.n_tasks, 0.0)
+        if (gain := carried_over(at, known())) is not None:
+            ends = np.clip([gain, gain - off, gain + off], 0, 1)
+            found[method, epsilon] = Expected(*(chance + (1 - chance) * ends).tolist())
     return found
 
 
@@ -166,19 +161,15 @@ def _left(ratio: float) -> float:
 
 def advice(sizes: Sizes) -> str:
     """Whether the data are too few, and from which ε on they are not."""
-    ratios = {epsilon: sizes.ratio(epsilon) for epsilon in BUDGETS}
-    least = min((epsilon for epsilon, ratio in ratios.items() if ratio < COSTLY), default=math.inf)
-    hopeless = [epsilon for epsilon, ratio in ratios.items() if ratio >= NEAR_CHANCE]
-    costly = [epsilon for epsilon, ratio in ratios.items() if COSTLY <= ratio < NEAR_CHANCE]
-    said = []
-    if hopeless:
+    ratios, said = {epsilon: sizes.ratio(epsilon) for epsilon in BUDGETS}, []
+    if hopeless := [epsilon for epsilon, ratio in ratios.items() if ratio >= NEAR_CHANCE]:
         wanted = _people(sizes, hopeless[-1])
         said.append(f"Too few for ε = {hopeless[-1]:g} or less: expect little more than guessing ({wanted} would do).")
-    if costly:
+    if costly := [epsilon for epsilon, ratio in ratios.items() if COSTLY <= ratio < NEAR_CHANCE]:
         budgets, wanted = " and ".join(f"{epsilon:g}" for epsilon in costly), _people(sizes, costly[0])
         said.append(f"Few for ε = {budgets}: noise may take half of what can be learned ({wanted} would do).")
-    if math.isfinite(least):
-        said.append(f"Enough for ε = {least:g}{'' if least == BUDGETS[-1] else ' and more'}.")
+    if enough := [epsilon for epsilon, ratio in ratios.items() if ratio < COSTLY]:
+        said.append(f"Enough for ε = {enough[0]:g}{' and more' if len(enough) > 1 else ''}.")
     return " ".join(said)
 
 

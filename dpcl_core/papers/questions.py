@@ -87,7 +87,6 @@ def _patterns() -> tuple[_Patterns, _Patterns]:
     return compiled[0], compiled[1]
 
 
-ADDED, MOST_ADDED = 2, 3  # seeds that a press adds to an answer that is not decided; presses
 OWN = "At once"  # presets of no paper: small, for a first look
 
 
@@ -219,7 +218,7 @@ def results(name: str, store: Store) -> dict[str, Measured]:
     With the models of seeds that were added to them (`further`).
     """
     runs = specs(name)
-    ids = Sets(store).finished([*digests(name), *(one.digest() for label in runs for one in further(name)[label])])
+    ids = Sets(store).finished([*digests(name), *(one.digest() for one in further(name).values())])
     found = {}
     for label, spec in runs.items():
         run_id, recorded = ids.get(spec.digest()), _recorded().get(spec.digest())
@@ -227,37 +226,28 @@ def results(name: str, store: Store) -> dict[str, Measured]:
             found[label] = _with_audits(measured.measured_run(store.get(run_id), store.events(run_id)), run_id, store)
         elif recorded is not None:
             found[label] = recorded
-        for more in further(name)[label] if label in found and found[label].edition == measured.EDITION else ():
-            if (more_id := ids.get(more.digest())) is None:
-                break
+        more_id = ids.get(further(name)[label].digest())
+        if more_id is not None and label in found and found[label].edition == measured.EDITION:
             added = measured.measured_run(store.get(more_id), store.events(more_id))
             found[label] = replace(found[label], models=(*found[label].models, *added.models))
     return found
 
 
 @cache
-def further(name: str) -> Mapping[str, tuple[RunSpec, ...]]:
-    """By label the runs that add seeds to those of a preset, `ADDED` at a time, in the order in which they are added."""
-    found = {}
-    for label, spec in specs(name).items():
-        first, most = max(spec.seeds) + 1, ADDED * MOST_ADDED
-        pairs = [tuple(range(one, one + ADDED)) for one in range(first, first + most, ADDED)]
-        found[label] = tuple(replace(spec, seeds=seeds) for seeds in pairs)
-    return found
+def further(name: str) -> Mapping[str, RunSpec]:
+    """By label the run that adds the next two seeds to those of a preset: once, as who looks often decides by chance."""
+    return {label: replace(spec, seeds=(max(spec.seeds) + 1, max(spec.seeds) + 2)) for label, spec in specs(name).items()}
 
 
-def next_seeds(name: str, labels: Collection[str], found: Mapping[str, Measured]) -> dict[str, RunSpec]:
-    """The runs that give each of these the next seeds, those alone that have fewest; empty where no more are added.
+def lacking_seeds(name: str, labels: Collection[str], found: Mapping[str, Measured]) -> dict[str, RunSpec]:
+    """The runs of `further` for those of these labels that have no seeds added yet; `found`: as `results` gives them.
 
-    `found`: the results of the preset, as `results` gives them. Seeds are not added to records of an older edition.
+    Empty where one of them has no result, or one of an older edition, to which none are added.
     """
     if any(label not in found or found[label].edition != measured.EDITION for label in labels):
         return {}
-    counts = {label: len({model.seed for model in found[label].models}) - len(specs(name)[label].seeds) for label in labels}
-    least = min(counts.values(), default=0) // ADDED
-    return {
-        label: further(name)[label][least] for label, count in counts.items() if count // ADDED == least < MOST_ADDED
-    }
+    added = {label for label in labels if {model.seed for model in found[label].models} - {*specs(name)[label].seeds}}
+    return {label: further(name)[label] for label in specs(name) if label in labels and label not in added}
 
 
 def recorded(runs: Mapping[str, RunSpec]) -> dict[str, Measured]:

@@ -19,7 +19,7 @@ def helper(sizes: Sizes | None, key: str) -> None:
     with box, st.spinner("Looking at recorded runs ..."):
         n, classes, tasks = f"{sizes.n_people:,} examples", f"{sizes.n_classes} classes", f"{sizes.n_tasks} tasks"
         st.markdown(f"With about {n}, {classes} and {tasks}: **{expected.advice(sizes)}**")
-        found = {(one.method, one.epsilon): one for one in expected.expected(sizes)}
+        found = expected.expected(sizes)
         rows = [
             (methods.card(name).title, *(_cell(found.get((name, epsilon))) for epsilon in expected.BUDGETS))
             for name in expected.METHODS

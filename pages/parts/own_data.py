@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import streamlit as st
 from pydantic import ValidationError
@@ -47,19 +47,13 @@ _FIRST_LINES = {"names": "names the columns", "data": "is a row of data"}
 UNCLEAR = schema.Schema(title="unclear")
 
 
-_STEPS = {1: "Your file", 2: "What is what", 3: "Protect whom", 4: "One model"}
-STEPS = tuple(_STEPS)
+STEPS = ("1 · Your file", "2 · What is what", "3 · Protect whom", "4 · One model")
 
 
-def head(number: int) -> str:
-    """The head of a step."""
-    return f"{number} · {_STEPS[number]}"
-
-
-def step(number: int) -> DeltaGenerator:
+def step(head: str) -> DeltaGenerator:
     """Draws the head of a step; gives the place for its fields."""
-    place = layout.card(f"own-step-{number}")
-    place.markdown(f"**{head(number)}**")
+    place = layout.card(f"own-step-{head[0]}")
+    place.markdown(f"**{head}**")
     return place
 
 
@@ -326,14 +320,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def look_at_file(one: Given) -> Looked:
-    """What a run would make of a file; the same file with the same schema is read once. Raises BadInput."""
-    said = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead)
-    return _looked(one.path, _stamp(one.path), said, one.apart, one.seen, one)
-
-
-@st.cache_data(max_entries=20, show_spinner=False)
-def _looked(path: Path, stamp: tuple[int, int], said: str, of: str, seen: frozenset[str], _one: Given) -> Looked:
-    found: Looked = apart.answer("look", _one, is_apart=visitor.is_shared())
+    """What a run would make of a file. Raises BadInput."""
+    found: Looked = _asked("look", one)
     return found
 
 
@@ -343,18 +331,25 @@ def keep(one: Given) -> str:
 
 
 def first_line(path: Path) -> str:
-    """What the first line of a table seems to be, as `intake.first_line`; the same file is read once."""
-    return str(_of_form("first line", path, _stamp(path), "", uploaded_file(path, intake.Asked(), frozenset())))
+    """What the first line of a table seems to be, as `intake.first_line`."""
+    return str(_asked("first line", uploaded_file(path, intake.Asked(), frozenset())))
 
 
 def columns(path: Path, fields: schema.Schema) -> list[str]:
-    """The columns of a table, as `intake.columns`; the same file with the same schema is read once."""
-    one = uploaded_file(path, intake.Asked(instead=fields), frozenset())
-    return list(_of_form("columns", path, _stamp(path), schema.schema_toml(fields), one))
+    """The columns of a table, as `intake.columns`."""
+    return list(_asked("columns", uploaded_file(path, intake.Asked(instead=fields), frozenset())))
 
 
-@st.cache_data(max_entries=40, show_spinner=False)
-def _of_form(task: Literal["columns", "first line"], path: Path, stamp: tuple[int, int], said: str, _one: Given) -> Any:
+def _asked(task: apart.Task, one: Given) -> Any:
+    """What is read of a file; the same of the same file with the same schema is read once."""
+    said = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead)
+    return _answer(task, one.path, _stamp(one.path), said, one.apart, one.seen, one)
+
+
+@st.cache_data(max_entries=60, show_spinner=False)
+def _answer(
+    task: apart.Task, path: Path, stamp: tuple[int, int], said: str, of: str, seen: frozenset[str], _one: Given
+) -> Any:
     return apart.answer(task, _one, is_apart=visitor.is_shared())
 
 

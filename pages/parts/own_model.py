@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import tempfile
 from dataclasses import asdict
 from functools import partial
@@ -16,9 +13,8 @@ import streamlit as st
 from dpcl_core import apart, checks, presets
 from dpcl_core.apart import Answered, Tried
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.classifiers import folder as released
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import intake, own, schema, table_features
+from dpcl_core.data import intake, own, schema
 from dpcl_core.data.card import PICTURES
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.figures.picture import epsilon_text
@@ -38,9 +34,9 @@ these rows. A budget that is raised is a new promise."""
 _EDITED: Final = "own-edited"
 _KEPT: Final = "own-kept"  # session key: what was kept last and the data of which it is another schema
 _SHOWN: Final = "own-shown"  # session key: the data whose model is shown
-_BUDGETS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 _TABLES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".npz", ".npy")
 _NAMELESS: Final = "No label had enough people to be found, so this model names none: bring more data, or take a larger ε."
+_INSIDE: Final = "What it released, its privacy card, and ten lines that use it"
 _SHOWN_ROWS: Final = 20
 _LONGEST: Final = 20  # characters of an ending
 
@@ -160,17 +156,7 @@ def _delete(name: str) -> None:
             st.rerun()
 
 
-
-
 # One model: its price before it is made, its run, and afterwards its answers and its files.
-
-
-def budget() -> float:
-    """Draws the choice of ε of the one model."""
-    title, what = "Privacy budget ε", "Less is stronger protection, and lower accuracy."
-    return st.segmented_control(
-        title, _BUDGETS, default=1.0, format_func=epsilon_text, key="own-epsilon", required=True, help=what
-    )
 
 
 def price(scenario: ScenarioSpec, epsilon: float, title: str) -> str:
@@ -182,9 +168,8 @@ def price(scenario: ScenarioSpec, epsilon: float, title: str) -> str:
 
 def start(name: str, scenario: ScenarioSpec, epsilon: float) -> None:
     """Queues the run of one model on kept data. Raises BadInput for one that is not allowed, with nothing spent."""
-    raw = presets.settings(name)
     changes = {"privacy.epsilons": (epsilon,), "scenario": asdict(scenario)}
-    spec, device = checks.parse(checks.changed(raw, changes)), process.default()
+    spec, device = checks.parse(checks.changed(presets.settings(name), changes)), process.default()
     checks.check_run(spec)
     if (refused := start_box.costly(spec, device)) is not None:
         raise refused
@@ -199,8 +184,7 @@ def stage() -> None:
     if kept in names and kept != shown:
         beside = "" if before is None else f" Runs on {plain(datasets.called(before))} stay as they are."
         st.success(f"Kept as {plain(datasets.called(kept))}.{beside}")
-    run = _newest(shown) if shown in names else None
-    if run is None:
+    if shown not in names or (run := _newest(shown)) is None:
         return
     with layout.card("own-model"):
         st.markdown(f"**A model of {plain(datasets.card(run.spec.data.dataset).title)}**")
@@ -210,18 +194,15 @@ def stage() -> None:
         result = state.run_result(run)
         if run.error:
             st.error(plain(run.error))
-        said = result.placed(run.spec.privacy.usual_epsilon) or (_NAMELESS if run.status == "finished" else "")
-        if said:
-            st.markdown(plain(said))
+        nothing = _NAMELESS if run.status == "finished" else ""
+        st.markdown(plain(result.placed(run.spec.privacy.usual_epsilon) or nothing))
         pecl_claim.looks(run.spec.data.dataset)
         files = _files(state.where(), run.id)
         with st.container(horizontal=True, vertical_alignment="center"):
             if files:
-                download = partial(run_panel.archive, files)
-                name = f"{run.spec.data.dataset.removeprefix('own:')}-classifier.zip"
                 st.download_button(
-                    "Download classifier", download, name, "application/zip", key="own-classifier", type="primary",
-                    on_click="ignore", help="What it released, its privacy card, and ten lines that use it",
+                    "Download classifier", partial(run_panel.archive, files), "classifier.zip", "application/zip",
+                    key="own-classifier", type="primary", on_click="ignore", help=_INSIDE,
                 )  # fmt: skip
             layout.arrow("train", "The whole run", {"v": "1", "run": run.id})
         if files:
@@ -241,13 +222,7 @@ def _watch(run_id: str) -> None:
     run = state.store().get(run_id)
     if run.is_over:
         st.rerun()
-    result = state.run_result(run)
-    line = run_panel.looked_at(run, result)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.html(run_panel.pill(line), width="stretch")
-        run_panel.stop_button(run, "own-stop")
-    if line.fraction is not None:
-        st.html(run_panel.segments(line.fraction, 1 if line.is_stage else result.n_tasks))
+    run_panel.status_card(run, state.run_result(run))
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
@@ -266,17 +241,13 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
     kind, asked, typed, dropped = datasets.card(run.spec.data.dataset).kind, None, "", None
     with st.form("own-try", border=False):
         st.markdown("**Try it.** The answers come from what was released: asking costs no ε.")
-        left, right = st.columns(2) if kind == "table" else [st.container()] * 2
-        if kind in ("text", "tagged", "table"):
-            what = "Column names, then a row a line" if kind == "table" else "A text, or one a line"
-            first = _header(files) if kind == "table" else ""
-            typed = left.text_area(what, first, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
-        if kind not in ("text", "tagged"):
-            what, suffixes = ("A picture", PICTURES) if kind == "image" else ("or a file of rows", _TABLES)
-            dropped = right.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
+        if kind in ("text", "tagged"):
+            typed = st.text_area("A text, or one a line", key=f"own-typed-{run.id}", max_chars=20_000, height=100)
+        else:
+            what, suffixes = ("A picture", PICTURES) if kind == "image" else ("A file of rows", _TABLES)
+            dropped = st.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
         if st.form_submit_button("Ask"):
-            suffix = "csv" if kind == "table" else "txt"
-            asked = (dropped.name, dropped.getvalue()) if dropped is not None else (f"typed.{suffix}", typed.encode())
+            asked = (dropped.name, dropped.getvalue()) if dropped is not None else ("typed.txt", typed.encode())
     if asked is None or not asked[1].strip():
         return
     try:
@@ -286,33 +257,20 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
         st.error(plain(str(refused)))
         return
     texts = [line for line in typed.splitlines() if line.strip()] if kind == "text" else []
-    names = texts or [name for name, _ in said.labels]
-    rows = [
-        (plain(name), plain(labels[0]) if labels else "no label was released", plain(", ".join(labels[1:])))
-        for name, (_, labels) in zip(names[:_SHOWN_ROWS], said.labels, strict=False)
-    ]
-    layout.draw_table(("example", "answer", "then"), rows, names=3)
+    named = zip(texts or [name for name, _ in said.labels], said.labels, strict=True)
+    rows = [(name, (labels or ("no label was released",))[0], ", ".join(labels[1:])) for name, (_, labels) in named]
+    layout.draw_table(("example", "answer", "then"), [tuple(map(plain, row)) for row in rows[:_SHOWN_ROWS]], names=3)
     for one in said.warnings:
         st.caption(plain(one))
 
 
-def _header(files: dict[str, bytes]) -> str:
-    """The line that names the columns that a classifier reads; empty where its data had no such line."""
-    facts = json.loads(files[f"{released.NAME}/{released.DOCUMENT}"])["models"][0]["steps"][-1]["facts"]
-    read, line = table_features.read_encoding(str(facts["rows"])), io.StringIO()
-    if read.has_names:
-        csv.writer(line, lineterminator="\n").writerow(read.names)
-    return line.getvalue()
-
-
 def _answers(files: dict[str, bytes], name: str, content: bytes) -> Answered:
     """What the classifier says of a file's examples, in a process of its own. Raises BadInput."""
+    from dpcl_core import export
+
     with tempfile.TemporaryDirectory(prefix="dpcl-") as place:
-        for one, data in files.items():
-            path = Path(place, one)
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(data)
+        export.write(Path(place, "released"), files)
         asked = Path(place, f"{intake.slug(PurePath(name).stem)}{PurePath(name).suffix.lower()[:_LONGEST]}")
         asked.write_bytes(content)
-        found: Answered = apart.answer("predict", Tried(asked, Path(place)))
+        found: Answered = apart.answer("predict", Tried(asked, Path(place, "released")))
         return found

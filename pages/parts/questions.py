@@ -58,7 +58,7 @@ def more_seeds(one: Answer, name: str) -> dict[str, RunSpec]:
     test = next(test for test in one.tests if one.question.forms[test.size].name == name)
     if one.asked.metric == "audited" or test.is_toy or test.judged.state != "cannot tell":
         return {}
-    return questions.next_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs)
+    return questions.lacking_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs)
 
 
 def add_seeds(name: str, more: Mapping[str, RunSpec]) -> None:
@@ -160,7 +160,7 @@ def answers_of(asked: Sequence[Question]) -> dict[str, Answer]:
 def _digests_of(name: str) -> tuple[str, ...]:
     """The digests of the runs of all forms of a question, with those that add seeds."""
     forms = next(one for one in questions.questions() if one.name == name).forms.values()
-    added = (more for form in forms for of in questions.further(form.name).values() for more in of)
+    added = (more for form in forms for more in questions.further(form.name).values())
     return (*(digest for form in forms for digest in questions.digests(form.name)), *map(RunSpec.digest, added))
 
 

@@ -121,12 +121,7 @@ def details(spec: RunSpec, values: train_form.Values) -> None:
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
     if said := train_form.remarks(values):
         st.caption(plain(said))
-    helper.helper(_sizes(digest=spec.digest(), _spec=spec), "train-helper")
-
-
-@st.cache_data(max_entries=200, show_spinner=False)
-def _sizes(digest: str, _spec: RunSpec) -> expected.Sizes | None:
-    return expected.sizes_of(_spec)
+    helper.helper(expected.sizes_of(spec), "train-helper")
 
 
 def _estimate(spec: RunSpec, device: str) -> str:

@@ -367,29 +367,24 @@ def test_a_stream_in_which_everybody_is_in_each_task_costs_more() -> None:
     assert own_model.price(scenario, 1.0, "rows") == "Start: spends up to ε = 3 of rows"
 
 
-def test_a_model_is_asked_and_taken_away(kept: str, open_page: Open, store: Store) -> None:
+@pytest.mark.parametrize(
+    ("row", "said"), [("age,arm,patient,site\n4,a,p4,s1\n5,b,p5,s2\n", ""), ("height\n4\n", "INPUT = rows.csv")]
+)  # fmt: skip
+def test_a_model_is_asked(kept: str, row: str, said: str, open_page: Open, store: Store, monkeypatch: Patch) -> None:
     """The answers are those of the released classifier, and asking is no use of the data."""
     run_id = store.create(checks.parse({**presets.settings(kept), "labels": "prior-const"}))
     assert worker.run_here(store, run_id).status == "finished"
     before = administration.looks_at(store, kept)
     page = press(open_page("data"), "Its model")
     assert "These data have been used once: ε adds up to at most 1" in words(page)
-    assert page.text_area[0].value == "age,arm,patient,site\n"
-    page.text_area[0].set_value("age,arm,patient,site\n4,a,p4,s1\n5,b,p5,s2\n")
+    dropped, usual = SimpleNamespace(name="rows.csv", getvalue=row.encode), own_model.st.file_uploader
+    asked = lambda *of, **named: dropped if "own-asked" in named["key"] else usual(*of, **named)  # noqa: E731
+    monkeypatch.setattr(own_model.st, "file_uploader", asked)
     page = press(page, "Ask")
-    assert not page.error
+    assert [one.value.replace("\\", "").partition(":")[0] for one in page.error] == ([said] if said else [])
     answered = re.findall(r"\| row (\d) \| (low|mid|high|top) \|", words(page))
-    assert [row for row, _ in answered] == ["1", "2"]
+    assert [row for row, _ in answered] == ([] if said else ["1", "2"])
     assert administration.looks_at(store, kept) == before
-
-
-def test_what_cannot_be_asked_is_one_sentence(kept: str, open_page: Open, store: Store) -> None:
-    run_id = store.create(checks.parse({**presets.settings(kept), "labels": "prior-const"}))
-    assert worker.run_here(store, run_id).status == "finished"
-    page = press(open_page("data"), "Its model")
-    page.text_area[0].set_value("height\n4\n")
-    page = press(page, "Ask")
-    assert [one.value.replace("\\", "").partition(":")[0] for one in page.error] == ["INPUT = typed.csv"]
 
 
 def test_what_to_expect_is_told_from_public_numbers_before_anything_is_spent(

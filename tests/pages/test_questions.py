@@ -365,23 +365,23 @@ def test_two_seeds_are_added_to_an_answer_that_is_not_decided_with_their_time(
     assert re.search(r"7 seeds, 2 of them added after a look", said)
 
 
-def test_seeds_come_one_pair_after_the_other_and_to_both_sides(store: Store) -> None:
+def test_seeds_are_added_to_both_sides_and_once(store: Store) -> None:
     name = "blurry-digits"
     labels = {run for _, run, _ in answers.table()[name].sides[:2]}
-    first = questions.next_seeds(name, labels, questions.results(name, store))
+    first = questions.lacking_seeds(name, labels, questions.results(name, store))
     assert {label: spec.seeds for label, spec in first.items()} == dict.fromkeys(labels, (5, 6))
     label, spec = next(iter(first.items()))
     replay.fill(store, spec, replay.recorded(spec))
-    rest = questions.next_seeds(name, labels, questions.results(name, store))
+    rest = questions.lacking_seeds(name, labels, questions.results(name, store))
     assert {other: spec.seeds for other, spec in rest.items()} == dict.fromkeys(labels - {label}, (5, 6))
     replay.fill(store, *((one := rest[min(labels - {label})]), replay.recorded(one)))
     found = questions.results(name, store)
     assert {model.seed for model in found[label].models} == set(range(7))
-    assert {spec.seeds for spec in questions.next_seeds(name, labels, found).values()} == {(7, 8)}
+    assert not questions.lacking_seeds(name, labels, found)
 
 
 def test_no_seeds_are_added_to_what_is_decided_and_to_records_of_an_older_edition(open_page: Open, store: Store) -> None:
     assert "more-seeds" not in {one.key for one in open_page("questions", question="digits-cosine").button}
     found = questions.results("blurry-digits", store)
     older = {label: replace(run, edition=run.edition - 1) for label, run in found.items()}
-    assert not questions.next_seeds("blurry-digits", set(found), older)
+    assert not questions.lacking_seeds("blurry-digits", set(found), older)

@@ -66,7 +66,7 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
     assert (found.runs, found.models, found.tuned, found.audits) == (2, 8, 0, 0)
     assert found.epsilon == pytest.approx(2 * 2 * (1.0 + 2.0))
     assert found.delta == pytest.approx(8 * 1e-5)
-    assert found.sentence.startswith("These data have been used 8 times: ε adds up to at most 12 (δ = 8e-05). It cannot be undone.")
+    assert found.sentence == "These data have been used 8 times: ε adds up to at most 12 (δ = 8e-05). It cannot be undone."
     found = administration.Looks("own:m_ne", 1, 4, 0, 0, 6.0, pytest.approx(4e-5))
     assert administration.looks_at(store, "own:m_ne") == found, "_ is no wildcard"
 
