@@ -199,4 +199,4 @@ def test_looks_at_ones_own_data_are_counted_beside_the_statement(
         run_id = replay.fill(store, spec, replay.recorded(spec))
     said = words(open_page("privacy", run=run_id))
     assert "Covered" in said
-    assert ("Looks at mine (own data) so far: 2 runs" in said) == (name == "own:mine")
+    assert ("These data have been used" in said) == (name == "own:mine")
