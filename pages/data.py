@@ -65,9 +65,6 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
         asked = intake.Asked(instead=fields)
         if fields is own_data.UNCLEAR:
             return
-        if fields is not None and fields.columns.target is None and own_data.columns(path, fields):
-            places[1].info("Choose the target: the column to predict.")
-            return
         with places[1], st.spinner("Reading ..."):
             looked = own_data.look_at_file(own_data.uploaded_file(path, asked, administration.marks_kept(state.store())))
     except BadInput as refused:

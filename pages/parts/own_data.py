@@ -67,7 +67,7 @@ def form(
 ) -> schema.Schema:
     """Draws steps 2 and 3 in their `places` for a file with these columns, of which `features` can be described.
 
-    Gives the schema, `UNCLEAR` until it is said whether one person has several rows. `start`: what the form says at first.
+    Gives the schema, `UNCLEAR` until target and people are said. `start`: what the form says at first.
     `of`: names the file, for each has a form of its own. Raises BadInput for a value that is not allowed.
     """
     key = _digest(of)
@@ -78,6 +78,8 @@ def form(
         for place, role in zip(st.columns(len(row)), row, strict=True) if columns else ():
             with place:
                 roles[role] = _role(role, columns, start, key)
+        if columns and roles["target"] is None:
+            st.info("Choose the target: the column to predict.")
         with st.expander("What else is public"):
             said |= _facts(start, key)
     with places[1]:
@@ -102,7 +104,7 @@ def form(
         with places[0], st.expander("What is public about the features"):
             said["features"] = _features(features, start.features, key)
     try:
-        return validated(schema.Schema, said) if is_said else UNCLEAR
+        return validated(schema.Schema, said) if is_said and (roles["target"] or not columns) else UNCLEAR
     except ValidationError as error:
         raise first_of(error, "schema") from error
 

@@ -331,7 +331,7 @@ def test_a_table_is_mapped_kept_and_deleted(app: App, visit: Visit, tmp_path) ->
     expect(page.get_by_text("Choose the target: the column to predict.")).to_be_visible()
     page.get_by_label("Target", exact=True).click()
     page.get_by_role("option", name="<b>outcome</b>", exact=True).click()
-    expect(page.get_by_text("Can one person have several rows? (column patient)")).to_be_visible()
+    expect(page.get_by_role("radiogroup", name="Can one person have several rows? (column patient)")).to_be_visible()
     page.get_by_text("Yes: protect the whole person").click()
     page.get_by_text("What was understood").click()
     expect(page.get_by_text("Each person counts once")).to_be_visible()
