@@ -97,14 +97,13 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
 
     def score(seed: int, seen: Released) -> Floats:
         effects, parts = np.stack(directions(seed)), np.stack([_parts(one, n_targets) for one in seen])
-        alone = parts
+        newest = (parts * effects).sum(axis=2)
         if remembers(spec):  # what is seen is running sums, of which the releases are read off
             of = choose(n_tasks).factorisation
-            alone, parts, effects = parts * effects, *(np.stack(of.releases(list(sums))) for sums in (parts, effects))
+            parts, effects = np.stack(of.releases(list(parts))), np.stack(of.releases(list(effects)))
         # Without a person in it a release tells nothing, but it might reuse the first one's noise.
         along = np.where(effects.any(axis=2, keepdims=True), effects, effects[0])
-        alone = (alone if remembers(spec) else parts * along).sum(axis=2)
-        return play.watched((parts * effects).sum(axis=2), (parts * along).sum(axis=2), alone)
+        return play.watched((parts * effects).sum(axis=2), (parts * along).sum(axis=2), newest)
 
     who, sent = "real digits" if is_natural else "the longest vector", "list" if is_own else "vector"
     attack = f"projection of what was released on the client's own {sent} (a client with {who})"

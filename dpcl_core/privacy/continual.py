@@ -196,13 +196,15 @@ def check_size(n_bytes: int) -> None:
 class Stream:
     """The clean sums [classes, K] of the tasks so far, for one seed. Nothing of them leaves but by the mechanisms below.
 
-    `bound`: the largest length by which a person moves a task's sums; `what`: how ledgers name them.
+    `bound`: the largest length by which a person moves a task's sums; `what`: how ledgers name them; `channel`: the release
+    that they belong to, as `ledger.REPLAY`, where a method has several kinds.
     """
 
     def __init__(
-        self, factorisation: Factorisation, n_classes: int, n_features: int, *, bound: float = 1.0, what: str = WHAT
+        self, factorisation: Factorisation, n_classes: int, n_features: int, *, bound: float = 1.0, what: str = WHAT,
+        channel: str = ""
     ) -> None:
-        self.factorisation, self.bound, self.what = factorisation, bound, what
+        self.factorisation, self.bound, self.what, self.channel = factorisation, bound, what, channel
         self._shape, self._step = (n_classes, n_features), math.ldexp(ROW_STEP, math.frexp(bound)[1] - 1)
         self._sums: list[NDArray[np.int64]] = []
 
@@ -282,7 +284,8 @@ def _enter(stream: Stream, stds: Sequence[float], ledgers: Sequence[Ledger], tas
     for std, ledger in zip(stds, ledgers, strict=True):
         if task == 0:
             event = dp.GaussianDpEvent(std) if std > 0 else dp.NonPrivateDpEvent()
-            ledger.spend(event, task=0, what=stream.what, people_of=tuple(range(n_tasks)))
+            channels = {stream.channel: event} if stream.channel else {}
+            ledger.spend(event, task=0, what=stream.what, people_of=tuple(range(n_tasks)), channels=channels)
 
 
 def _noised(stream: Stream, clean: Floats, std: float, noise: Noise) -> Floats:

@@ -25,7 +25,7 @@ from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.continual import Stream, check_size, noisy_stream_sums, shrunk
 from dpcl_core.privacy.dp_events import dp
-from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.spec import Adjacency, Cell, RunSpec
 
@@ -155,7 +155,8 @@ class ReleaseSchedule:
         if stream_noise.remembers(spec):  # one list of labels, and so one layout, for all tasks
             layout, factorisation = self._layout(len(context.public)), stream_noise.chosen(context).factorisation
             check_size(8 * context.n_tasks * layout.width)
-            self._stream = Stream(factorisation, 1, layout.width, bound=layout.sensitivity, what=_REMEMBERED)
+            bound, width = layout.sensitivity, layout.width
+            self._stream = Stream(factorisation, 1, width, bound=bound, what=_REMEMBERED, channel=REPLAY)
 
     def layout(self, rows: TaskRows) -> client_release.Layout:
         """The layout of a client's vector in a task's sum: a single slot needs no shares."""

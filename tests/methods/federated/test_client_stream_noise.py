@@ -72,6 +72,7 @@ def test_the_stream_is_one_mechanism_that_was_planned() -> None:
     _, ledger = learned(spec)
     (entry,) = ledger.entries
     assert entry.people_of == (0, 1, 2, 3)
+    assert ledger.by_channel() == {"replay": ledger.epsilon()}
     planned = Ledger(spec.privacy.delta, "add-remove", "once")
     release_schedule.releases(spec, clients.known(OF, PUBLIC, N_CLIENTS), 4.0, planned)
     assert ledger.by_people() == planned.by_people()
