@@ -34,7 +34,7 @@ _SAME = 1e-9  # the same mean, formed twice
 FIGURES = ("accuracy", "forgetting", "tradeoff")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of a run so far: its settings `spec` and the `events` recorded. `run_id` is None for the bundled example.
 
@@ -48,6 +48,29 @@ class Result:
     events: tuple[Event, ...]
     rule: str | None = None
     ceiling: float | None = None
+
+    def __repr__(self) -> str:
+        """One line: what ran, and the mean accuracy at each budget."""
+        from dpcl_core.figures.picture import epsilon_label
+
+        said = [f"{epsilon_label(e, self.standing)}: {100 * fmean(v):.1f} %" for e, v in sorted(self.finals.items())]
+        name = self.name or f"{method_title(self.spec)} on {datasets.called(self.spec.data.dataset)}"
+        kept = f", run {self.run_id}" if self.run_id is not None else ""
+        return f"<Result of {name}: {self.score} {', '.join(said) or 'not known yet'}{kept}>"
+
+    def __hash__(self) -> int:
+        return hash((self.run_id, self.spec.digest(), len(self.events), self.rule))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows at the end of a cell: the figure of accuracy, its finding, and the statement in short."""
+        from dpcl_core.figures import html
+        from dpcl_core.privacy.statement import guarantee_words
+
+        title = self.name or f"{method_title(self.spec)} on {datasets.called(self.spec.data.dataset)}"
+        promised = [guarantee_words(given) for _, given in sorted(self.guarantees.items())]
+        said = [one.banner or one.headline for one in promised]
+        picture = None if self.started is None or self.accuracy.empty else self.figure("accuracy")
+        return html.cell(title, picture, list(dict.fromkeys(said)), self.provenance.line())
 
     @cached_property
     def rules(self) -> tuple[str, ...]:
