@@ -57,12 +57,6 @@ class Picture:
 
         return go.Figure(self.traces, self.layout)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the figure as SVG with its finding."""
-        from dpcl_core.figures import html
-
-        return html.cell("", self, [], "")
-
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to draw yet but a sentence."""
