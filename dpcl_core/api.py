@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpcl_core.data.intake import Asked
     from dpcl_core.data.understood import Public
     from dpcl_core.privacy.audit_bounds import Audited
+    from dpcl_core.runs.spend import Account
     from dpcl_core.runs.store import Store
 
 PresetOrSpec = str | RunSpec | Mapping[str, object]
@@ -195,6 +196,20 @@ def account(
     """
     numbers = {"epsilon": epsilon, "sigma": sigma, "delta": delta, "sample_rate": sample_rate, "n_steps": steps}
     return solve(**{name: _plain(value) for name, value in numbers.items()}, adjacency=adjacency)
+
+
+def budget(
+    data_id: str | None = None, *, epsilon: float | None = None, delta: float = 1e-5, adjacency: Adjacency = "add-remove"
+) -> Account:
+    """What all estimators fitted on the data of this name have spent; with `epsilon`, after declaring a budget for them.
+
+    A `fit` that would exceed the budget is refused before it reads a row. `math.inf` takes the budget back; what was spent
+    stays counted. `data_id` None: the account of all data without a name. Raises BadInput for numbers that promise nothing.
+    Own data of runs have budgets of their own: `dpcl data --budget own:NAME`.
+    """
+    from dpcl_core.runs import spend
+
+    return spend.account(data_id) if epsilon is None else spend.declare(data_id, epsilon, delta, adjacency)
 
 
 def audit(preset_or_spec: PresetOrSpec, *, attack: str | None = None, trials: int | None = None) -> tuple[Audited, ...]:
