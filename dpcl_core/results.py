@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpcl_core.figures.picture import Picture
+    from dpcl_core.privacy.card_events import Card
     from dpcl_core.privacy.statement import Standing
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
@@ -200,6 +201,41 @@ class Result:
 
         return answer.warning(self.finals, self.references, score=self.score, standing=self.standing)
 
+    @property
+    def card(self) -> Card:
+        """The privacy card of the finished models, which `dpcl verify` checks once it is saved."""
+        from dpcl_core.privacy import card
+
+        finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
+        return card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
+
+    def log_to(self, tracker: str, *, folder: str = "runs") -> None:
+        """Writes every finished model to "mlflow" or "tensorboard": settings, accuracies and spent ε by task, the statement.
+
+        The step is the number of tasks learned. `folder`: where TensorBoard looks; MLflow has settings of its own. Raises
+        BadInput, which names the command to install a tracker that is missing.
+        """
+        from dpcl_core.privacy import statement
+        from dpcl_core.runs import trackers
+
+        spec, models = self.spec, []
+        for (epsilon, seed), table in self.finished_accuracy.groupby(["epsilon", "seed"]):
+            steps: dict[int, dict[str, float]] = {}
+            for after, rows in table.groupby("after_task"):
+                on_tasks = {f"accuracy/task {row.on_task + 1}": row.accuracy for row in rows.itertuples()}
+                steps[int(after) + 1] = {"accuracy/mean": rows["accuracy"].mean(), **on_tasks}
+            for row in self.spent[(self.spent["epsilon"] == epsilon) & (self.spent["seed"] == seed)].itertuples():
+                if math.isfinite(row.accounted_epsilon):
+                    steps[row.after_task + 1]["epsilon"] = row.accounted_epsilon
+            settings = {
+                "method": spec.method, "dataset": spec.data.dataset, "epsilon": epsilon, "seed": seed,
+                "delta": spec.privacy.delta, "adjacency": spec.privacy.adjacency, "labels": spec.labels,
+            }  # fmt: skip
+            said = statement.text({epsilon: self.guarantee(epsilon)})
+            name = f"{self.name or self.run_id or spec.method}, epsilon {epsilon:g}, seed {seed}"
+            models.append(trackers.Tracked(name, settings, steps, said))
+        trackers.log(tracker, models, self.card, folder)
+
     def to_html(self, looks: str = "") -> str:
         """A self-contained HTML page: question, finding, figures, statement, card, settings, how to repeat and cite it.
 
@@ -209,9 +245,7 @@ class Result:
         from dpcl_core.papers import catalog
         from dpcl_core.privacy import card, statement
 
-        finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
-        given = card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
-        written = json.dumps(given, indent=1, ensure_ascii=False)
+        written = json.dumps(self.card, indent=1, ensure_ascii=False)
         parts = {
             "What is protected": "\n".join(line for line in (statement.text(self.guarantees), looks) if line),
             "Privacy card": written if len(written) <= _LONGEST_CARD else f"It is beside this page, in {card.FILE}.",
