@@ -1,7 +1,7 @@
 """What estimators have released of the data of one name: a small file of public numbers in the home.
 
-A release is entered before anything is read, so that no crash forgets one. Every release is a Gaussian one of known noise,
-so that all of one name add up exactly, whoever made them: copies, folds, other processes of the same user.
+A release is entered before anything is read, so that no crash forgets one. Every release consists of Gaussian steps of known
+noise, so that all of one name add up exactly, whoever made them: copies, folds, other processes of the same user.
 
 One that protects a row is no bound for a person who has several. So where some releases protect rows and others persons,
 nobody has a bound for all of them.
@@ -14,13 +14,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 from dpcl_core import paths
 from dpcl_core.data.files import hold_file, replacing
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.privacy.accounting import Pld
+from dpcl_core.privacy.accounting import Pld, gaussian_step
 from dpcl_core.privacy.budgets import check_accounted, check_budget, epsilon_of
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.statement import shown_number
@@ -33,13 +33,19 @@ _ROUNDING = 1 + 1e-9
 
 @dataclass(frozen=True, slots=True, order=True)
 class Release:
-    """A Gaussian release: its noise multiplier for a row (0: no bound is known), and how many rows of a person count.
+    """Gaussian steps: their noise multiplier for a row (0: no bound is known), and how many rows of a person count.
 
-    `rows` 0: nobody said whose a row is, and a row is protected.
+    `rows` 0: nobody said whose a row is, and a row is protected. `rate`: chance that a row is in a step's batch.
     """
 
     sigma: float
     rows: int
+    rate: float = 1.0
+    steps: int = 1
+
+    def times(self, count: int) -> dp.DpEvent:
+        """So many of it, as an event."""
+        return dp.SelfComposedDpEvent(gaussian_step(self.sigma, self.rate), self.steps * count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +61,21 @@ class Budget:
 class Account:
     """All releases of the data of one name.
 
-    `releases`: how many there were of each kind. `streams`: a release that tells as much as any of an estimator whose calls
-    hold different people, by the user's word: of these a person is in one.
+    `releases`: how many there were of each kind. `streams`: the kinds of each estimator whose calls hold different people, by
+    the user's word: a person is in one of these calls, and each kind counts once.
     """
 
     data_id: str
     releases: Mapping[Release, int] = field(default_factory=dict)
-    streams: Mapping[str, Release] = field(default_factory=dict)
+    streams: Mapping[str, tuple[Release, ...]] = field(default_factory=dict)
     budget: Budget | None = None
 
     def epsilon(self, delta: float, adjacency: Adjacency) -> float:
         """Epsilon of all releases together, for anyone who may be in all of them; inf: no bound."""
-        counted = Counter(self.releases) + Counter(self.streams.values())
+        counted = Counter(self.releases) + Counter(one for kinds in self.streams.values() for one in kinds)
         if any(not one.sigma for one in counted) or len({bool(one.rows) for one in counted}) > 1:
             return math.inf
-        events = [dp.SelfComposedDpEvent(dp.GaussianDpEvent(one.sigma), n) for one, n in sorted(counted.items())]
+        events = [one.times(n) for one, n in sorted(counted.items())]
         rows = max((one.rows for one in counted), default=0)
         return epsilon_of(Pld(), events, delta, adjacency, max(1, rows)) if events else 0.0
 
@@ -77,10 +83,8 @@ class Account:
         """The account with one more release."""
         if stream is None:
             return replace(self, releases={**self.releases, release: self.releases.get(release, 0) + 1})
-        before = self.streams.get(stream, release)
-        mixed = bool(before.rows) != bool(release.rows)
-        worst = Release(0.0 if mixed else min(release.sigma, before.sigma), max(release.rows, before.rows))
-        return replace(self, streams={**self.streams, stream: worst})
+        kinds = {*self.streams.get(stream, ()), release}
+        return replace(self, streams={**self.streams, stream: tuple(sorted(kinds))})
 
     def sentence(self, delta: float, adjacency: Adjacency) -> str:
         """What was spent, and of what, in words."""
@@ -158,14 +162,15 @@ def _read() -> dict[str, Account]:
         raise StoreTrouble(f"{path.name} in the home folder is damaged: what was spent is not known") from error
 
 
-def _account(name: str, releases: Sequence[tuple[float, int, int]], streams: Mapping[str, Any], budget: Any) -> Account:
-    counts = {Release(float(sigma), int(rows)): int(n) for sigma, rows, n in releases}
-    return Account(name, counts, {key: Release(*one) for key, one in streams.items()}, budget and Budget(**budget))
+def _account(name: str, releases: Sequence[Sequence[Any]], streams: Mapping[str, Any], budget: Any) -> Account:
+    counts = {Release(*one): int(n) for *one, n in releases}
+    kinds = {key: tuple(Release(*one) for one in of_stream) for key, of_stream in streams.items()}
+    return Account(name, counts, kinds, budget and Budget(**budget))
 
 
 def _document(one: Account) -> dict[str, object]:
-    releases = [(release.sigma, release.rows, n) for release, n in one.releases.items()]
-    streams = {key: (release.sigma, release.rows) for key, release in one.streams.items()}
+    releases = [[*astuple(release), n] for release, n in one.releases.items()]
+    streams = {key: [astuple(release) for release in kinds] for key, kinds in one.streams.items()}
     return {"releases": releases, "streams": streams, "budget": one.budget and asdict(one.budget)}
 
 
