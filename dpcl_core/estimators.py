@@ -1,11 +1,11 @@
-"""Private classifiers for programs that use scikit-learn: `dpcl.DPCosineClassifier`, with `fit`, `predict` and `score`."""
+"""Private classifiers for programs that use scikit-learn, `DPCosineClassifier` and `DPHeadEnsemble`: `fit` and `predict`."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from numbers import Integral, Real
@@ -22,7 +22,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Guarantee, Planned
 from dpcl_core.methods.features.cosine import CosineParams
+from dpcl_core.methods.features.linear_heads import Heads, fresh
+from dpcl_core.methods.features.params import Rule
+from dpcl_core.methods.features.peft_ensemble import EnsembleParams
+from dpcl_core.methods.features.process_pool import Job
+from dpcl_core.methods.features.rules import VoteAccumulator
 from dpcl_core.privacy import statement
+from dpcl_core.privacy.accounting import noise_multiplier
 from dpcl_core.privacy.budgets import check_accounted, check_budget, for_a_row, smallest_delta
 from dpcl_core.privacy.card import document
 from dpcl_core.privacy.card_events import Card
@@ -31,15 +37,14 @@ from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import spend_on_read_list
 from dpcl_core.privacy.ledger import Entry, Ledger, joint_release, ledger_entries
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
-from dpcl_core.privacy.noise import noise_of
+from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import spend
-from dpcl_core.spec import Adjacency, Cell, DataSpec, PrivacySpec, RunSpec, ScenarioSpec
+from dpcl_core.spec import Adjacency, Cell, DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec, validated
 
 _FIXED = ("delta", "labels", "adjacency", "disjoint_people", "rows_per_person")  # what all calls of one model share
 _ALLOWED: dict[str, tuple[object, ...]] = {
     "labels": ("declared", "data"), "adjacency": ("add-remove", "replace"), "disjoint_people": (False, True),
-    "prediction": ("added", "by-stream"),
 }  # fmt: skip
 _DISJOINT = "no person has rows in two calls: so whoever made them declares, and nothing checks it"
 _SEQUENTIAL = "each call of fit or partial_fit is a task, and its rows are all rows that were handed in"
@@ -73,42 +78,39 @@ class Privacy:
         return statement.text({asked: self.guarantee}) + self.account.sentence(self.guarantee.delta, self.adjacency)
 
 
-class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """The DP cosine classifier (Tobaben et al. 2025, Algorithm 1): a noisy sum of unit-length rows for each class.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """A call: its rows that count [n, K], the place of each one's label in `known`, and where this task's labels are there.
 
-    A row gets the class whose sum is closest in direction. `fit` learns all rows; `partial_fit` adds a task a call.
-    Types, shapes and declarations are checked. A row with a missing or infinite number, or with a label that is not
-    declared, is left out silently: an error would tell that somebody has such a row.
-
-    Args:
-        epsilon: the budget of a call, above 0; inf: no noise.
-        delta: of each guarantee, below one over the number of rows.
-        classes: all labels, which are public; or give them to `partial_fit`.
-        labels: "declared", or "data": read from y, which protects nobody.
-        adjacency: "add-remove" or "replace".
-        disjoint_people: by your word, no person has rows in two calls. Otherwise every call may hold the same people, and
-            calls add up.
-        prediction: "added", or "by-stream": each call's sums are first shrunk as far as noise would explain them; for tasks
-            that have a class each.
-        rows_per_person: how many rows of a person count in a call, where `groups` says whose each row is: then persons are
-            protected, else rows. Those with the smallest hash of their own bytes count.
-        data_id: a name of the data. Everything fitted on one name adds up in one account, also copies, folds and searches.
-            None: the one account of all data without a name.
-        random_state: None for noise of the operating system. A whole number makes it repeatable, and protects nobody.
-
-    Attributes: `classes_` [classes]; `sums_` [classes, K], the released sums; `privacy_`; `card_`.
-
-    Errors are `BadInput`, a ValueError, in one sentence; those of shapes are scikit-learn's.
-
-    >>> model = DPCosineClassifier(epsilon=1.0, classes=["no", "yes"]).fit([[0.0, 1.0], [1.0, 0.0]], ["no", "yes"])
-    >>> model.privacy_.epsilon <= 1.0
-    True
+    `known`: all labels so far. `n_rows`: how many rows were handed in, which is public.
     """
 
+    rows: NDArray[np.float64]
+    places: NDArray[np.int64]
+    known: NDArray[Any]
+    space: NDArray[np.int64]
+    n_rows: int
+    is_first: bool
+    index: int
+    cell: Cell
+    release: spend.Release
+    ledger: Ledger
+
+
+class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What private classifiers share: a call is one task, one mechanism, and one entry in the account of its data."""
+
+    epsilon: float
+    delta: float
+    classes: Sequence[object] | None
+    labels: Literal["declared", "data"]
+    adjacency: Adjacency
+    disjoint_people: bool
+    rows_per_person: int
+    data_id: str | None
+    random_state: int | None
+
     classes_: NDArray[Any]
-    sums_: NDArray[np.float64]
-    _shrunk: NDArray[np.float64]
-    _released: NDArray[np.bool_]
     _cell: Cell
     _ledger: Ledger
     _stream: str | None
@@ -116,22 +118,21 @@ class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     _sizes: tuple[int, ...]
     _lists: tuple[tuple[object, ...], ...]
 
-    def __init__(
-        self, *, epsilon: float = 1.0, delta: float = 1e-5, classes: Sequence[object] | None = None,
-        labels: Literal["declared", "data"] = "declared", adjacency: Adjacency = "add-remove", disjoint_people: bool = False,
-        rows_per_person: int = 1, prediction: Literal["added", "by-stream"] = "added", data_id: str | None = None,
-        random_state: int | None = None,
-    ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.labels = labels
-        self.adjacency = adjacency
-        self.disjoint_people = disjoint_people
-        self.rows_per_person = rows_per_person
-        self.prediction = prediction
-        self.data_id = data_id
-        self.random_state = random_state
+    def _settings(self) -> tuple[str, Params]:
+        """The method's name and its own settings. Raises BadInput."""
+        raise NotImplementedError
+
+    def _planned(self, params: Params, privacy: PrivacySpec) -> spend.Release:
+        """What a call will release, with the budget of one row."""
+        raise NotImplementedError
+
+    def _train(self, task: _Task) -> None:
+        """Releases what a call learns, through a mechanism that writes into the ledger."""
+        raise NotImplementedError
+
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
+        """Scores [n, classes] of rows [n, K]; -inf for a class of which nothing was released."""
+        raise NotImplementedError
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Forgets what was learned and learns all rows X [n, K] with labels y [n]. Raises BadInput.
@@ -148,16 +149,17 @@ class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return self._learn(X, y, classes, groups, is_first=not hasattr(self, "_ledger"))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class [n] whose sum is closest in direction to each row of X [n, K]."""
-        cosines = self._cosines(X)
-        found: NDArray[Any] = self.classes_[cosines.argmax(axis=1)]
+        """The class [n] with the largest score for each row of X [n, K]."""
+        check_is_fitted(self, "_ledger")
+        found: NDArray[Any] = self.classes_[self._scores(self._rows(X, reset=False)).argmax(axis=1)]
         return found
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Softmax [n, classes] of the cosines: it orders classes as `predict` does, and says not how often it is right."""
-        cosines = self._cosines(X)
-        best = cosines.max(axis=1, keepdims=True)
-        weights = np.exp(cosines - np.where(np.isfinite(best), best, 0.0))
+        """Softmax [n, classes] of the scores: it orders classes as `predict` does, and says not how often it is right."""
+        check_is_fitted(self, "_ledger")
+        scores = self._scores(self._rows(X, reset=False)).astype(np.float64)
+        best = scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores - np.where(np.isfinite(best), best, 0.0))
         weights[~np.isfinite(best[:, 0])] = 1.0  # nothing is known of any class
         found: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
         return found
@@ -176,7 +178,7 @@ class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         joint, delta = joint_release([{cell: self._ledger}])
         plan = Planned(joint, delta, self._n_people(), len(self._sizes), ((cell,),), ((cell.epsilon, written),))
         finished = CellFinished(cell, {}, self._guarantee(), 0.0, written)
-        return document("", "cosine", self._spec.data.dataset, [finished], plan)
+        return document("", self._settings()[0], self._spec.data.dataset, [finished], plan)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -189,7 +191,7 @@ class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return {**super().__getstate__(), "_stream": None}
 
     def _learn(self, X: Any, y: Any, classes: Sequence[object] | None, groups: Any, *, is_first: bool) -> Self:
-        fixed = self._checked(is_first, groups is not None)
+        fixed, (_, params) = self._checked(is_first, groups is not None), self._settings()
         rows = self._rows(X, reset=is_first)
         labels = _labels(y, "y", self.labels == "declared")
         people = None if groups is None else _labels(groups, "groups", True)
@@ -197,12 +199,12 @@ class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         if self.delta >= 1 / len(rows):
             raise BadInput("delta", self.delta, f"must be below 1/{len(rows)}, one over the number of rows")
         known, listed = self._listed(labels, classes, is_first)
-        most = int(self.rows_per_person)
-        privacy = for_a_row(PrivacySpec(epsilons=(float(self.epsilon),), delta=float(self.delta)), most)
-        std = class_sums_std(privacy.epsilons[0], privacy.delta, self.adjacency)
+        most, cell = int(self.rows_per_person), Cell(float(self.epsilon), int(self.random_state or 0))
+        asked = PrivacySpec(epsilons=(cell.epsilon,), delta=float(self.delta), adjacency=self.adjacency)
+        release = replace(self._planned(params, for_a_row(asked, most)), rows=0 if people is None else most)
         is_bounded = self.random_state is None and self.labels == "declared"
         stream = None if not self.disjoint_people else uuid4().hex if is_first or self._stream is None else self._stream
-        spend.charge(self.data_id, spend.Release(std if is_bounded else 0.0, 0 if people is None else most), stream)
+        spend.charge(self.data_id, release if is_bounded else replace(release, sigma=0.0), stream)
 
         # From here on rows are read: what they hold refuses nothing and warns of nothing, but where labels are no secret.
         task = 0 if is_first else len(self._sizes)
@@ -216,38 +218,15 @@ class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         used = np.flatnonzero(np.isin(places, space))
         if people is not None:
             used = used[_counted(rows[used], places[used], people[used], most)]
-        cell = Cell(float(self.epsilon), int(self.random_state or 0))
-        noise = noise_of("release" if self.random_state is None else "seeded", cell, f"class sums of call {task + 1}")
-        (found,) = noisy_class_sums(
-            rows[used], places[used], [int(one) for one in space], len(known), [std], [noise], [ledger], task=task
-        )
-        self._add(known, space, found, std, is_first)
-        self._cell, self._ledger, self._stream, self._fixed = cell, ledger, stream, fixed
+        self._train(_Task(rows[used], places[used], known, space, len(rows), is_first, task, cell, release, ledger))
+        self.classes_, self._cell, self._ledger, self._stream, self._fixed = known, cell, ledger, stream, fixed
         self._sizes = (len(rows),) if is_first else (*self._sizes, len(rows))
         self._lists = (tuple(listed.tolist()),) if is_first else (*self._lists, tuple(listed.tolist()))
         return self
 
-    def _add(
-        self, known: NDArray[Any], space: NDArray[np.int64], found: NDArray[np.float64], std: float, is_first: bool
-    ) -> None:
-        """Adds a release [classes, K], whose rows are those of `known`, to what was released before."""
-        sums, small, released = np.zeros_like(found), np.zeros_like(found), np.zeros(len(known), np.bool_)
-        if not is_first:
-            before = np.searchsorted(known, self.classes_)
-            sums[before], small[before], released[before] = self.sums_, self._shrunk, self._released
-        released[space] = True
-        self.classes_, self._released = known, released
-        self.sums_, self._shrunk = sums + found, small + shrunk(found, std)
-
-    def _cosines(self, X: Any) -> NDArray[np.float64]:
-        """Cosines [n, classes]; -inf for a class of which nothing was released, or nothing but zeros."""
-        check_is_fitted(self, "_ledger")
-        units = unit_rows(self._rows(X, reset=False))
-        is_shrunk = self.prediction == "by-stream" and self._shrunk.any()
-        directions = unit_rows(self._shrunk if is_shrunk else self.sums_)
-        usable = self._released & directions.any(axis=1)
-        found: NDArray[np.float64] = np.where(usable, units @ directions.T, -np.inf)
-        return found
+    def _noise(self, task: _Task) -> Noise:
+        """The source of a call's noise: it has no state that a copy could take along."""
+        return noise_of("release" if self.random_state is None else "seeded", task.cell, f"call {task.index + 1}")
 
     def _checked(self, is_first: bool, has_people: bool) -> tuple[object, ...]:
         """The settings that all calls of a model share. Raises BadInput for the first one that is not allowed."""
@@ -320,8 +299,9 @@ class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             epsilons=(self._cell.epsilon,), delta=ledger.delta, adjacency=ledger.adjacency,
             noise="release" if self.random_state is None else "seeded",
         )  # fmt: skip
+        method, params = self._settings()
         return RunSpec(
-            method="cosine", params=CosineParams(prediction=self.prediction), privacy=privacy,
+            method=method, params=params, privacy=privacy,
             labels="data" if self.labels == "data" else "prior-const" if is_one_list else "prior",
             data=DataSpec(dataset=f"own:{spend.checked_name(self.data_id)}"), scenario=ScenarioSpec(kind="calls"),
             seeds=(self._cell.seed,),
@@ -338,6 +318,157 @@ class DPCosineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             self._ledger, self._spec, self._cell, unit=unit, n_people=self._n_people(), n_tasks=len(self._sizes),
             assumed=(_DISJOINT if self.disjoint_people else _SEQUENTIAL,), limits=_LIMITS,
         )  # fmt: skip
+
+
+class DPCosineClassifier(_Private):
+    """The DP cosine classifier (Tobaben et al. 2025, Algorithm 1): a noisy sum of unit-length rows for each class.
+
+    A row gets the class whose sum is closest in direction. `fit` learns all rows; `partial_fit` adds a task a call.
+    Types, shapes and declarations are checked. A row with a missing or infinite number, or with a label that is not
+    declared, is left out silently: an error would tell that somebody has such a row.
+
+    Args:
+        epsilon: the budget of a call, above 0; inf: no noise.
+        delta: of each guarantee, below one over the number of rows.
+        classes: all labels, which are public; or give them to `partial_fit`.
+        labels: "declared", or "data": read from y, which protects nobody.
+        adjacency: "add-remove" or "replace".
+        disjoint_people: by your word, no person has rows in two calls. Otherwise every call may hold the same people, and
+            calls add up.
+        prediction: "added", or "by-stream": each call's sums are first shrunk as far as noise would explain them; for tasks
+            that have a class each.
+        rows_per_person: how many rows of a person count in a call, where `groups` says whose each row is: then persons are
+            protected, else rows. Those with the smallest hash of their own bytes count.
+        data_id: a name of the data. Everything fitted on one name adds up in one account, also copies, folds and searches.
+            None: the one account of all data without a name.
+        random_state: None for noise of the operating system. A whole number makes it repeatable, and protects nobody.
+
+    Attributes: `classes_` [classes]; `sums_` [classes, K], the released sums; `privacy_`; `card_`.
+
+    Errors are `BadInput`, a ValueError, in one sentence; those of shapes are scikit-learn's.
+
+    >>> model = DPCosineClassifier(epsilon=1.0, classes=["no", "yes"]).fit([[0.0, 1.0], [1.0, 0.0]], ["no", "yes"])
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    """
+
+    sums_: NDArray[np.float64]
+    _shrunk: NDArray[np.float64]
+    _released: NDArray[np.bool_]
+
+    def __init__(
+        self, *, epsilon: float = 1.0, delta: float = 1e-5, classes: Sequence[object] | None = None,
+        labels: Literal["declared", "data"] = "declared", adjacency: Adjacency = "add-remove", disjoint_people: bool = False,
+        rows_per_person: int = 1, prediction: Literal["added", "by-stream"] = "added", data_id: str | None = None,
+        random_state: int | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.labels = labels
+        self.adjacency = adjacency
+        self.disjoint_people = disjoint_people
+        self.rows_per_person = rows_per_person
+        self.prediction = prediction
+        self.data_id = data_id
+        self.random_state = random_state
+
+    def _settings(self) -> tuple[str, Params]:
+        return "cosine", validated(CosineParams, {"prediction": self.prediction})
+
+    def _planned(self, params: Params, privacy: PrivacySpec) -> spend.Release:
+        return spend.Release(class_sums_std(privacy.epsilons[0], privacy.delta, privacy.adjacency), 0)
+
+    def _train(self, task: _Task) -> None:
+        std, space = task.release.sigma, [int(one) for one in task.space]
+        (found,) = noisy_class_sums(
+            task.rows, task.places, space, len(task.known), [std], [self._noise(task)], [task.ledger], task=task.index
+        )
+        sums, small, released = np.zeros_like(found), np.zeros_like(found), np.zeros(len(task.known), np.bool_)
+        if not task.is_first:
+            before = np.searchsorted(task.known, self.classes_)
+            sums[before], small[before], released[before] = self.sums_, self._shrunk, self._released
+        released[space] = True
+        self.sums_, self._shrunk, self._released = sums + found, small + shrunk(found, std), released
+
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
+        is_shrunk = self.prediction == "by-stream" and self._shrunk.any()
+        directions = unit_rows(self._shrunk if is_shrunk else self.sums_)
+        usable = self._released & directions.any(axis=1)
+        found: NDArray[np.float64] = np.where(usable, unit_rows(X) @ directions.T, -np.inf)
+        return found
+
+
+class DPHeadEnsemble(_Private):
+    """Last layers trained by DP-SGD, a fresh one for each call, which vote (Tobaben et al. 2025, Algorithm 2).
+
+    As `DPCosineClassifier`, whose arguments it shares; rows are best scaled to length 1 by a rule that reads no other row.
+    Needs many rows: a step's noise is that of a batch.
+
+    Args:
+        epochs: how often each row is seen on average.
+        sample_rate: chance that a row is in a batch (Poisson sampling).
+        clip_norm: longest gradient that one row may contribute.
+        learning_rate: of Adam.
+        rule: how the members of all calls vote: "argmax", "median" or "entropy".
+
+    Attributes: `classes_` [classes]; `members_`, the labels of each with its weights [labels, K+1]; `privacy_`; `card_`.
+    """
+
+    members_: tuple[tuple[NDArray[Any], NDArray[np.floating]], ...]
+
+    def __init__(
+        self, *, epsilon: float = 1.0, delta: float = 1e-5, classes: Sequence[object] | None = None,
+        labels: Literal["declared", "data"] = "declared", adjacency: Adjacency = "add-remove", disjoint_people: bool = False,
+        rows_per_person: int = 1, epochs: int = 40, sample_rate: float = 0.1, clip_norm: float = 1.0,
+        learning_rate: float = 0.003, rule: Rule = "argmax", data_id: str | None = None, random_state: int | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.labels = labels
+        self.adjacency = adjacency
+        self.disjoint_people = disjoint_people
+        self.rows_per_person = rows_per_person
+        self.epochs = epochs
+        self.sample_rate = sample_rate
+        self.clip_norm = clip_norm
+        self.learning_rate = learning_rate
+        self.rule = rule
+        self.data_id = data_id
+        self.random_state = random_state
+
+    def _settings(self) -> tuple[str, Params]:
+        names = ("epochs", "sample_rate", "clip_norm", "learning_rate", "rule")
+        return "peft-ensemble", validated(EnsembleParams, {name: getattr(self, name) for name in names})
+
+    def _planned(self, params: Params, privacy: PrivacySpec) -> spend.Release:
+        assert isinstance(params, EnsembleParams)
+        rate, n_steps, (epsilon,) = params.sample_rate, params.n_steps, privacy.epsilons
+        is_exact = math.isinf(epsilon)
+        sigma = 0.0 if is_exact else noise_multiplier(epsilon, privacy.delta, rate, n_steps, privacy.adjacency)
+        return spend.Release(sigma, 0, rate, n_steps)
+
+    def _train(self, task: _Task) -> None:
+        _, params = self._settings()
+        assert isinstance(params, EnsembleParams)
+        plan = params.schedule(task.n_rows)
+        steps = plan.steps(task.release.sigma)
+        task.ledger.spend(steps, task=task.index, what=plan.words)
+        space, n_known = [int(one) for one in task.space], len(task.known)
+        batches = steps.batches(self.random_state, f"call {task.index + 1}")
+        start = fresh([space], task.rows.shape[1], n_known)
+        job = Job(start, task.rows, task.places, plan, [steps.noise_multiplier], batches, [self._noise(task)])
+        member = task.known[space], job.trained().weights[0]
+        self.members_ = (member,) if task.is_first else (*self.members_, member)
+
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
+        votes = VoteAccumulator(one_space=len({*self._lists}) == 1)
+        for labels, weights in self.members_:
+            columns, allowed = np.searchsorted(self.classes_, labels), np.ones((1, len(labels)), np.bool_)
+            votes.add(Heads(weights[None].astype(np.float64), columns, allowed, len(self.classes_)).logits(X))
+        found: NDArray[np.floating] = votes.scores(self.rule)[self.rule][0]
+        return found
 
 
 def _frame(frame: Any) -> Any:

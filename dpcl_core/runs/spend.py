@@ -61,8 +61,8 @@ class Budget:
 class Account:
     """All releases of the data of one name.
 
-    `releases`: how many there were of each kind. `streams`: the kinds of each estimator whose calls hold different people, by
-    the user's word: a person is in one of these calls, and each kind counts once.
+    `releases`: how many there were of each kind. `streams`: the kinds of each estimator whose calls hold different people,
+    by the user's word: a person is in one of these calls, and each kind counts once.
     """
 
     data_id: str
