@@ -47,11 +47,11 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "labels": ("declared", "data"), "adjacency": ("add-remove", "replace"), "disjoint_people": (False, True),
 }  # fmt: skip
 _DISJOINT = "no person has rows in two calls: so whoever made them declares, and nothing checks it"
-_SEQUENTIAL = "each call of fit or partial_fit is a task, and its rows are all rows that were handed in"
+_DIVIDED = "which call a row was handed to depends on that row alone: so whoever made the calls declares"
 _LIMITS = ("predictions for the training rows and scores on them: they are computed without noise",)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Privacy:
     """What is promised to those whose rows were learned. Printed, it is the statement in full.
 
@@ -76,6 +76,12 @@ class Privacy:
     def __repr__(self) -> str:
         asked = self.guarantee.claimed_epsilon or 0.0
         return statement.text({asked: self.guarantee}) + self.account.sentence(self.guarantee.delta, self.adjacency)
+
+    def _repr_html_(self) -> str:
+        from dpcl_core.figures import html
+
+        said, spent = statement.guarantee_words(self.guarantee), self.account.sentence(self.guarantee.delta, self.adjacency)
+        return html.cell("What is protected", None, [said.banner or said.headline, said.odds], spent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,7 +237,7 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     def _checked(self, is_first: bool, has_people: bool) -> tuple[object, ...]:
         """The settings that all calls of a model share. Raises BadInput for the first one that is not allowed."""
         for name, allowed in _ALLOWED.items():
-            if getattr(self, name) not in allowed:
+            if not isinstance(getattr(self, name), str | bool | np.bool_) or getattr(self, name) not in allowed:
                 raise BadInput(name, getattr(self, name), f"must be one of {', '.join(map(repr, allowed))}")
         for name in ("epsilon", "delta"):
             if not isinstance(getattr(self, name), Real) or isinstance(getattr(self, name), bool):
@@ -259,6 +265,7 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         """The rows [n, K]. Refused is only what types, names and shapes show."""
         if hasattr(X, "tocsr"):
             raise BadInput("X", type(X).__name__, "must not be sparse: take .toarray()")
+        X = X.detach().cpu().numpy() if hasattr(X, "detach") else X
         if hasattr(X, "columns") and hasattr(X, "__dataframe__"):
             X = _frame(X)
         else:
@@ -266,10 +273,11 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
                 X = np.asarray(X, np.float64 if isinstance(X, list | tuple) else None)
             except (TypeError, ValueError):
                 raise BadInput("X", type(X).__name__, "must have rows of numbers, all of one length") from None
-            kind = X.dtype.kind
-            if kind not in "biuf" or X.dtype.itemsize > 8:
-                why = "Complex data not supported: take the parts" if kind == "c" else "must be an array of numbers"
-                raise BadInput("X", str(X.dtype), why)
+            if X.dtype.kind not in "biuf" or X.dtype.itemsize > 8:
+                allowed = "must be numbers of at most 8 bytes: texts, objects and Complex data not supported"
+                raise BadInput("X", str(X.dtype), allowed)
+            if X.ndim != 2:  # the library's own message shows numbers of the rows
+                raise BadInput("X", f"{X.ndim} axes", "must have two, rows and columns: Reshape your data")
         found: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
         return found
 
@@ -316,7 +324,7 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         unit = "person" if self._fixed[-1] else "example"
         return guarantee(
             self._ledger, self._spec, self._cell, unit=unit, n_people=self._n_people(), n_tasks=len(self._sizes),
-            assumed=(_DISJOINT if self.disjoint_people else _SEQUENTIAL,), limits=_LIMITS,
+            assumed=(_DIVIDED, *([_DISJOINT] if self.disjoint_people else [])), limits=_LIMITS,
         )  # fmt: skip
 
 
@@ -493,6 +501,7 @@ def _labels(y: Any, name: str, is_secret: bool) -> NDArray[Any]:
     """
     if y is None:
         raise BadInput(name, None, "the classifier requires y to be passed, but the target y is None")
+    y = y.detach().cpu().numpy() if hasattr(y, "detach") else y
     if is_secret and (isinstance(y, list | tuple) or not isinstance(getattr(y, "dtype", np.dtype("O")), np.dtype)):
         y = _one_by_one([*y]) if not hasattr(y, "columns") else y
     try:

@@ -89,6 +89,13 @@ def test_the_sums_are_those_of_a_plain_loop() -> None:
     assert model.score(X, Y) > 0.85
 
 
+def test_a_notebook_shows_the_promise_and_what_all_models_spent() -> None:
+    shown = DPCosineClassifier(classes=DIGITS, data_id="<b>").fit(X, Y).privacy_._repr_html_()
+    assert "Whatever is published is at most 2.72 times likelier" in shown
+    assert "&lt;b&gt;&#x27; together: epsilon 1" in shown
+    assert len(shown) < 60_000
+
+
 def test_a_useful_accuracy_at_a_small_budget() -> None:
     assert DPCosineClassifier(epsilon=1.0, classes=DIGITS).fit(X, Y).score(X, Y) > 0.75
 
@@ -234,6 +241,7 @@ def test_the_card_is_verified_and_its_events_give_the_same_epsilon(adjacency: An
     relation = {"add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE, "replace": NeighboringRelation.REPLACE_ONE}[adjacency]
     accountant = PLDAccountant(relation).compose(model.card_.to_dp_events())
     assert accountant.get_epsilon(1e-5) == pytest.approx(model.privacy_.epsilon, rel=1e-3)
+    assert repr(model.card_).startswith("<Privacy card of cosine on own:default: epsilon ")
     model.card_.save(tmp_path / "card.json")
     assert card.exit_status(card.verify((tmp_path / "card.json").read_bytes())) == 0
 
@@ -356,6 +364,10 @@ REFUSED: dict[str, tuple[str, Fit]] = {
     "ragged": ("X = list", lambda: exact().fit([[1.0], [1.0, 2.0]], [0, 1])),
     "texts": ("X column b", lambda: exact().fit(pd.DataFrame({"a": [1.0], "b": ["x"]}), [0])),
     "names twice": ("X columns", lambda: exact().fit(pd.DataFrame(np.eye(2), columns=["a", "a"]), [0, 1])),
+    "one axis": ("X = 1 axes: must have two, rows and columns", lambda: exact().fit(X[:, 0], Y)),
+    "no array": ("X = object: must be numbers", lambda: exact().fit(None, Y)),
+    "dates": ("y = datetime64", lambda: exact().fit(X[:2], pd.Series(pd.date_range("2020", periods=2)))),
+    "groups of other lengths": ("inconsistent", lambda: exact().fit(X, Y, groups=Y[1:])),
     "no rows": ("0 sample", lambda: exact().fit(X[:0], Y[:0])),
     "other lengths": ("inconsistent numbers of samples", lambda: exact().fit(X, Y[:-1])),
     "another width": ("X has 63 features", lambda: exact().fit(X, Y).partial_fit(X[:, 1:], Y)),
@@ -365,6 +377,7 @@ REFUSED: dict[str, tuple[str, Fit]] = {
     "delta": ("delta = 0.01: must be below 1/1797", lambda: DPCosineClassifier(delta=0.01, classes=DIGITS).fit(X, Y)),
     "labels": ("labels", lambda: exact(labels="read").fit(X, Y)),
     "random_state": ("random_state", lambda: exact(random_state=np.random.RandomState(0)).fit(X, Y)),
+    "adjacency of arrays": ("adjacency", lambda: exact(adjacency=np.zeros(2)).fit(X, Y)),
     "data_id": ("data_id", lambda: exact(data_id="").fit(X, Y)),
     "rows without persons": ("rows_per_person = 2: needs groups", lambda: exact(rows_per_person=2).fit(X, Y)),
     "another delta": ("delta = 1e-06: was another", lambda: exact().fit(X, Y).set_params(delta=1e-6).partial_fit(X, Y)),
@@ -405,6 +418,13 @@ def test_shrinking_removes_the_noise_of_tasks_without_people_of_a_class() -> Non
             model.partial_fit(X[of(digit)], Y[of(digit)])
         scores[prediction] = model.score(X, Y)
     assert scores["by-stream"] > scores["added"]
+
+
+def test_tensors_are_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    model = exact().fit(torch.tensor(X), torch.tensor(Y), groups=torch.arange(len(X)))
+    assert (model.sums_ == exact().fit(X, Y).sums_).all()
+    assert (model.predict(torch.tensor(X)) == model.predict(X)).all()
 
 
 def test_frames_keep_their_names() -> None:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 class Card(dict[str, JsonValue]):
     """The document that `docs/privacy_card.md` describes, ready for `json.dumps`."""
 
+    def __repr__(self) -> str:
+        """One line: what ran, and for each model what it promises."""
+        cells = cast("list[dict[str, Any]]", self["cells"])
+        kept = ", ".join(f"epsilon {float(one['epsilon']):.3g} ({one['guarantee']})" for one in cells[:8])
+        return f"<Privacy card of {self['method']} on {self['dataset']}: {kept}{', …' if len(cells) > 8 else ''}>"
+
     def save(self, path: str | Path) -> None:
         """Writes the card to a file, which `dpcl verify` checks."""
         Path(path).write_text(json.dumps(self, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")

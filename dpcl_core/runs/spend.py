@@ -57,7 +57,7 @@ class Budget:
     adjacency: Adjacency
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Account:
     """All releases of the data of one name.
 
@@ -93,7 +93,7 @@ class Account:
         said = f"All estimators fitted on {self.data_id!r} together: {total}."
         return said if self.budget is None else f"{said} Budget: {_words(self.budget)}."
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         held = self.budget or Budget(math.inf, 1e-5, "add-remove")
         return self.sentence(held.delta, held.adjacency)
 
