@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,17 @@ def test_noise_is_fresh_unless_it_is_seeded() -> None:
     seeded = DPCosineClassifier(classes=DIGITS, random_state=3).fit(X, Y).partial_fit(X, Y)
     assert "voids this bound" in str(seeded.privacy_)
     assert math.isinf(dpcl.budget().epsilon(1e-5, "add-remove"))
+
+
+@pytest.mark.parametrize(("adjacency", "sensitivity"), [("add-remove", 1), ("replace", 2)])
+def test_the_noise_is_that_of_the_entry(adjacency: Any, sensitivity: int) -> None:
+    """12,000 draws: their standard deviation is off by 5 % in less than one of a billion runs."""
+    model = DPCosineClassifier(classes=range(200), adjacency=adjacency).fit(X, Y)
+    (entry,) = model.privacy_.entries
+    drawn = model.sums_[10:].std()
+    assert drawn == pytest.approx(entry.event.noise_multiplier, rel=0.05)
+    sigma = dpcl.account(epsilon=1.0, delta=1e-5).sigma  # in units of the sensitivity
+    assert drawn == pytest.approx(sensitivity * sigma, rel=0.05)
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
@@ -323,6 +335,12 @@ def test_a_release_is_charged_before_it_is_made(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(MemoryError):
         DPCosineClassifier(classes=DIGITS).fit(X, Y)
     assert n_releases() == 1
+
+
+def test_of_many_charges_at_once_none_is_lost() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: spend.charge("shared", spend.Release(4.0, 0)), range(40)))
+    assert spend.account("shared").releases == {spend.Release(4.0, 0): 40}
 
 
 def test_a_copy_may_see_the_same_people_again() -> None:
