@@ -223,7 +223,8 @@ def test_neighbours_differ_in_releases_alone(capsys, monkeypatch, tmp_path):
         status, out, err = ran("--data", "mine.csv", "--target", "label", *ONE, capsys=capsys)
         assert status == 0, err
         run = Store().get(re.findall(r"^run (\S+)$", err, re.MULTILINE)[0])
-        without = [line for line in out.splitlines() if not line.startswith(("epsilon", "At ε", "It may be guessing", "No "))]
+        of_results = ("epsilon", "At ε", "It may be guessing", "No ")
+        without = [line for line in out.splitlines() if not line.startswith(of_results)]
         found.append((without, re.sub(run.id, "RUN", err), run.spec, outside.events(Store().events(run.id))))
     for first, other in zip(*found, strict=True):
         assert repr(first) == repr(other)
