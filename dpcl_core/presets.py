@@ -211,6 +211,14 @@ def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> f
     return _SHARES[-1]
 
 
+def on_own(name: str, changes: Mapping[str, object]) -> RunSpec:
+    """The settings of a run on own:NAME, with these changed by their dotted keys. Raises BadInput."""
+    raw = settings(name)
+    if "scenario.kind" in changes or "scenario" in changes:
+        del raw["scenario"]  # what is assumed of one kind of stream means something else in another
+    return checks.parse(checks.changed(raw, changes))
+
+
 def assumed(spec: RunSpec) -> list[str]:
     """What a run on own data assumes, one sentence each, and what would make it better. Public facts alone."""
     name = spec.data.dataset

@@ -160,6 +160,23 @@ def test_the_notebook_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Mon
     exec(code, {})
 
 
+GUIDES = sorted((ROOT / "docs" / "guides").glob("from_*.md"))
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_the_lines_of_a_guide_from_another_library_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours; those of the other library stand before them, and are ten lines or few more."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    theirs, *ours = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+    compile(theirs, path.name, "exec")
+    assert "dpcl" not in theirs
+    for code in ours:
+        assert "import dpcl_core as dpcl" in code
+        exec(code, {})
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 

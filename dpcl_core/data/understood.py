@@ -189,7 +189,7 @@ _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no eps
 _NOTHING = Asked()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Public:
     """Public facts. `from_schema`: the fields that a schema declares; all others follow from the test part."""
 
@@ -201,6 +201,23 @@ class Public:
     n_test: int
     from_schema: tuple[str, ...]
     understood: Understood
+
+    def __repr__(self) -> str:
+        """As text for a terminal."""
+        has_size = "n_train" in self.from_schema
+        size_source = "from the schema" if has_size else "four for each in the test part, as no schema says"
+        class_source = "the schema" if "classes" in self.from_schema else "the test part"
+        examples = "words" if self.understood.kind == "tagged" else "examples"
+        lines = [
+            "Public: all that errors, titles, sizes and figures of a run may depend on.",
+            f"  title              {self.title}",
+            f"  classes            {', '.join(self.classes)} (from {class_source})",
+            *([f"  sources            {', '.join(self.sources)}"] if self.sources else []),
+            f"  {f'training {examples}':<17}  {self.n_train:,} ({size_source})",
+            f"  {f'test {examples}':<17}  {self.n_test:,}",
+            *_report_lines(self.understood),
+        ]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,19 +250,10 @@ class Report:
 
     def text(self) -> str:
         """The report as text for a terminal."""
-        public, private = self.public, self.private
-        has_size = "n_train" in public.from_schema
-        size_source = "from the schema" if has_size else "four for each in the test part, as no schema says"
-        class_source = "the schema" if "classes" in public.from_schema else "the test part"
-        examples, rows = ("words", "sentences") if public.understood.kind == "tagged" else ("examples", "rows")
+        private = self.private
+        rows = "sentences" if self.public.understood.kind == "tagged" else "rows"
         lines = [
-            "Public: all that errors, titles, sizes and figures of a run may depend on.",
-            f"  title              {public.title}",
-            f"  classes            {', '.join(public.classes)} (from {class_source})",
-            *([f"  sources            {', '.join(public.sources)}"] if public.sources else []),
-            f"  {f'training {examples}':<17}  {public.n_train:,} ({size_source})",
-            f"  {f'test {examples}':<17}  {public.n_test:,}",
-            *_report_lines(public.understood),
+            repr(self.public),
             "",
             _WARNING,
             f"  {private.n_rows:,} training {rows}; {private.n_used:,} count.",
