@@ -478,7 +478,7 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
         st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
         query = {"sh": "run", "run": str(run_id)} if run_id else {}
         where = "this run" if run_id else "a simulation, or a run of yours"
-        layout.arrow("explore", f"p̂ by number of anchors, for {where}", {"view": "clients", **query})
+        layout.arrow("explore", f"How many anchors does it take? In {where}", {"view": "clients", **query})
 
 
 def _scores(run_id: str) -> AnchorScores | None:
