@@ -148,11 +148,6 @@ class Result:
 
     def figure(self, name: str, *, dark: bool = False) -> Picture:
         """The figure of this name, one of `FIGURES`, with its finding in words. Raises BadInput for another name."""
-        from dpcl_core.figures import html
-
-        return html.Shown(self._figure(name, dark))
-
-    def _figure(self, name: str, dark: bool) -> Picture:
         from dpcl_core.figures import curves, theme, tradeoff
 
         labels, standing = self.spec.labels, self.standing

@@ -43,16 +43,6 @@ def report(
     return f"{head}<section>{found}{drawn}</section><p>{escape(source)}</p>{below}</body></html>"
 
 
-class Shown(Picture):
-    """A figure that a notebook shows as SVG with its finding."""
-
-    def __init__(self, picture: Picture) -> None:
-        vars(self).update(vars(picture))  # its texts are literal already
-
-    def _repr_html_(self) -> str:
-        return cell("", self, [], "")
-
-
 def cell(title: str, picture: Picture | None, said: Sequence[str], source: str) -> str:
     """What a notebook shows of a result, at most 60 kB. Without room for the drawing its finding remains."""
     drawn = "" if picture is None or picture.is_empty else svg.draw_svg(picture)

@@ -186,7 +186,9 @@ def test_a_drag_redraws_before_it_is_let_go_and_reports_after(app: App, visit: V
 
 def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/explore?view=playground")
+    drawn(page)
     page.get_by_text(PROMISE).click()
+    expect(page.locator(".privacy-bar")).to_be_visible()
     typed = page.get_by_label("or type ε")
     typed.fill("0,37")
     typed.press("Enter")

@@ -93,7 +93,7 @@ def test_another_list_and_number_of_tasks_feed_the_slider(opened: Open) -> None:
     sentence = page.locator(".drag .sentence")
     expect(sentence).to_have_text(calculator.digits("prior-const", 5).sentence(1.0))
     page.get_by_label("From the data: not DP").check()
-    page.get_by_label("10", exact=True).check()
+    page.locator("#settings").get_by_label("10", exact=True).check()
     expect(sentence).to_have_text(calculator.digits("data", 10).sentence(1.0))
     expect(page.locator("#meaning")).to_have_text(calculator.SETTINGS["data"][1])
     page.get_by_role("slider", name=re.compile("Privacy budget")).press("Home")

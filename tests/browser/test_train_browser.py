@@ -264,7 +264,7 @@ def fresh_app(tmp_path: Path) -> Iterator[App]:
 def test_a_link_to_a_page_opens_inside_the_app_on_a_fresh_server(fresh_app: App, visit: Visit) -> None:
     page = visit(f"{fresh_app.url}/runs")
     expect(page.get_by_text("No runs yet")).to_be_visible()
-    expect(page.get_by_text("Experiment", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Questions", exact=True)).to_be_visible()
     page.get_by_role("link", name="Start a run").click()
     expect(page.get_by_text("recorded with these settings")).to_be_visible()
     expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()
