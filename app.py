@@ -10,25 +10,15 @@ from streamlit import net_util
 from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
-from pages.parts import document, layout, rooms, served, state, text, visitor
+from pages.parts import document, layout, link, rooms, served, state, text, visitor
 
-PAGES = {
-    "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges"), ("room", "Classroom")],
-    "Explore": [
-        ("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Sensitive words"), ("anchors", "Matching clients"),
-    ],
-    "Experiment": [
-        ("questions", "Questions"), ("data", "Your data"), ("train", "Train"), ("runs", "Runs"), ("compare", "Compare"),
-    ],
-    "": [("about", "About")],  # no group: a link, which the style sheet puts at the end
-}  # fmt: skip
-# Not in the menu, which a phone shows whole: Lessons, Classroom and About lead there.
-UNLISTED = [
-    ("exercises", "Exercises"), ("teacher", "For teachers"), ("administration", "Administration"),
-    ("published", "Published numbers"),  # leads links of earlier days to Questions
+PAGES = [
+    ("start", "Start"), ("lessons", "Lessons"), ("explore", "Explore"), ("privacy", "Privacy"), ("questions", "Questions"),
+    ("data", "Your data"), ("train", "Train"), ("runs", "Runs"), ("teach", "Teach"), ("about", "About"),
 ]  # fmt: skip
+UNLISTED = [("administration", "Administration")]  # not in the menu, which a phone shows whole: About leads there
 
-_NAMES = [name for pages in [*PAGES.values(), UNLISTED] for name, _ in pages]
+_NAMES = [name for name, _ in PAGES + UNLISTED]
 
 _MENU = "menu"  # session keys
 _STYLED = "document-has-style"
@@ -47,6 +37,7 @@ def main() -> None:
     st.logo(assets_dir() / f"logo-{'dark' if text.is_dark() else 'light'}.svg", size="large")
     if st.session_state.get("page") != page.url_path:
         st.session_state["page"] = page.url_path
+        st.session_state.pop(link.VIEW, None)
         st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
     st.session_state[layout.INSIDE] = True
     if visitor.is_shared() and visitor.is_missing() and page.url_path:  # Start is open to everybody
@@ -55,14 +46,10 @@ def main() -> None:
         page.run()
 
 
-def _menu() -> dict[str, list[st.Page]]:
-    pages = {
-        section: [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in names]
-        for section, names in PAGES.items()
-    }
-    for name, title in UNLISTED:
-        pages["Learn"].append(st.Page(f"pages/{name}.py", title=title, url_path=name, visibility="hidden"))
-    return pages
+def _menu() -> list[st.Page]:
+    pages = [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in PAGES]
+    hidden = [st.Page(f"pages/{name}.py", title=title, url_path=name, visibility="hidden") for name, title in UNLISTED]
+    return pages + hidden
 
 
 if __name__ == "__main__":  # drawn for a visitor
@@ -73,7 +60,7 @@ else:  # imported by the server: the same file is its address
     document.install()
     for log in ("streamlit.error_util", "uvicorn.error"):
         logging.getLogger(log).addFilter(document.Masking())
-    documents = document.routes(page for pages in [*PAGES.values(), UNLISTED] for page in pages)
+    documents = document.routes(PAGES + UNLISTED)
     app = App(
         __file__, lifespan=state.moving, routes=rooms.routes() + documents, on_script_error=document.show_break,
         middleware=[Middleware(document.Gate), Middleware(visitor.GivesToken), Middleware(served.Compressed)],

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 from dpcl_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from dpcl_core.api import account, audit, load, preset, run, sweep
+    from dpcl_core.api import account, audit, budget, check, load, preset, run, sweep
     from dpcl_core.errors import BadInput, RunFailed
+    from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
     from dpcl_core.results import Result
     from dpcl_core.spec import RunSpec
 
-__all__ = ["BadInput", "Result", "RunFailed", "RunSpec", "account", "audit", "load", "preset", "run", "sweep"]
-_PLACES = {"BadInput": "errors", "RunFailed": "errors", "Result": "results", "RunSpec": "spec"}
+__all__ = [
+    "BadInput", "DPCosineClassifier", "DPHeadEnsemble", "Result", "RunFailed", "RunSpec", "account", "audit", "budget",
+    "check", "load", "preset", "run", "sweep",
+]  # fmt: skip
+_PLACES = {
+    "BadInput": "errors", "DPCosineClassifier": "estimators", "DPHeadEnsemble": "estimators", "Result": "results",
+    "RunFailed": "errors", "RunSpec": "spec",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, SerializeAsAny, TypeAdapter
 
@@ -23,11 +23,12 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog
-from dpcl_core.spec import ScenarioSpec, validated
+from dpcl_core.spec import PrivacySpec, ScenarioSpec, validated
 
 MEMORY_BYTES = 2 * 2**30
 SECONDS = 300
 MOST_TASKS = 12
+_BEST = 3  # labels that are shown of an example
 _OUT_OF_MEMORY = 3  # exit status
 _turns = threading.BoundedSemaphore(2)
 
@@ -59,8 +60,9 @@ _Scenario = Annotated[SerializeAsAny[ScenarioSpec], BeforeValidator(_scenario)]
 class Looked:
     """What was understood of a file. `features`: columns that a schema could describe.
 
-    `plan`: its classes and sources. `usual`: the scenario of a run of which nothing is said; `streams`: all that the data
-    allow, by their number of tasks.
+    `plan`: its classes and sources. `network`: what makes its features, `n_values` numbers an example where that is none.
+    `privacy`, `usual`: of a run of which nothing is said; `streams`: all scenarios that the data allow, by their number of
+    tasks.
     """
 
     kind: str
@@ -68,6 +70,9 @@ class Looked:
     assumed: tuple[str, ...]
     features: tuple[str, ...]
     plan: catalog.Plan | None
+    network: str
+    n_values: int
+    privacy: PrivacySpec
     usual: _Scenario
     streams: dict[int, list[_Scenario]]
 
@@ -79,11 +84,12 @@ def look(given: Given) -> Looked:
     with intake.looked_at(given.path, given.asked, given.apart, given.seen, given.most) as name:
         found = understood.understand(name)
         raw = presets.settings(name)
-        spec = checks.parse({part: raw[part] for part in ("data", "scenario")})
+        spec = checks.parse({part: raw[part] for part in ("data", "scenario", "privacy")})
         plan = catalog.plan(spec.data)
         n_most = min(MOST_TASKS, max(2, 0 if plan is None else len(plan.classes)))
         streams = {n_tasks: presets.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
-        return Looked(found.kind, found.columns, found.assumed, found.undeclared, plan, spec.scenario, streams)
+        of = found.kind, found.columns, found.assumed, found.undeclared, plan
+        return Looked(*of, spec.data.backbone, found.n_values, spec.privacy, spec.scenario, streams)
 
 
 def keep(given: Given) -> str:
@@ -93,27 +99,54 @@ def keep(given: Given) -> str:
         return name
 
 
-# What is asked of a file, by name, with the type of the answer: besides its understanding and its name as kept data, what
-# the form of its schema needs.
-_TASKS: Mapping[str, tuple[Callable[[Given], Any], Any]] = {
-    "look": (look, Looked),
-    "keep": (keep, str),
-    "columns": (lambda given: intake.columns(given.path, given.asked.instead or schema.Schema()), list[str]),
-    "first line": (lambda given: intake.first_line(given.path), str),
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Examples at `path` for the released classifier in the folder `classifier`."""
+
+    path: Path
+    classifier: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Each example's name with its label, and the labels that were next to it, best first; what is to be known of them."""
+
+    labels: tuple[tuple[str, tuple[str, ...]], ...]
+    warnings: tuple[str, ...]
+
+
+def predict(tried: Tried) -> Answered:
+    """What a released classifier says of examples. Raises BadInput."""
+    from dpcl_core.classifiers.predict import predicted
+
+    found = predicted(tried.classifier, tried.path)
+    ranked = [(one.name, sorted(one.scores, key=lambda label: -one.scores[label])[:_BEST]) for one in found.predictions]
+    return Answered(tuple((name, tuple(labels)) for name, labels in ranked), found.warnings)
+
+
+Task = Literal["look", "keep", "columns", "first line", "predict"]
+# What is asked of a file, by name, with the types of question and answer: besides its understanding and its name as kept
+# data, what the form of its schema needs, and what a classifier says of it.
+_TASKS: Mapping[Task, tuple[Callable[[Any], Any], Any, Any]] = {
+    "look": (look, Given, Looked),
+    "keep": (keep, Given, str),
+    "columns": (lambda given: intake.columns(given.path, given.asked.instead or schema.Schema()), Given, list[str]),
+    "first line": (lambda given: intake.first_line(given.path), Given, str),
+    "predict": (predict, Tried, Answered),
 }
 
 
-def answer(task: Literal["look", "keep", "columns", "first line"], given: Given, *, is_apart: bool = True) -> Any:
-    """What `look`, `keep`, or `intake` by this name, says of a file; `is_apart`: in a process of its own.
+def answer(task: Task, given: Given | Tried, *, is_apart: bool = True) -> Any:
+    """What `look`, `keep`, `predict`, or `intake` by this name, says of a file; `is_apart`: in a process of its own.
 
     Raises BadInput where it refuses, and where that process needs more than it may.
     """
-    read, kind = _TASKS[task]
+    read, question, kind = _TASKS[task]
     if not is_apart:
         return read(given)
     command = [sys.executable, "-m", "dpcl_core.apart", task, str(MEMORY_BYTES)]
     allowed = "needs more memory or time than this server gives to one file: bring fewer rows, or smaller pictures"
-    request = TypeAdapter(Given).dump_json(given)
+    request = TypeAdapter(question).dump_json(given)
     try:
         with _turns:
             done = subprocess.run(command, input=request, capture_output=True, timeout=SECONDS, check=False)
@@ -132,13 +165,13 @@ def answer(task: Literal["look", "keep", "columns", "first line"], given: Given,
 def main() -> int:
     """Answers the request on standard input: a task, within so many bytes of memory."""
     task, memory = sys.argv[1], int(sys.argv[2])
-    read, kind = _TASKS[task]
+    read, question, kind = _TASKS[cast(Task, task)]
     with suppress(ImportError):  # Windows
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     try:
-        given = TypeAdapter(Given).validate_json(sys.stdin.buffer.read())
+        given = TypeAdapter(question).validate_json(sys.stdin.buffer.read())
         said = {"answer": TypeAdapter(kind).dump_python(read(given), mode="json")}
     except BadInput as refused:
         said = {"refused": [refused.field, str(refused.value), refused.allowed]}

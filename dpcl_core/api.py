@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput, RunFailed
@@ -17,14 +18,27 @@ from dpcl_core.spec import Adjacency, RunSpec
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpcl_core.data.intake import Asked
+    from dpcl_core.data.understood import Public
     from dpcl_core.privacy.audit_bounds import Audited
+    from dpcl_core.runs.spend import Account
+    from dpcl_core.runs.store import Store
 
 PresetOrSpec = str | RunSpec | Mapping[str, object]
 
 
 def run(
-    preset_or_spec: PresetOrSpec,
+    preset_or_spec: PresetOrSpec | None = None,
     *,
+    data: object = None,
+    target: str | None = None,
+    person: str | None = None,
+    text: str | None = None,
+    source: str | None = None,
+    time: str | None = None,
+    per_person: int | None = None,
+    schema: object = None,
+    name: str = "data",
     epsilons: Sequence[float] | None = None,
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, object] | None = None,
@@ -32,11 +46,22 @@ def run(
     device: str | None = None,
     store: str | None = None,
     ceiling: bool = False,
+    here: bool = False,
 ) -> Result:
     """Carries out one run in this process, keeps it in the app's store, and returns its result.
 
     Args:
-        preset_or_spec: a preset's name, a `RunSpec`, or settings as nested mappings, as in TOML.
+        preset_or_spec: a preset's name, a `RunSpec`, or settings as nested mappings, as in TOML; none beside `data`.
+        data: your own: a data frame, (X, y) with X [n, K] or n texts, a path, a Dataset of the package datasets, or a
+            dataset of torch with tensors. A copy is kept as own:NAME, as of a file that `dpcl run --data` is given.
+        target: the column to predict; of (X, y) it is y.
+        person: the column that names the person of a row, who is then protected.
+        text: the column of texts to learn from.
+        source: the column that says where a row comes from.
+        time: the column of dates.
+        per_person: how many rows of a person count; the others are left out.
+        schema: what is public about the columns: a mapping, or the path of a TOML file (`schema.Schema`).
+        name: what data that are no file are called.
         epsilons: budgets instead of the spec's own; `math.inf`: no noise.
         seeds: seeds instead of the spec's own.
         settings: further settings by dotted key, such as `{"params.learning_rate": 0.5}`.
@@ -44,6 +69,8 @@ def run(
         device: "cpu" or "cuda:N"; None: the first GPU, else the CPU.
         store: database URL, or the path of a file that ends in .db or .sqlite; None: `DPCL_STORE`, else a file in the home.
         ceiling: first train on all tasks at once without noise, unless that is known; refused on your own data.
+        here: without store or worker: nothing is kept, and nothing can be resumed. Refused on your own data, whose uses the
+            store counts.
 
     When interrupted, returns the result so far; raises KeyboardInterrupt where the run itself had not begun. Raises BadInput
     for unusable settings, RunFailed if the run fails, and what `on_event` raises, which stops the run.
@@ -58,10 +85,21 @@ def run(
     from dpcl_core.runs import process, worker
     from dpcl_core.runs.store import Store
 
-    spec = _spec(preset_or_spec, epsilons, seeds, settings)
+    roles = {"target": target, "person": person, "text": text, "source": source, "time": time}
+    if data is None:
+        about = {**roles, "per_person": per_person, "schema": schema}
+        if said := next((role for role, value in about.items() if value is not None), None):
+            raise BadInput(said, about[said], "is said of data: give data=, too")
+        spec = _spec(preset_or_spec, epsilons, seeds, settings)
+    else:
+        if preset_or_spec is not None:
+            raise BadInput("data", type(data).__name__, "cannot be combined with a preset or spec: change settings=")
+        spec = _of_data(data, name, _asked(roles, per_person, schema), _changes(epsilons, seeds, settings), Store(store))
     checks.check_run(spec)
+    if here:
+        return _here(spec, device or process.default(), on_event)
     # A changed preset loses the preset's name: even the data may differ.
-    name = (
+    title = (
         preset_or_spec if isinstance(preset_or_spec, str) and epsilons is None and seeds is None and not settings else None
     )
     stored = Store(store)
@@ -78,7 +116,22 @@ def run(
         checks.check_run(wanted)
         if stored.status(carried_out(wanted, f"ceiling of {spec.method}")) == "cancelled":
             raise KeyboardInterrupt  # it was meant for all
-    return of_run(stored, stored.get_with_results(carried_out(spec, name)))
+    return of_run(stored, stored.get_with_results(carried_out(spec, title)))
+
+
+def check(
+    data: object, *, target: str | None = None, person: str | None = None, text: str | None = None,
+    source: str | None = None, time: str | None = None, per_person: int | None = None, schema: object = None,
+) -> Public:  # fmt: skip
+    """What of these data would be public, before anything runs; arguments as `run` takes them.
+
+    Raises BadInput as `run` would.
+    """
+    from dpcl_core.data import given, understood
+
+    roles = {"target": target, "person": person, "text": text, "source": source, "time": time}
+    with given.as_file(data) as path:
+        return understood.report(str(path), _asked(roles, per_person, schema)).public
 
 
 def sweep(
@@ -141,7 +194,22 @@ def account(
     >>> round(account(epsilon=1.0, delta=1e-5).sigma, 2)
     3.73
     """
-    return solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=sample_rate, n_steps=steps, adjacency=adjacency)
+    numbers = {"epsilon": epsilon, "sigma": sigma, "delta": delta, "sample_rate": sample_rate, "n_steps": steps}
+    return solve(**{name: _plain(value) for name, value in numbers.items()}, adjacency=adjacency)
+
+
+def budget(
+    data_id: str | None = None, *, epsilon: float | None = None, delta: float = 1e-5, adjacency: Adjacency = "add-remove"
+) -> Account:
+    """What all estimators fitted on the data of this name have spent; with `epsilon`, after declaring a budget for them.
+
+    A `fit` that would exceed the budget is refused before it reads a row. `math.inf` takes the budget back; what was spent
+    stays counted. `data_id` None: the account of all data without a name. Raises BadInput for numbers that promise nothing.
+    Own data of runs have budgets of their own: `dpcl data --budget own:NAME`.
+    """
+    from dpcl_core.runs import spend
+
+    return spend.account(data_id) if epsilon is None else spend.declare(data_id, epsilon, delta, adjacency)
 
 
 def audit(preset_or_spec: PresetOrSpec, *, attack: str | None = None, trials: int | None = None) -> tuple[Audited, ...]:
@@ -176,25 +244,93 @@ def preset(name: str) -> RunSpec:
     return presets.load(name, here=True)
 
 
+def _here(spec: RunSpec, device: str, on_event: Callable[[Event], None] | None) -> Result:
+    """The result of a run without a store."""
+    from dpcl_core.runs import worker
+
+    if spec.data.dataset.startswith("own:"):
+        raise BadInput("here", True, "is for public data: the store counts how often your own were used, so leave it out")
+    events = []
+    for event in worker.real_engine(spec, device):
+        events.append(event)
+        if on_event is not None:
+            on_event(event)
+    return Result(None, "", spec, tuple(events))
+
+
+def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object], store: Store) -> RunSpec:
+    """The settings of a run on data of the user's own, which are taken in as a file is."""
+    from dpcl_core.data import given, intake
+    from dpcl_core.runs import administration
+
+    names = list(getattr(data, "columns", ()))
+    if names and given.TARGET not in names and asked.columns.target is None and asked.instead is None:
+        raise BadInput("target", "nothing", f"must be the column to predict: {', '.join(map(str, names[:12]))}")
+    seen = administration.marks_kept(store)
+    with given.as_file(data, name) as path, intake.own_name(str(path), asked, seen) as own:
+        spec = presets.on_own(own, changes)
+        checks.check_run(spec)
+        return spec
+
+
+def _asked(roles: Mapping[str, str | None], per_person: int | None, schema: object) -> Asked:
+    """What is said of the columns. Raises BadInput for a schema that is none."""
+    from pydantic import ValidationError
+
+    from dpcl_core.data import schema as schemas
+    from dpcl_core.data.intake import Asked
+    from dpcl_core.errors import first_of
+    from dpcl_core.spec import validated
+
+    instead = schema if isinstance(schema, schemas.Schema) else None
+    if isinstance(schema, str | Path):
+        instead = schemas.parsed(Path(schema), str(schema))
+    elif isinstance(schema, Mapping):
+        try:
+            instead = validated(schemas.Schema, _plain(schema))
+        except ValidationError as error:
+            raise first_of(error, "schema") from error
+    elif schema is not None and instead is None:
+        raise BadInput("schema", type(schema).__name__, "must be a mapping, or the path of a TOML file")
+    return Asked(schemas.Columns(**roles), _plain(per_person), instead=instead)
+
+
+def _changes(
+    epsilons: Sequence[float] | None, seeds: Sequence[int] | None, settings: Mapping[str, object] | None
+) -> dict[str, object]:
+    """Changed settings by their dotted keys, with plain numbers and lists in the place of NumPy's."""
+    changes = dict(_plain(settings or {}))
+    if epsilons is not None:
+        changes["privacy.epsilons"] = _listed("epsilons", epsilons)
+    if seeds is not None:
+        changes["seeds"] = _listed("seeds", seeds)
+    return changes
+
+
+def _plain(value: Any) -> Any:
+    """The same with plain numbers and lists in the place of NumPy's."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def _spec(
-    preset_or_spec: PresetOrSpec,
+    preset_or_spec: PresetOrSpec | None,
     epsilons: Sequence[float] | None = None,
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> RunSpec:
     """The checked settings of a run. Raises BadInput naming the first wrong one."""
-    changes = dict(settings or {})
-    if epsilons is not None:
-        changes["privacy.epsilons"] = _listed("epsilons", epsilons)
-    if seeds is not None:
-        changes["seeds"] = _listed("seeds", seeds)
+    changes = _changes(epsilons, seeds, settings)
     raw: Mapping[str, object]
     if isinstance(preset_or_spec, str):
         raw = presets.raw(preset_or_spec, here=True)
     elif isinstance(preset_or_spec, RunSpec):
         raw = asdict(preset_or_spec)
     elif isinstance(preset_or_spec, Mapping):
-        raw = preset_or_spec
+        raw = _plain(preset_or_spec)
     else:
         raise BadInput("preset_or_spec", preset_or_spec, "must be a preset's name, a RunSpec, or settings as a mapping")
     return checks.parse(checks.changed(raw, changes))
@@ -204,4 +340,4 @@ def _listed(field: str, values: object) -> list[object]:
     """The values as a list. Raises BadInput for a single one, and for a text, whose letters would be the values."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise BadInput(field, values, "must be a list, even of one value")
-    return list(values)
+    return list(_plain(values if hasattr(values, "tolist") else list(values)))

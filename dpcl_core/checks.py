@@ -324,13 +324,18 @@ def read_toml(text: str) -> dict[str, object]:
 
 def apply_sets(raw: Raw, assignments: Sequence[str]) -> dict[str, object]:
     """`raw` with every `dotted.key=value` set; values are read as TOML, bare words as text. Raises BadInput."""
+    return changed(raw, read_sets(assignments))
+
+
+def read_sets(assignments: Sequence[str]) -> dict[str, object]:
+    """The values of assignments by their dotted keys. Raises BadInput."""
     values: dict[str, object] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
             raise BadInput("--set", assignment, "must be written dotted.key=value")
         values[key.strip()] = read_value(text.strip())
-    return changed(raw, values)
+    return values
 
 
 def changed(raw: Raw, values: Raw) -> dict[str, object]:

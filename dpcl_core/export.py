@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from dpcl_core import checks, presets
+from dpcl_core import checks, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import folder
 from dpcl_core.data import catalog as datasets
@@ -27,6 +27,7 @@ from dpcl_core.events import (
     Planned,
     Retained,
     Signatures,
+    Started,
     TaskLearned,
     TokensScored,
     of_kind,
@@ -267,9 +268,6 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "list-statistics": frames.statistics,
     }  # fmt: skip
     tables |= {name: frame for name, table in details.items() if not (frame := table(events)).empty}
-    dataset = run.spec.data.dataset if result.started is None else result.started.dataset_title
-    plan = next(of_kind(events, Planned), None)
-    privacy_card = card.document(run.id, run.spec.method, dataset, list(of_kind(events, CellFinished)), plan)
     guarantees = [
         {"asked": plain_number(requested), **_guarantee(given, run.spec)}
         for requested, given in result.guarantees.items()
@@ -284,11 +282,43 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "report.html": result.to_html(seen),
         "notebook.ipynb": run_notebook(run.spec),
         "citations.bib": catalog.citations(run.spec),
-        card.FILE: json.dumps(privacy_card, indent=1, ensure_ascii=False) + "\n",
         **_figures(result),
     }
     kept = folder.files(run.id, run.spec, events, store.classifiers(run.id), unprotected=unprotected)
-    return {name: content.encode() for name, content in texts.items()} | kept
+    return {name: content.encode() for name, content in texts.items()} | {card.FILE: _card(run, events)} | kept
+
+
+_OF_SUMS = "cosine"  # the rule of classifiers that are sums of features: a few lines use them without this program
+
+
+def classifier(store: Store, run_id: str) -> dict[str, bytes]:
+    """The files that use what a run released after its last task: arrays, the privacy card, and a README with the lines.
+
+    Raises BadInput for a run without a classifier that has a privacy bound.
+    """
+    run, events = store.get_with_results(run_id), store.events(run_id)
+    kept = folder.files(run.id, run.spec, events, store.classifiers(run.id), last_only=True)
+    model = json.loads(kept.get(f"{folder.NAME}/{folder.DOCUMENT}", b"{}")).get("models", [])
+    if not model:
+        raise BadInput("run", run_id, "kept no classifier that has a privacy bound")
+    step = model[0]["steps"][-1]
+    text = (paths.assets_dir() / "classifier.md").read_text(encoding="utf-8")
+    about, lines = text.split("<!-- on features -->")
+    said = about.format(
+        dataset=datasets.called(run.spec.data.dataset), method=method_title(run.spec), statement=model[0]["statement"],
+        classes=", ".join(step["competing"]), card=card.FILE,
+    )  # fmt: skip
+    if step["rule"] == _OF_SUMS:
+        said += lines.format(network=run.spec.data.backbone)
+    return {**kept, card.FILE: _card(run, events), "README.md": said.encode()}
+
+
+def _card(run: Run, events: Sequence[Event]) -> bytes:
+    """The privacy card of a run as a file."""
+    started, plan = next(of_kind(events, Started), None), next(of_kind(events, Planned), None)
+    dataset = run.spec.data.dataset if started is None else started.dataset_title
+    found = card.document(run.id, run.spec.method, dataset, list(of_kind(events, CellFinished)), plan)
+    return (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def check_folder(target: Path) -> None:

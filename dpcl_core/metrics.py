@@ -56,11 +56,6 @@ def forward_transfer(matrix: Matrix, baseline: Sequence[float | None] | None = N
     return None if None in gains else mean(gains)
 
 
-def right_after_learning(average: float, backward: float, n_tasks: int) -> float:
-    """Mean accuracy on each task right after it was learned, from AA and BWT: AA - BWT (T - 1) / T."""
-    return average - backward * (n_tasks - 1) / n_tasks
-
-
 def trend(curve: Sequence[float | None]) -> float | None:
     """The rise of the least-squares line through a curve, from its first task to its last; None below three known points."""
     points = [(k, value) for k, value in enumerate(curve) if value is not None]

@@ -143,16 +143,18 @@ _SHARES = (0.1, 0.2, 0.3, 0.5)
 def settings(name: str) -> dict[str, object]:
     """Raw settings of a run of the cosine classifier on own:NAME in two tasks, with a list of labels learned privately.
 
-    Its tasks are the sources where the data have some, else groups of classes. Tagged sentences, which need clients, get a
-    federated method. Raises BadInput as reading the data does, and for data of a single class.
+    It has one model, as every budget and seed is a release of its own. Its tasks are the sources where the data have some,
+    else groups of classes. Tagged sentences, which need clients, get a federated method. Raises BadInput as reading the data
+    does, and for data of a single class.
     """
     facts, card = datasets.facts(name), datasets.card(name)
     kind, network = card.kind, usual_network(name)
     delta = min(USUAL_DELTA, default_delta(facts.n_train))
-    privacy = PrivacySpec(delta=delta)
+    privacy = PrivacySpec(epsilons=(PrivacySpec().usual_epsilon,), delta=delta)
     share = _label_share(privacy, facts.n_train // facts.n_classes, card.rows_per_unit)
     raw: dict[str, object] = {
-        "data": {"dataset": name, "backbone": network}, "privacy": {"delta": delta, "label_share": share},
+        "data": {"dataset": name, "backbone": network}, "seeds": [0],
+        "privacy": {"epsilons": list(privacy.epsilons), "delta": delta, "label_share": share},
     }  # fmt: skip
     if kind == "tagged":
         tasks = {"kind": "federated", "protocol": "domain-incremental", "clients": _CLIENTS}
@@ -207,6 +209,14 @@ def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> f
         if people_to_be_named(shared, epsilon, _TASKS, class_size // 2) is not None:
             return share
     return _SHARES[-1]
+
+
+def on_own(name: str, changes: Mapping[str, object]) -> RunSpec:
+    """The settings of a run on own:NAME, with these changed by their dotted keys. Raises BadInput."""
+    raw = settings(name)
+    if "scenario.kind" in changes or "scenario" in changes:
+        del raw["scenario"]  # what is assumed of one kind of stream means something else in another
+    return checks.parse(checks.changed(raw, changes))
 
 
 def assumed(spec: RunSpec) -> list[str]:

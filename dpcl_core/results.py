@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpcl_core.figures.picture import Picture
+    from dpcl_core.privacy.card_events import Card
     from dpcl_core.privacy.statement import Standing
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
@@ -34,7 +35,7 @@ _SAME = 1e-9  # the same mean, formed twice
 FIGURES = ("accuracy", "forgetting", "tradeoff")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of a run so far: its settings `spec` and the `events` recorded. `run_id` is None for the bundled example.
 
@@ -48,6 +49,29 @@ class Result:
     events: tuple[Event, ...]
     rule: str | None = None
     ceiling: float | None = None
+
+    def __repr__(self) -> str:
+        """One line: what ran, and the mean accuracy at each budget."""
+        from dpcl_core.figures.picture import epsilon_label
+
+        said = [f"{epsilon_label(e, self.standing)}: {100 * fmean(v):.1f} %" for e, v in sorted(self.finals.items())]
+        name = self.name or f"{method_title(self.spec)} on {datasets.called(self.spec.data.dataset)}"
+        kept = f", run {self.run_id}" if self.run_id is not None else ""
+        return f"<Result of {name}: {self.score} {', '.join(said) or 'not known yet'}{kept}>"
+
+    def __hash__(self) -> int:
+        return hash((self.run_id, self.spec.digest(), len(self.events), self.rule))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows at the end of a cell: the figure of accuracy, its finding, and the statement in short."""
+        from dpcl_core.figures import html
+        from dpcl_core.privacy.statement import guarantee_words
+
+        title = self.name or f"{method_title(self.spec)} on {datasets.called(self.spec.data.dataset)}"
+        promised = [guarantee_words(given) for _, given in sorted(self.guarantees.items())]
+        said = [one.banner or one.headline for one in promised]
+        picture = None if self.started is None or self.accuracy.empty else self.figure("accuracy")
+        return html.cell(title, picture, list(dict.fromkeys(said)), self.provenance.line())
 
     @cached_property
     def rules(self) -> tuple[str, ...]:
@@ -172,6 +196,41 @@ class Result:
 
         return answer.warning(self.finals, self.references, score=self.score, standing=self.standing)
 
+    @property
+    def card(self) -> Card:
+        """The privacy card of the finished models, which `dpcl verify` checks once it is saved."""
+        from dpcl_core.privacy import card
+
+        finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
+        return card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
+
+    def log_to(self, tracker: str, *, folder: str = "runs") -> None:
+        """Writes every finished model to "mlflow" or "tensorboard": settings, accuracies and spent ε by task, the statement.
+
+        The step is the number of tasks learned. `folder`: where TensorBoard looks; MLflow has settings of its own. Raises
+        BadInput, which names the command to install a tracker that is missing.
+        """
+        from dpcl_core.privacy import statement
+        from dpcl_core.runs import trackers
+
+        spec, models = self.spec, []
+        for (epsilon, seed), table in self.finished_accuracy.groupby(["epsilon", "seed"]):
+            steps: dict[int, dict[str, float]] = {}
+            for after, rows in table.groupby("after_task"):
+                on_tasks = {f"accuracy/task {row.on_task + 1}": row.accuracy for row in rows.itertuples()}
+                steps[int(after) + 1] = {"accuracy/mean": rows["accuracy"].mean(), **on_tasks}
+            for row in self.spent[(self.spent["epsilon"] == epsilon) & (self.spent["seed"] == seed)].itertuples():
+                if math.isfinite(row.accounted_epsilon):
+                    steps[row.after_task + 1]["epsilon"] = row.accounted_epsilon
+            settings = {
+                "method": spec.method, "dataset": spec.data.dataset, "epsilon": epsilon, "seed": seed,
+                "delta": spec.privacy.delta, "adjacency": spec.privacy.adjacency, "labels": spec.labels,
+            }  # fmt: skip
+            said = statement.text({epsilon: self.guarantee(epsilon)})
+            name = f"{self.name or self.run_id or spec.method}, epsilon {epsilon:g}, seed {seed}"
+            models.append(trackers.Tracked(name, settings, steps, said))
+        trackers.log(tracker, models, self.card, folder)
+
     def to_html(self, looks: str = "") -> str:
         """A self-contained HTML page: question, finding, figures, statement, card, settings, how to repeat and cite it.
 
@@ -181,9 +240,7 @@ class Result:
         from dpcl_core.papers import catalog
         from dpcl_core.privacy import card, statement
 
-        finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
-        given = card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
-        written = json.dumps(given, indent=1, ensure_ascii=False)
+        written = json.dumps(self.card, indent=1, ensure_ascii=False)
         parts = {
             "What is protected": "\n".join(line for line in (statement.text(self.guarantees), looks) if line),
             "Privacy card": written if len(written) <= _LONGEST_CARD else f"It is beside this page, in {card.FILE}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.apart import Looked
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import intake, schema
 from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.papers import expected
 from dpcl_core.runs import administration
-from dpcl_core.spec import ScenarioSpec
-from pages.parts import layout, own_data, state, visitor
+from pages.parts import helper, layout, own_data, own_model, settings_form, state, visitor
 from pages.parts.text import labelled, plain
 
 HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
@@ -25,6 +28,7 @@ _KINDS: Final = {
     "image": "pictures", "text": "texts", "tagged": "sentences with entities", "table": "a table of features",
     "embedding": "embeddings", "sensor": "windows of sensors",
 }  # fmt: skip
+_ROWS: Final = ("About ", "A fifth ", "A share ")  # how sentences begin that say which rows train, and which test
 _FEATURES: Final = "own-features-of"
 _MOVES: Final = """Another person column, or a larger share, makes other rows public. Those that were public before stay
 known: what was shown of them cannot be taken back."""
@@ -38,88 +42,117 @@ _FIELDS: Final = {
 def page() -> None:
     """The page."""
     layout.header("Your data", "What would private learning make of your own data?", help_text=HELP)
-    side, answer = layout.controls_and_answer()
-    edited = own_data.edited()
-    with side:
-        path = own_data.choose() if edited is None else own_data.folder(edited)
+    own_model.stage()
+    edited = own_model.edited()
+    with (first := own_data.step(own_data.STEPS[0])):
+        path = own_data.choose() if edited is None else own_model.folder(edited)
         st.caption(visitor.WHERE)
-    with answer:
-        if path is None and not own_data.is_new():
-            st.markdown(
-                "Choose a file. You then see what was understood, say what the columns are, and see the tasks that a run "
-                "would learn."
-            )
-        elif path is not None:
-            _file(path, edited, side)
-        own_data.listing()
+        if path is None:
+            st.markdown(f"Then: {', '.join(own_data.STEPS[1:])}.")
+    if path is not None:
+        _file(path, edited, [first, *map(own_data.step, own_data.STEPS[1:])])
+    own_model.listing()
 
 
-def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
-    """Draws the form of a file in `side`; then what was understood, and the button that keeps the file.
+def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> None:
+    """Draws the steps of a file in their places, up to the button that makes one model.
 
     `edited`: the kept data whose schema is changed.
     """
     start = schema.Schema() if edited is None else intake.kept_folder(edited)[1]
     try:
-        with side:
-            fields = _schema(path, start, is_kept=edited is not None)
-        if fields is own_data.UNCLEAR:
-            st.info("The first line may be a row of data. Say which it is: nothing of it is shown before.")
-            return
-        if fields is not None and fields.columns.target is None and own_data.columns(path, fields):
-            st.info("Choose the target: the column to predict.")
-            return
+        fields = _schema(path, start, places, is_kept=edited is not None)
         asked = intake.Asked(instead=fields)
-        with st.spinner("Reading ..."):
+        if fields is own_data.UNCLEAR:
+            return
+        with places[1], st.spinner("Reading ..."):
             looked = own_data.look_at_file(own_data.uploaded_file(path, asked, administration.marks_kept(state.store())))
     except BadInput as refused:
-        st.error(plain(_in_words(refused)))
+        places[1].error(plain(_in_words(refused)))
         return
     if st.session_state.get(_FEATURES) != (str(path), looked.features):
         st.session_state[_FEATURES] = str(path), looked.features
         st.rerun()  # the form can now offer them
-    _understood(looked)
-    scenario = own_data.draw(looked)
+    with places[1]:
+        _understood(looked)
     if edited is not None and fields is not None and own_data.moves_rows(start, fields):
-        st.warning(_MOVES)
+        places[2].warning(_MOVES)
+    with places[3]:
+        _model(path, asked, edited, start, looked)
+
+
+def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Schema, looked: Looked) -> None:
+    """Draws step 4: one model with its price on the button that makes it, and keeping the file without one."""
+    fields = asked.instead
+    stream, money = st.columns([2, 1])
+    with stream:
+        scenario = own_data.scenario(looked)
+    with money:
+        epsilon = st.segmented_control(
+            "Privacy budget ε", expected.BUDGETS, default=1.0, format_func=epsilon_text, key="own-epsilon", required=True,
+            help="Less is stronger protection, and lower accuracy.",
+        )  # fmt: skip
+    note = st.container()
     is_as_before = edited is not None and fields in (start, replace(start, first_line="names"))
-    with st.container(horizontal=True):
-        title = "Keep these data for runs" if edited is None else "Keep with this schema"
-        if st.button(title, type="primary", key="own-keep", disabled=is_as_before):
-            _keep(path, asked, edited, scenario)
+    title = (fields.title if fields is not None else None) or path.stem
+    with st.container(horizontal=True, vertical_alignment="center"):
+        is_started = st.button(own_model.price(scenario, epsilon, title), type="primary", key="own-start")
+        later = "Keep for later" if edited is None else "Keep with this schema"
+        is_kept = st.button(later, key="own-keep", disabled=is_as_before)
         if fields is not None:
             # Written when pressed: a file that a redraw replaces would be gone while the browser still asks for it.
             content = partial(schema.schema_toml, fields, looked.features)
-            st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore")
+            st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore", type="tertiary")
+    if is_started or is_kept:
+        _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon) if is_started else None)
+    place = st.container()
+    n_tasks = own_data.draw(looked, scenario)
+    said = [one for one in looked.assumed if one.startswith(_ROWS)]
+    if n_tasks and looked.plan is not None and fields is not None and looked.kind != "tagged":
+        n_people, asked_for = looked.plan.n_people, replace(looked.privacy, epsilons=(epsilon,))
+        said.append(settings_form.people_for_a_label(asked_for, fields.per_person, n_tasks, n_people))
+        n_features = looked.n_values or backbones.card(looked.network).feature_dim
+        if n_features and scenario.recurrence == "once" and fields.per_person == 1:
+            of = n_people, len(looked.plan.classes), n_tasks, looked.network, n_features
+            with place:
+                helper.helper(expected.Sizes(*of, "dp-learned", looked.privacy.delta), "own-helper")
+    note.caption(plain(" ".join(said)))
 
 
-def _keep(path: Path, asked: intake.Asked, edited: str | None, scenario: ScenarioSpec) -> None:
-    """Keeps the file, or another copy of the data that are edited, and says under which name."""
-    administration.check_kept(state.store())
-    name = own_data.keep(own_data.uploaded_file(path, asked, administration.marks_kept(state.store()), edited))
-    own_data.discard()
-    own_data.done(name, edited, scenario)
+def _keep(path: Path, asked: intake.Asked, edited: str | None, then: Callable[[str], None] | None = None) -> None:
+    """Keeps the file, or another copy of the data that are edited, says under which name, and starts a run on it."""
+    try:
+        administration.check_kept(state.store())
+        name = own_data.keep(own_data.uploaded_file(path, asked, administration.marks_kept(state.store()), edited))
+        own_data.discard()
+        own_model.done(name, edited)
+        if then is not None:
+            then(name)
+    except BadInput as refused:
+        st.error(plain(_in_words(refused)))
+        return
     st.rerun()
 
 
-def _schema(path: Path, start: schema.Schema, *, is_kept: bool) -> schema.Schema | None:
+def _schema(path: Path, start: schema.Schema, places: Sequence[DeltaGenerator], *, is_kept: bool) -> schema.Schema | None:
     """The schema of the form, at first `start`; None where a schema lies beside the file. Raises BadInput."""
     beside = intake.schema_beside(path)
     if beside.exists() and not is_kept:
-        st.markdown(f"Its schema is read from {plain(beside.name)}, which lies beside it.")
+        places[1].markdown(f"Its schema is read from {plain(beside.name)}, which lies beside it.")
         return None
     known, features = st.session_state.get(_FEATURES, ("", ()))
-    start = own_data.with_first_line(start, own_data.first_line(path), str(path), is_kept=is_kept)
-    if start is own_data.UNCLEAR:
-        return start
+    with places[0]:
+        start = own_data.with_first_line(start, own_data.first_line(path), str(path), is_kept=is_kept)
+        if start is own_data.UNCLEAR:
+            st.info("The first line may be a row of data. Say which it is: nothing of it is shown before.")
+            return start
     columns = own_data.columns(path, start)
-    return own_data.form(columns, features if known == str(path) else (), start, str(path))
+    return own_data.form(columns, features if known == str(path) else (), start, str(path), places[1:])
 
 
 def _understood(looked: Looked) -> None:
     """Draws the columns, and what is assumed."""
-    with layout.card("own-understood"):
-        st.markdown(f"**What was understood: {_KINDS[looked.kind]}**")
+    with st.expander(f"What was understood: {_KINDS[looked.kind]}"):
         if looked.columns:
             rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
             layout.draw_table(("column", "used as", "read as"), rows, names=3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Final, cast
 
@@ -12,19 +12,21 @@ import streamlit as st
 from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts import figure_card, layout, lesson_stage, link
+from pages.parts import edges, figure_card, layout, lesson_stage, link
 from pages.parts.state import View
 from pages.parts.text import is_dark
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.in_browser import Progress
 
+VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
 _FOR_TEACHERS: Final = "for-teachers"
 _UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
 HELP = """Each step first asks for a **prediction**; then you **do** something, **see** the result, and read the
 **explanation**. A step gets a tick when you have done it. The address holds your ticks and predictions: save it to continue
-later. Results are not saved: their noise is fresh each time."""
+later. Results are not saved: their noise is fresh each time. **Sharp edges** shows ways in which a program with the right
+formula still leaks: the first row of each table is the mistake, the last row is what is done here."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ def _fields() -> list[object]:
             invalid=(text.NAMES[0], f"lessons are 1 to {len(text.NAMES)}, and this is the first"),
         ),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
+        link.Field("view", "view", "view", link.Choice(tuple(VIEWS)), "steps"),
+        link.Field("first", "first", "first step of a class", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
         link.Field("alone", "alone", "this lesson alone", link.Flag(), False),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
     ]
@@ -75,6 +79,19 @@ def page() -> None:
     if (cast("int | None", view["step"]) or 1) > n_steps:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
     place = layout.heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
+    draw = {VIEWS["steps"]: lambda: _lessons(view, linked), VIEWS["edges"]: lambda: _edges(view)}
+    layout.views(draw, view.key("view"), VIEWS[str(view["view"])])
+    layout.actions(place, is_shared=True, help_text=HELP)
+
+
+def _edges(view: View) -> None:
+    """Draws the pitfalls; the lessons stay where they were."""
+    view.commit({**view.read.values, "view": "edges"}, CODEC)
+    edges.draw(view)
+
+
+def _lessons(view: View, linked: str) -> None:
+    """Draws a lesson, and the choice of lessons and steps beside it."""
     side, answer = layout.controls_and_answer()
     layout.link_to_controls(side, answer, "To all lessons and steps")
     with side:
@@ -82,6 +99,8 @@ def page() -> None:
     lesson = text.load(name)
     state = _State(view, name, lesson)
     with answer:
+        if state.is_held:
+            st.info(f"Step {view['step']} opens when each step before it has a prediction. This is the first without one.")
         above = st.container()
         if name in text.IN_BROWSER:
             _in_browser(state)
@@ -94,7 +113,6 @@ def page() -> None:
         _contents(state, lesson)
         if not view["alone"]:
             _teacher(state, lesson)
-    layout.actions(place, is_shared=True, help_text=HELP)
 
 
 class _State:
@@ -115,10 +133,24 @@ class _State:
         self.controls: dict[str, float] = stored(
             view.key(f"{name}-controls"), {one.name: cast(float, view[f"{name}:{one.name}"]) for one in lesson.controls}
         )
-        linked_step = cast("int | None", view["step"]) if name == view["lesson"] else None
+        linked_step, first = (cast("int | None", view[key]) if name == view["lesson"] else None for key in ("step", "first"))
+        self.first = min(first or 1, self.n_steps) - 1
         undone = [step for step in range(self.n_steps) if step not in self.done]
         start = linked_step - 1 if linked_step is not None else undone[0] if undone else 0
-        self.step: int = min(stored(view.key(f"{name}-step"), start), self.n_steps - 1)
+        wanted = min(stored(view.key(f"{name}-step"), start), self.n_steps - 1)
+        self.step: int = min(wanted, self.last_open)
+        self.is_held = self.step < wanted
+        st.session_state[view.key(f"{name}-step")] = self.step
+
+    @property
+    def last_open(self) -> int:
+        """The last step that may be opened: the first without a prediction, or the last where nobody is asked for any.
+
+        Steps before the first one of a class need none.
+        """
+        places = range(self.first, self.n_steps)
+        unasked = [place for place in places if place not in self.predictions and place not in self.done]
+        return unasked[0] if unasked and PREDICTION not in self.hidden else self.n_steps - 1
 
     def go(self, step: int) -> None:
         """Goes to another step; a callback."""
@@ -147,7 +179,7 @@ class _State:
     def values(self) -> dict[str, object]:
         """All values of the link, with other lessons in their last state."""
         fields: dict[str, object] = {"lesson": self.name, "step": self.step + 1}
-        fields |= {name: self.view[name] for name in ("alone", "hide")}
+        fields |= {"first": self.first + 1 if self.first else None, "alone": self.view["alone"], "hide": self.view["hide"]}
         for name in text.NAMES:
             done = st.session_state.get(self.view.key(f"{name}-done"))
             if done is None:  # not opened since the link was followed
@@ -170,7 +202,8 @@ def _in_browser(state: _State) -> None:
     epoch = state.view.key(f"{state.name}-{state.jumps}")
     hidden = sorted(state.hidden - {PREDICTION})
     data = in_browser.document(
-        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, is_alone=False
+        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, first=state.first,
+        is_alone=False,
     )
     reported = figure_card.mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
     state.take(state.progress.changed(reported, state.name))
@@ -188,13 +221,14 @@ def _step(state: _State, lesson: Lesson) -> None:
         st.session_state[stage.key("opened")] = True
     st.caption(f"Lesson {text.number(state.name)}, {lesson.title}: step {state.step + 1} of {state.n_steps}")
     st.header(step.title, anchor=False)
-    if state.step == 0:
-        layout.markdown(lesson.intro)
-    if not _predicted(state, stage):
-        return
-    st.subheader("Do", anchor=False)
-    layout.markdown(step.do)
     was_done = state.step in state.done
+    if not (was_done and layout.is_on()):  # a projector has room for the result and its explanation, and for no more
+        if state.step == 0:
+            layout.markdown(lesson.intro)
+        if not _predicted(state, stage):
+            return
+        st.subheader("Do", anchor=False)
+        layout.markdown(step.do)
 
     def settle() -> None:
         if not was_done or st.session_state.get(_FOR_TEACHERS):  # the list of steps gets a tick, the class another link
@@ -208,13 +242,17 @@ def _step(state: _State, lesson: Lesson) -> None:
 
 
 def _done(state: _State, stage: lesson_stage.Stage) -> None:
-    """Draws what is done in a step, its result and, when there is or was one, the explanation."""
+    """Draws what is done in a step, its result and, when there is one, the explanation; beside it in presenter size."""
     truth = None
-    with suppress(lesson_stage.Waiting):
+    with st.container(key="lesson-stage"):
+        result, beside = st.container(key="lesson-result"), st.container(key="lesson-beside")
+    stage = replace(stage, beside=beside if layout.is_on() else None)
+    with result, suppress(lesson_stage.Waiting):
         truth = lesson_stage.act(state.name, stage.step)(stage)
         state.done.add(state.step)
     if state.step in state.done:
-        _explained(state, stage, truth)
+        with beside, layout.card("lesson-explain"):
+            _explained(state, stage, truth)
 
 
 def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
@@ -239,13 +277,12 @@ def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
 
 def _explained(state: _State, stage: lesson_stage.Stage, truth: int | None) -> None:
     step, choice = stage.step, state.predictions.get(state.step)
-    with layout.card("lesson-explain"):
-        st.subheader("Explain", anchor=False)
-        if truth is not None and choice is not None:
-            outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
-            verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
-            st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
-        layout.markdown(step.explain)
+    st.subheader("Explain", anchor=False)
+    if truth is not None and choice is not None:
+        outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
+        verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
+        st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
+    layout.markdown(step.explain)
 
 
 def _onward(state: _State, lesson: Lesson) -> None:
@@ -271,7 +308,10 @@ def _contents(state: _State, lesson: Lesson) -> None:
         for place, step in enumerate(lesson.steps):
             label = f"{'✓' if place in state.done else '○'} {place + 1}. {step.title}"
             label = f"**{label} (here)**" if place == state.step else label
-            st.button(label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,))
+            st.button(
+                label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,),
+                disabled=place > state.last_open,
+            )  # fmt: skip
         layout.arrow("about", "Glossary")
 
 
@@ -289,12 +329,12 @@ def _teacher(state: _State, lesson: Lesson) -> None:
         keeps = st.toggle("Include my ticks and predictions", key=state.view.key("teacher-ticks"))
         values = {**state.values(), "hide": tuple(hidden), "alone": alone}
         if not keeps:
+            values["first"] = state.step + 1 if state.step and PREDICTION not in hidden else None
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
-        layout.arrow(
-            "teacher", "Notes, plan, handout, codes", {"p": str(lesson_stage.number(text.part_of_lesson(state.name)))}
-        )
+        part = lesson_stage.number(text.part_of_lesson(state.name))
+        layout.arrow("teach", "Notes, plan, handout, codes", {"view": "plan", "p": str(part)})
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from dpcl_core.elements import calculator as calculators
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.figures import tokens
+from dpcl_core.figures import tokens, watched
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import accounting, gaussian, guarantee, statement
+from dpcl_core.privacy import accounting, gaussian, guarantee, statement, watching
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts import claim_calculator, cslr_claim, fields, figure_card, layout, lifelong_claims, link, pecl_claim, state
@@ -24,6 +24,7 @@ from pages.parts.text import is_dark, labelled, plain
 from pages.parts.tuning_panel import audit_panel
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
+PEOPLE = ("1", "2", "5")
 _TYPED = link.Text(calculators.MOST_CHARACTERS)
 _GIVEN, _CHOSEN = ("epsilon", "sigma", "delta", "rate", "steps"), ("mechanism", "find", "adjacency")  # of a question
 CODEC = link.Codec(
@@ -40,6 +41,7 @@ CODEC = link.Codec(
         link.Field("in_steps", "cn", "steps", _TYPED, "1"),
         link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(calculators.BUDGETS[0], calculators.BUDGETS[-1]), 1.0),
+        link.Field("people", "kp", "tasks a person may be in", link.Choice(PEOPLE), PEOPLE[0]),
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
@@ -228,15 +230,38 @@ def _composition(view: state.View) -> dict[str, object]:
     with layout.card("composition"):
         asked = start.changed(_drawn(view, start, "tasks"))
     tasks, epsilon = asked.tasks, asked.task_epsilon
-    noise = accounting.noise_over_tasks(gaussian.sigma(epsilon, calculators.DELTA), tasks)
+    provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA)
+    people = _noise(view, tasks, provenance)
+    raced = pd.DataFrame(_race(tasks, epsilon), columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
     figure_card.show(
-        figure_card.kept_builder(tokens.noise_growth)(noise, dark=is_dark()),
-        Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA), key="noise",
-        title="How noise grows over tasks",
-        note=f"variance after {tasks} task{'s' if tasks != 1 else ''}: {tasks} × σ² with one public list, 1 × σ² otherwise",
-        linked=True,
+        figure_card.kept_builder(watched.race)(raced, dark=is_dark()), provenance, key="race",
+        title="Who watches the stream, and who sees the last model",
+        note="one person, in the first task; all releases together stay within the ε asked for", table=raced, linked=True,
     )  # fmt: skip
-    return {"tasks": tasks, "task_epsilon": epsilon}
+    return {"tasks": tasks, "task_epsilon": epsilon, "people": people}
+
+
+def _noise(view: state.View, tasks: int, provenance: Provenance) -> str:
+    """Draws the noise against the number of tasks; returns in how many of them a person may be."""
+    names = {name: name for name in PEOPLE}
+    people = str(fields.segmented(view, "people", "Tasks that one person may be in", names))
+    table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
+    figure_card.show(
+        figure_card.kept_builder(watched.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
+        title="Must noise pile up over tasks?", table=table, linked=True,
+        note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
+    )  # fmt: skip
+    return people
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _by_tasks(n_tasks: int, people: int) -> list[tuple[str, int, float]]:
+    return watching.noise_by_tasks(n_tasks, people)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _race(n_tasks: int, epsilon: float) -> list[tuple[str, int, float]]:
+    return watching.race(n_tasks, gaussian.sigma(epsilon, calculators.DELTA), calculators.DELTA)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import counted
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, catalog, claims, comparison, measured, questions, report
+from dpcl_core.papers import answers, catalog, claims, comparison, measured, nearest, questions, report
 from dpcl_core.papers.paper import SIZES
 from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
 from dpcl_core.runs.shards import Set
-from pages.parts import fields, figure_card, layout, link, run_panel, state, text, train_form
+from pages.parts import fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts import questions as parts_questions
 from pages.parts.text import plain
 
@@ -25,6 +25,8 @@ HELP = """A card shows what the runs of a question say. Its picture and verdict 
 they have finished here. **Start** queues all runs of a question as one entry, the cheapest first; **Stop** ends the
 whole. What is compared, and the number of seeds, were fixed beforehand. **The paper** shows its numbers (hollow) beside ours
 (filled), and which of its claims come out: found or contradicted only if a 95 % interval of paired differences decides."""
+_MORE = """The number of seeds was fixed beforehand. Whoever adds some because nothing was decided, and looks again, decides
+more often by chance than 1 time in 20: say so where you report it."""
 VIEWS = {"answer": "Answer", "paper": "The paper"}
 _KEYS = parts_questions.FILTERS
 CODEC = link.Codec(
@@ -108,7 +110,7 @@ def _answer(view: state.View, name: str) -> None:
         st.markdown(f"Started on Train: **{plain(alone.name)}**.")
         _watch_alone(alone.id)
     if found:
-        _verdict(questions.of_preset(name))
+        _verdict(questions.of_preset(name), name, can_start=alone is None and not is_going)
     if found or is_going:
         _picture(name, found)
     elif alone is None:
@@ -127,8 +129,11 @@ def _answer(view: state.View, name: str) -> None:
     _details(name, found, newest)
 
 
-def _verdict(question: Question) -> None:
-    """Draws the answer in the quantity asked, what each form says, what is not decided, and how to cite it."""
+def _verdict(question: Question, name: str, *, can_start: bool) -> None:
+    """Draws the answer in the quantity asked, what each form says, what is not decided, and how to cite it.
+
+    `name`: the form's preset, to which seeds can be added where it does not decide.
+    """
     one = parts_questions.answer_of(question)
     unit = measured.unit(one.asked.metric).replace("%", "points")
     with layout.card("verdict"):
@@ -144,11 +149,18 @@ def _verdict(question: Question) -> None:
             if (difference := test.judged.difference) is not None and one.asked.metric != "audited":
                 form = f"{text.capital(parts_questions.FORMS[test.size])}: " if len(one.tests) > 1 else ""
                 told = report.interval_text(difference).replace("points", unit)
-                lines.append(f"{form}{told}, {counted(difference.n, 'seed')}: {test.judged.state}.")
+                n_added = difference.n - len(test.specs[one.asked.sides[0][1]].seeds)
+                added = f", {n_added} of them added after a look" if n_added > 0 else ""
+                lines.append(f"{form}{told}, {counted(difference.n, 'seed')}{added}: {test.judged.state}.")
         if lines:
             st.caption("  \n".join(map(plain, lines)))
         if one.excluded is not None:
             st.markdown(f"Not decided: less than {claims.bound_text(one.excluded)} {unit} either way.")
+        more = parts_questions.more_seeds(one, name)
+        if more and parts_questions.lacking(name) is None:
+            label = f"Two more seeds: {status_line.about(sum(map(nearest.rough_seconds, more.values())))}"
+            press = run_panel.attempt(lambda: parts_questions.add_seeds(name, more))
+            st.button(label, key="more-seeds", on_click=press, disabled=not can_start, help=_MORE)
 
 
 def _instead(view: state.View, name: str, missing: DataMissing) -> None:

@@ -1,4 +1,4 @@
-"""Runs page: a table of all runs with their states, and actions on the selected ones."""
+"""Runs page: all runs with their states, actions on the ticked ones, and the comparison of several."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dpcl_core.results import method_title
 from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.run import End, Run, Status
 from dpcl_core.spec import DataSpec, RunSpec
-from pages.parts import comparison, fields, layout, link, run_panel, state, status_line, tuning_panel
+from pages.parts import compare, comparison, fields, layout, link, run_panel, state, status_line, tuning_panel
 from pages.parts.text import plain
 
 STATUSES: tuple[Status, ...] = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
 HELP = f"""The runs in this store, your own first, then newest first. The table has {fields.LISTED} of them at most; the
-search and the states go through all. Tick one to open it, stop it, run it again, rename or delete it. Several
-ticked runs can be compared. A deleted run is only hidden: press Undo, or restore it from the trash below the table."""
+search and the states go through all. Tick one to open it, stop it, run it again, rename or delete it. Two or more finished
+ones are compared below. A deleted run is only hidden: press Undo, or restore it from the trash below the table."""
 _NAMED = 5  # runs of the trash that are named
 _AA = "Average accuracy: mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε"
 _SIZES = re.compile(r"subset: [^()]*")  # in the title of a dataset; the table has no room for them
@@ -45,6 +45,8 @@ _COLUMNS = {
     "started": st.column_config.DatetimeColumn("Started (UTC)", width=102, format="D MMM, HH:mm"),
     "seconds": st.column_config.NumberColumn("Seconds", width="small", format="%.1f"),
 }
+_SHOWN = 8  # runs that the table shows at a time, so that what is compared begins on the first screen
+_COMPARED = "runs-compared"  # session key: the ticked runs that are compared
 _ROWS = "runs-rows"  # session key: the rows of the table as it was drawn last
 CODEC = link.Codec(
     [
@@ -52,17 +54,19 @@ CODEC = link.Codec(
         link.Field("sort", "so", "order", link.Choice(tuple(SORTS)), "newest"),
         link.Field("search", "q", "search", link.Text(60), ""),
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+        *compare.FIELDS,
     ]
 )
+VIEWS = {"list": "All runs", "compare": "Compare"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of one table: which runs, in order, and the run that the link names. `ticked`: places ticked at first."""
+    """The rows of one table: which runs, in order, and those that the link names. `ticked`: places ticked at first."""
 
     number: int
     ids: tuple[str, ...]
-    linked: str | None
+    linked: tuple[str, ...]
     ticked: tuple[int, ...]
 
     @property
@@ -73,13 +77,21 @@ class _Rows:
 @state.guarded
 def page() -> None:
     """The page."""
+    if layout.open_view(VIEWS) == "compare":
+        compare.page(CODEC)
+    else:
+        _all_runs()
+
+
+def _all_runs() -> None:
+    """Draws the view of all runs."""
     store = state.store()
     view = state.View("runs", lambda _: CODEC)
     counts = store.n_listed()
     notices = list(view.read.notices)
-    linked = cast("str | None", view["run"])
-    if linked not in (None, *st.session_state.get("runs-deleted", ())) and _linked(linked) is None:
-        notices.append(f"The link asks for run {view['run']}, which is not in this store.")
+    linked = _linked(view)
+    known = {*(store.listed(linked) if linked else ()), *st.session_state.get("runs-deleted", ())}
+    notices += [f"The link asks for run {run_id}, which is not in this store." for run_id in linked if run_id not in known]
     layout.header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
     _messages()
     if not counts:
@@ -88,11 +100,14 @@ def page() -> None:
             st.page_link("pages/train.py", label="Start a run")
         _trash()
         return
-    values = _controls(view, counts)
-    view.commit(values, CODEC)
+    values = {**_controls(view, counts), **compare.NOTHING}
     _queue()
     is_active = _is_active(counts)
-    st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, is_active)
+    st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, linked, is_active)
+    compared = cast("tuple[str, ...]", st.session_state[_COMPARED])
+    if compared:
+        values |= compare.draw(view, compared)
+    view.commit({**values, "runs": compared}, CODEC)
     _trash()
 
 
@@ -100,9 +115,10 @@ def _is_active(counts: Mapping[Status, int]) -> bool:
     return any(status not in get_args(End) for status in counts)
 
 
-def _linked(run_id: str | None) -> Run | None:
-    """The run of the link, where the list has it, however many are newer."""
-    return None if run_id is None else state.store().listed([run_id]).get(run_id)
+def _linked(view: state.View) -> tuple[str, ...]:
+    """The runs that the link names, which the list has however many are newer."""
+    alone = cast("str | None", view["run"])
+    return (*cast("tuple[str, ...]", view["runs"]), *([] if alone is None else [alone]))
 
 
 def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, object]:
@@ -133,7 +149,7 @@ def _queue() -> None:
         st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
 
 
-def _list(values: dict[str, object], was_active: bool) -> None:
+def _list(values: dict[str, object], linked: tuple[str, ...], was_active: bool) -> None:
     """Draws the table and its buttons: by itself every other second, and after each press in it.
 
     The page around it is drawn again where that press has done something, whose message, counts, queue and trash lie there,
@@ -144,33 +160,45 @@ def _list(values: dict[str, object], was_active: bool) -> None:
     has_acted = "runs-done" in st.session_state or "runs-refused" in st.session_state
     if has_acted or not counts or was_active != _is_active(counts):
         st.rerun()
-    shown = _chosen(values)
+    shown = _chosen(values, linked)
     frame = table(shown, store.final_accuracies([run.id for run in shown]))
     if values["sort"] == "accuracy":
         order = frame["accuracy"].fillna(-1).sort_values(ascending=False, kind="stable").index
         frame, shown = frame.loc[order].reset_index(drop=True), [shown[i] for i in order]
     if frame.empty:
+        _compare(())
         st.info("No run matches these filters. Remove a state or clear the search.")
         return
     if len(shown) >= fields.LISTED:
         st.caption(f"The table has no more than {fields.LISTED} runs: choose a state or search for others.")
-    rows = _rows([run.id for run in shown], cast("str | None", values["run"]))
+    rows = _rows([run.id for run in shown], linked)
     event = st.dataframe(
         frame, key=rows.key, on_select="rerun", selection_mode="multi-row",
         selection_default={"selection": {"rows": list(rows.ticked)}}, hide_index=True,
-        height="content" if len(frame) <= 15 else 560, placeholder="", column_config=_COLUMNS,
+        height="content" if len(frame) <= _SHOWN else 330, placeholder="", column_config=_COLUMNS,
         alt=f"{len(frame)} runs with state, name, method, data, budgets, accuracy, start and duration",
     )  # fmt: skip
-    _actions([shown[row] for row in _ticked(event, len(shown))])
+    picked = [shown[row] for row in _ticked(event, len(shown))]
+    _actions(picked)
+    finished = tuple(run.id for run in picked if comparison.has_result(run))[: comparison.MOST]
+    _compare(finished if len(finished) > 1 else ())
 
 
-def _rows(ids: list[str], linked: str | None) -> _Rows:
+def _compare(run_ids: tuple[str, ...]) -> None:
+    """Lets the page below the list compare these runs; it is drawn again where a tick has changed them."""
+    before = st.session_state.get(_COMPARED)
+    st.session_state[_COMPARED] = run_ids
+    if layout.is_alone() and before != run_ids:
+        st.rerun()
+
+
+def _rows(ids: list[str], linked: tuple[str, ...]) -> _Rows:
     """The table's rows. A browser knows its ticks by position only: where the runs change or move, the table is a new one
     that begins with the same runs ticked, those of them that are left."""
     before: _Rows | None = st.session_state.get(_ROWS)
     if before is not None and (before.ids, before.linked) == (tuple(ids), linked):
         return before
-    ticked = {linked}
+    ticked = {*linked}
     if before is not None and before.linked == linked and before.key in st.session_state:
         ticked = {before.ids[row] for row in _ticked(st.session_state[before.key], len(before.ids))}
     places = tuple(place for place, run_id in enumerate(ids) if run_id in ticked)
@@ -183,12 +211,11 @@ def _ticked(table_state: Mapping[str, Any], n_rows: int) -> list[int]:
     return [int(row) for row in table_state["selection"]["rows"] if int(row) < n_rows]
 
 
-def _chosen(values: dict[str, object]) -> list[Run]:
+def _chosen(values: dict[str, object], linked: tuple[str, ...]) -> list[Run]:
     store, states, text = state.store(), cast("tuple[Status, ...]", values["status"]), str(values["search"])
     selected = store.list_runs(fields.LISTED, states=states, only=fields.wanted(text, store))
-    linked = _linked(cast("str | None", values["run"]))
-    if linked is not None and not states and not text and linked.id not in {run.id for run in selected}:
-        selected.insert(0, linked)
+    if linked and not states and not text:
+        selected = [*store.listed(set(linked) - {run.id for run in selected}).values(), *selected]
     if values["sort"] == "name":
         selected.sort(key=lambda run: run.name.lower())
     if values["sort"] == "seconds":
@@ -244,10 +271,7 @@ def _actions(picked: list[Run]) -> None:
         finished = [run.id for run in picked if comparison.has_result(run)][: comparison.MOST]
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):
             if len(finished) > 1:
-                all_have = all(map(comparison.has_result, picked))
-                some = f"these {len(finished)}" if all_have else f"the {len(finished)} finished"
-                query = {"v": "1", "r": ",".join(finished)}
-                st.page_link("pages/compare.py", label=f"Compare {some}", query_params=query)
+                st.markdown(f"**{len(finished)} finished runs are compared below.**", width="content")
             else:
                 st.caption("Only finished runs can be compared: tick two of them.", width="content")
             if all(map(state.store().may_change, picked)):

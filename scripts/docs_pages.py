@@ -25,6 +25,7 @@ from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Paper, Size, State
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.spec import fields_of
+from scripts import docs_beyond
 
 ROOT = Path(__file__).resolve().parent.parent
 GPU = ROOT / "assets" / "reproduction" / "gpu.json"
@@ -104,7 +105,8 @@ The field's words as this project uses them. In the app, the mark beside a figur
 """
 _EDGES = """# Sharp edges
 
-Pitfalls of private continual learning, and how this project avoids each. The app's page Sharp edges shows them going wrong.
+Pitfalls of private continual learning, and how this project avoids each. The app shows them going
+wrong, on Lessons under Sharp edges.
 """
 
 
@@ -124,6 +126,7 @@ def pages_made() -> dict[str, Callable[[], str]]:
         "glossary.md": _glossary,
         "gpu.md": _gpu,
         "results.md": _results_index,
+        "beyond.md": docs_beyond.page,
         **{f"results_{paper.name}.md": partial(_results, paper) for paper in catalog.PAPERS.values()},
     }
 

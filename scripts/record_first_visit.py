@@ -112,7 +112,7 @@ def visit(browser: Browser, port: int, name: str, *, is_slow: bool) -> tuple[flo
 
 def measured(names: Sequence[str], port: int) -> Iterator[str]:
     """The rows of the table; seconds are medians over the tries."""
-    titles = {name: title for pages in [*app.PAGES.values(), app.UNLISTED] for name, title in pages}
+    titles = dict(app.PAGES + app.UNLISTED)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for name in names or titles:

@@ -36,8 +36,12 @@ class Row:
     worst: float | None = None
 
 
-PAGES = {name: title for pages in [*app.PAGES.values(), app.UNLISTED] for name, title in pages}
-IN_BROWSER = ("start", "playground", "tokens", "anchors", "privacy")
+PAGES = dict(app.PAGES + app.UNLISTED) | {  # views have headings and sliders of their own
+    "explore?view=playground": "Playground", "explore?view=words": "Sensitive words",
+    "explore?view=clients": "Matching clients", "runs?view=compare": "Compare", "teach?view=plan": "For teachers",
+    "teach?view=classroom": "Classroom",
+}  # fmt: skip
+IN_BROWSER = ("start", "explore?view=playground", "explore?view=words", "explore?view=clients", "privacy")
 SERVED = (
     "text of a run", "map of a run", "round of a run", "anchors of a run", "noise on a run's lists",
     "budget without the drag", "lesson on shared noise", "lesson on surprise", "lesson on the sign",
@@ -64,7 +68,6 @@ ROWS: Mapping[str, Row] = {
             ("texts", "heatmap of `pecl-synthetic`", 5.0),
         )
     },
-    "test_the_server_computes_a_layer_in_a_fraction_of_that": Row("2,000 tokens in another layer, on the server", 0.05),
     "test_a_list_of_500_runs": Row("500 runs listed", 0.3),
     "test_a_table_of_500_runs": Row("500 runs as a table, with their results", 0.3),
     "test_the_newest_of_ten_thousand_points": Row("one more point written and read, of 10,000", 0.02),

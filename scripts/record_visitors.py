@@ -40,7 +40,8 @@ IDLE_SECONDS = 20.0
 PARTS = ("pages", "votes")
 QUESTIONS, WITHIN_SECONDS = 10, 0.5
 PAGES = (
-    "", "playground", "tokens", "anchors", "privacy", "lessons", "questions", "train", "runs", "compare", "about",
+    "", "explore?view=playground", "explore?view=words", "explore?view=clients", "privacy", "lessons", "questions", "train",
+    "runs", "runs?view=compare", "about",
 )  # fmt: skip
 
 
@@ -126,7 +127,7 @@ async def _voted(port: int, rooms: Rooms) -> str:
     """A class opens its room and answers questions: a row on how long a vote takes to everybody else."""
     code = rooms.open("Privacy, Monday at ten", TEACHER)
     class_ = [await _connected(port, token) for token in TOKENS]
-    await asyncio.gather(*(_opened(visitor, "room", f"room={code}") for visitor in class_))
+    await asyncio.gather(*(_opened(visitor, f"teach?view=classroom&room={code}") for visitor in class_))
     if len(rooms.state(code).names) < N_VISITORS:
         raise SystemExit("not all visitors are in the room")
     seconds: list[float] = []
@@ -178,8 +179,9 @@ async def _connected(port: int, token: str = "") -> ClientConnection:
     )
 
 
-async def _opened(visitor: ClientConnection, page: str, query: str = "") -> None:
-    """Asks for a page and waits until the server has sent all of it."""
+async def _opened(visitor: ClientConnection, address: str) -> None:
+    """Asks for a page, by its address, and waits until the server has sent all of it."""
+    page, _, query = address.partition("?")
     asked = BackMsg()
     asked.rerun_script.page_name = page
     asked.rerun_script.query_string = query

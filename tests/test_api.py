@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dpcl_core as dpcl
@@ -143,3 +144,31 @@ def test_public_names_load_nothing_before_they_are_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_here_needs_no_store(home: Path) -> None:
+    heard: list[Event] = []
+    result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], here=True, on_event=heard.append)
+    assert result.run_id is None
+    assert result.events == tuple(heard)
+    assert result.guarantee(1.0).epsilon <= 1.0
+    assert not Store().list_runs()
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    settings = {"scenario.tasks": np.int64(2), "privacy.delta": np.float64(1e-5)}
+    result = dpcl.run("digits-cosine", epsilons=np.array([1.0]), seeds=np.arange(1), settings=settings, here=True)
+    assert (result.spec.privacy.epsilons, result.spec.seeds, result.n_tasks) == ((1.0,), (0,), 2)
+    assert dpcl.account(epsilon=np.float32(1.0), delta=np.float64(1e-5), steps=np.int32(1)).sigma > 3
+
+
+def test_a_result_shows_itself_in_a_line_and_in_a_cell() -> None:
+    result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], here=True)
+    assert repr(result).startswith("<Result of ")
+    assert "ε = 1: " in repr(result)
+    assert "\n" not in repr(result)
+    assert hash(result) == hash(dpcl.run(result.spec, here=True))
+    shown = result._repr_html_()
+    assert "<svg" in shown
+    assert len(shown.encode()) <= 60_000
+    assert "likelier because of any one training example" in shown

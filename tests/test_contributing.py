@@ -73,7 +73,7 @@ assert row["missing"] is None, row["missing"]
 checks.check_run(checks.parse({"data": {"dataset": "two-words", "backbone": "hashed-text"}, "scenario": {"tasks": 1},
                            "privacy": {"delta": 1e-3}}))
 import app
-assert ("hello", "Hello") in app.PAGES["Learn"]
+assert ("hello", "Hello") in app.PAGES
 page = AppTest.from_file("pages/hello.py", default_timeout=600).run()
 assert not page.exception, page.exception
 assert page.title[0].value == "Hello"
@@ -123,7 +123,7 @@ def test_a_method_a_dataset_a_preset_and_a_page_are_added_as_it_says(copy: Path)
 
     (copy / "assets" / "presets" / "new-method.toml").write_text(PRESET, encoding="utf-8")
     (copy / "pages" / "hello.py").write_text(PAGE, encoding="utf-8")
-    changed(copy / "app.py", '("edges", "Sharp edges")', '("edges", "Sharp edges"), ("hello", "Hello")')
+    changed(copy / "app.py", '("runs", "Runs")', '("runs", "Runs"), ("hello", "Hello")')
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DPCL_", "PYTHONPATH"))}
     environment |= {"DPCL_HOME": str(copy / "home"), "DPCL_DATA": str(copy / "data"), "HF_HUB_OFFLINE": "1"}

@@ -11,15 +11,16 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from dpcl_core import presets
-from dpcl_core.papers import catalog, claims, measured
+from dpcl_core.papers import catalog, claims, measured, questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Paper
 from dpcl_core.privacy.statement import shown_number
-from scripts import docs_pages
+from scripts import docs_beyond, docs_pages
 from tests.support import replay
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -102,6 +103,21 @@ def test_the_readme_counts_every_claim_of_a_paper_once() -> None:
         assert f", {n_idle} not run." in text
 
 
+def test_the_page_beyond_the_papers_has_the_records_means_and_names_what_is_not_recorded() -> None:
+    page = docs_pages.pages_made()["beyond.md"]()
+    known = questions.recorded(presets.variants("noise-over-tasks"))
+    assert known.keys() == presets.variants("noise-over-tasks").keys()
+    for label, run in known.items():
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| {questions.run_name(label)} | "))
+        told = [float(cell) for cell in line.strip("| ").split(" | ")[1:]]
+        for epsilon, mean in zip(run.spec.privacy.epsilons, told, strict=True):
+            reached = [100 * (model.metrics["AA"] or 0) for model in run.models if model.epsilon == epsilon]
+            assert mean == pytest.approx(fmean(reached), abs=0.0501)
+    for name in docs_beyond.PRESETS:
+        is_recorded = bool(questions.recorded(presets.variants(name)))
+        assert (f"Not recorded yet: `dpcl run --preset {name} --all`" in page) == (not is_recorded)
+
+
 def test_a_page_says_how_many_records_name_no_commit() -> None:
     spec = replay.a_spec()
     run = Measured(spec, "Digits", "2026-11-21", 3.0, "cpu", None, (), machine="two cores", commit="abc")
@@ -142,6 +158,23 @@ def test_the_notebook_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("DPCL_STORE", raising=False)
     code, _ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     exec(code, {})
+
+
+GUIDES = sorted((ROOT / "docs" / "guides").glob("from_*.md"))
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_the_lines_of_a_guide_from_another_library_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours; those of the other library stand before them, and are ten lines or few more."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    theirs, *ours = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+    compile(theirs, path.name, "exec")
+    assert "dpcl" not in theirs
+    for code in ours:
+        assert "import dpcl_core as dpcl" in code
+        exec(code, {})
 
 
 def test_the_readme_is_short() -> None:

@@ -41,8 +41,8 @@ def executed(notebook: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_there_are_three() -> None:
-    assert len(NOTEBOOKS) == 3
+def test_there_are_four() -> None:
+    assert len(NOTEBOOKS) == 4
 
 
 @pytest.mark.parametrize("notebook", quick(1, NOTEBOOKS), ids=lambda path: path.stem)
@@ -58,7 +58,7 @@ def test_a_notebook_holds_no_output(notebook: Path) -> None:
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
 
 
-def test_the_what_if_has_ten_lines_and_the_method_about_thirty() -> None:
+def test_the_what_if_and_the_noise_have_ten_lines_and_the_method_about_thirty() -> None:
     """Without imports, empty lines and the settings of the card."""
 
     def lines(source: str) -> int:
@@ -68,6 +68,7 @@ def test_the_what_if_has_ten_lines_and_the_method_about_thirty() -> None:
     cells = {path.stem: json.loads(path.read_text(encoding="utf-8"))["cells"] for path in NOTEBOOKS}
     code = {stem: ["".join(cell["source"]) for cell in of if cell["cell_type"] == "code"] for stem, of in cells.items()}
     assert sum(map(lines, code["1_what_if"])) <= 10
+    assert sum(map(lines, code["4_noise_over_tasks"])) <= 10
     assert lines(code["3_own_method"][0]) <= 30
 
 

@@ -53,7 +53,7 @@ def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pyt
     assert status == 0, err
     for said in (
         "method cosine", "labels = dp-learned", "class-incremental tasks",
-        "one fixed public squashing", "words are hashed", "public test part", "A schema makes the result better",
+        "one fixed public squashing", "words are hashed", "set aside for testing", "A schema makes the result better",
         "dpcl_core data cells.csv --target kind --write-schema",
     ):  # fmt: skip
         assert said in out, said
@@ -73,7 +73,8 @@ def test_any_number_of_classes_makes_two_tasks(n_classes: int, capsys: pytest.Ca
     draw = np.random.default_rng(n_classes)
     rows = [[draw.integers(9) + 10 * (row % n_classes), f"c{row % n_classes}"] for row in range(150 * n_classes)]
     write(Path("mine.csv"), [["x", "y"], *rows])
-    status, out, err = ran("--data", "mine.csv", "--target", "y", *ONE, capsys=capsys)
+    large = ("--set", "privacy.epsilons=[8.0]")
+    status, out, err = ran("--data", "mine.csv", "--target", "y", *ONE, *large, capsys=capsys)
     assert status == 0, err
     (run,) = Store().list_runs()
     assert asdict(run.spec.scenario)["tasks"] == 2
@@ -185,7 +186,7 @@ def test_people_with_several_rows_differ_in_releases_alone(tmp_path, monkeypatch
         words = ("--data", "mine.csv", "--target", "label", "--person", "who", "--per-person", "2", *ONE)
         status, out, err = ran(*words, capsys=capsys)
         assert status == 0, err
-        assert "The privacy unit is a person, of whom at most 2 rows count." in out
+        assert "Each person is protected as a whole; up to 2 rows of each are used." in out
         run = Store().get(re.findall(r"^run (\S+)$", err, re.MULTILINE)[0])
         found.append((re.sub(run.id, "RUN", err), run.spec, outside.events(Store().events(run.id))))
     for first, other in zip(*found, strict=True):
@@ -248,7 +249,7 @@ def test_visits_over_months_become_tasks_and_patients_the_unit(capsys: pytest.Ca
     status, out, err = ran("--data", "visits.csv", *said, *ONE, capsys=capsys)
     assert status == 0, err
     assert "source-incremental tasks" in out
-    assert "The privacy unit is a person, of whom at most 2 rows count." in out
+    assert "Each person is protected as a whole; up to 2 rows of each are used." in out
     assert "The line that names the columns is public." in out
     assert "dpcl_core data visits.csv --target outcome --person patient --time date --per-person 2 --write-schema" in out
     (run,) = Store().list_runs()

@@ -74,7 +74,6 @@ function feed(memory, data, fed) {
   Object.assign(memory, { fed, from, lists, words }); // what was moved here stays when other lists come
   memory.find("noise").max = lists.noises.length - 1;
   memory.find("m").max = lists.counts.length - 1;
-  memory.find("legend").textContent = words.legend;
   memory.find("ask").textContent = words.ask;
   if (isOther) {
     draw(memory);
@@ -93,6 +92,13 @@ function draw(memory) {
   const axes = [[-WIDTH, 0, WIDTH, 0], [0, -HEIGHT, 0, HEIGHT]].map(([x1, y1, x2, y2]) => node("line", { class: "axis", x1, y1, x2, y2 }));
   memory.marks = [...lists.modes].map((mode) => node("path", { d: SHAPES[mode] }));
   find("map").replaceChildren(...axes, ...memory.marks);
+  const symbol = (d, name, text) => {
+    const svg = node("svg", { viewBox: "-10 -10 20 20", "aria-hidden": "true" });
+    svg.append(node("path", { d, class: name }));
+    return made("span", {}, svg, text);
+  };
+  const digits = SHAPES.map((d, digit) => symbol(d, "", filled(memory.words.digit, { digit })));
+  find("legend").replaceChildren(...digits, symbol(SHAPES[1], "wrong", memory.words.wrong), made("span", { textContent: memory.words.legend }));
   radios(find("matchers"), Object.keys(lists.groups).map((name) => [name, name]), (matcher) => {
     memory.matcher = matcher;
     paint(memory);

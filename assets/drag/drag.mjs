@@ -13,6 +13,7 @@ export default function element({ data, parentElement, setStateValue }) {
   };
 }
 
+const ARMS_HEIGHT = 250;
 const asText = (epsilon) => (epsilon === Infinity ? "inf" : String(epsilon));
 const asNumber = (text) => (text === "inf" ? Infinity : Number(text));
 const shown = (epsilon) => (epsilon === Infinity ? "∞" : String(Number(epsilon.toPrecision(4))));
@@ -37,6 +38,10 @@ function begin(parentElement, host) {
     if (event.key === "Enter") take(memory);
   });
   typed.addEventListener("change", () => take(memory));
+  memory.find("panel-arms").addEventListener("change", () => {
+    race(memory);
+    drawArms(memory);
+  });
   memory.watcher = new ResizeObserver(() => {
     if (memory.data && host.clientWidth !== memory.width) {
       measure(memory);
@@ -58,6 +63,12 @@ function feed(memory, data) {
   memory.find("badge").title = data.words.badge_help;
   memory.find("typed-row").hidden = !data.replay;
   for (const name of ["accuracy", "matrix", "classes"]) memory.find(`panel-${name}`).hidden = !data.panels.includes(name);
+  memory.find("panel-arms").hidden = !data.arms;
+  if (data.arms && memory.arms !== data.arms) {
+    memory.arms = data.arms;
+    memory.digits = openedDigits(data.arms);
+    memory.streams = new Map();
+  }
   memory.host.classList.add("fed");
   measure(memory);
   const held = !isNewStart && (data.replay || data.stops.some((stop) => asNumber(stop) === memory.epsilon));
@@ -142,7 +153,24 @@ function show(memory, epsilon) {
   memory.find("complaint").textContent = "";
   memory.now = now;
   memory.clean = clean;
+  if (memory.data.arms) race(memory);
   draw(memory);
+}
+
+// Four ways to handle noise over tasks, at this budget and for the chosen stream.
+function race(memory) {
+  const { arms_sentence: sentence, arms_clean: noiseless } = memory.data.words, panel = memory.find("panel-arms");
+  const chosen = (name) => panel.querySelector(`input[name=${name}]:checked`).value, nTasks = Number(chosen("tasks"));
+  const once = panel.querySelector("input[value=once]");
+  once.disabled = nTasks > memory.digits.n_classes; // there are no more digits than that
+  if (once.disabled) panel.querySelector("input[value=every]").checked = true;
+  const returns = chosen("returns") === "every", key = `${nTasks} ${returns}`;
+  if (!memory.streams.has(key)) memory.streams.set(key, preparedStream(memory.digits, nTasks, returns));
+  const stream = memory.streams.get(key), found = armAccuracies(memory.digits, stream, memory.epsilon);
+  const curves = Object.fromEntries(ARMS.map((arm) => [arm, stream.points.map((_, point) => mean(found[arm].map((seed) => seed[point])))]));
+  const ends = Object.fromEntries(ARMS.map((arm) => [arm, percent(curves[arm].at(-1))]));
+  memory.race = { curves, nTasks, points: stream.points, arm: chosen("arm") };
+  memory.find("told").textContent = filled(memory.epsilon === Infinity ? noiseless : sentence, { epsilon: shown(memory.epsilon), tasks: nTasks, ...ends });
 }
 
 function oddsText(words, epsilon, delta) {
@@ -162,6 +190,11 @@ function measure(memory) {
     svg.setAttribute("viewBox", `0 0 ${width} ${memory.height}`);
     svg.setAttribute("height", memory.height * scale);
   }
+  if (!memory.data.arms) return;
+  const svg = memory.find("panel-arms").querySelector("svg"), width = Math.max(180, svg.parentElement.clientWidth / scale);
+  memory.panels.set("arms", { svg, width });
+  svg.setAttribute("viewBox", `0 0 ${width} ${ARMS_HEIGHT}`);
+  svg.setAttribute("height", ARMS_HEIGHT * scale);
 }
 
 function draw(memory) {
@@ -171,6 +204,28 @@ function draw(memory) {
     svg.setAttribute("aria-label", memory.sentence);
     svg.innerHTML = painters[name](memory, width, memory.height);
   }
+  if (memory.data.arms) drawArms(memory);
+}
+
+function drawArms(memory) {
+  const { svg, width } = memory.panels.get("arms"), { curves, nTasks, points, arm: chosen } = memory.race;
+  const left = 44, right = width - (width < 500 ? 130 : 168), top = 8, bottom = ARMS_HEIGHT - 36;
+  const x = (task) => left + ((right - left) * task) / (nTasks - 1), y = (share) => bottom - (bottom - top) * share, out = [];
+  for (const tick of [0, 25, 50, 75, 100]) {
+    out.push(`<line class="grid" x1="${left}" x2="${right}" y1="${y(tick / 100)}" y2="${y(tick / 100)}"/>`, text(left - 8, y(tick / 100) + 4, `${tick} %`, "soft", "end"));
+  }
+  for (const task of points) out.push(text(x(task), bottom + 17, task + 1, "soft"));
+  out.push(text((left + right) / 2, ARMS_HEIGHT - 3, "tasks learned", "soft"));
+  const ends = ARMS.map((arm) => ({ arm, at: y(curves[arm].at(-1)), look: `arm arm-${arm}${arm === chosen ? " chosen" : ""}` })).sort((a, b) => a.at - b.at);
+  for (const { arm, look } of ends) {
+    const places = points.map((task, point) => [x(task), y(curves[arm][point])]);
+    out.push(`<path class="${look}" d="${path(places)}"/>`, ...places.map(([cx, cy]) => `<circle class="${look}" cx="${cx.toFixed(1)}" cy="${cy.toFixed(1)}" r="3"/>`));
+  }
+  ends.reduce((above, end) => (end.at = Math.max(end.at, above + 15)), -Infinity);
+  ends.reduceRight((below, end) => (end.at = Math.min(end.at, below - 15)), bottom + 15);
+  for (const { arm, at, look } of ends) out.push(text(right + 8, at + 4, memory.data.words[`arm_${arm}`], look, "start"));
+  svg.setAttribute("aria-label", memory.find("told").textContent);
+  svg.innerHTML = out.join("");
 }
 
 const text = (x, y, label, kind = "", anchor = "middle") =>

@@ -44,6 +44,22 @@ export function sigma(epsilon, delta) {
   return Math.exp((low + high) / 2) * (1 + 1e-6);
 }
 
+// What is kept of a release of squared length `squares` in `width` numbers (privacy/continual.py, `shrunk`).
+export const shrinkage = (squares, std, width) => (std === 0 ? 1 : squares > 0 ? Math.max(0, 1 - ((width - 2) * std * std) / squares) : 0);
+
+// The square root of the running sums with C on its grid (privacy/continual.py): first columns of C and of B = A / C.
+export function squareRoot(nTasks) {
+  const column = new Float64Array(nTasks), decoder = new Float64Array(nTasks);
+  for (let k = 0, exact = 1; k < nTasks; k++) {
+    if (k) exact *= (2 * k - 1) / (2 * k);
+    column[k] = Math.round(exact * 2 ** 14) / 2 ** 14;
+    decoder[k] = 1;
+    for (let n = 0; n < k; n++) decoder[k] -= column[k - n] * decoder[n];
+  }
+  const length = (values) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
+  return { column, decoder, sensitivity: length(column), noise: length(column) * length(decoder) };
+}
+
 // The bound beside every finite budget, and a bound in percent, rounded up, as privacy/statement.py prints them.
 export const oddsBound = (epsilon, delta) => (epsilon > 700 ? 1 : Math.min(1, (Math.exp(epsilon) + delta) / (1 + Math.exp(epsilon))));
 export const percentUp = (share) => String(Number((Math.ceil(share * 1e4 - 1e-6) / 100).toPrecision(6)));

@@ -177,9 +177,26 @@ export function shuffled(n) {
   return order.sort((a, b) => keys[a] - keys[b]);
 }
 
+// One list's sum of a digit whose pictures came in one task, each task's release shrunk before it is added.
+export function addedShrunk(clean, std, nTasks, draw = normals) {
+  const total = new Float64Array(clean.length), nothing = new Float64Array(clean.length);
+  for (let task = 0; task < nTasks; task++) {
+    const released = noisy(task ? nothing : clean, std, draw(clean.length)), kept = shrinkage(product(released, released), std, clean.length);
+    for (let k = 0; k < total.length; k++) total[k] += kept * released[k];
+  }
+  return total;
+}
+
+// Spread of remembered noise in a sum after all tasks, in that of one task's fresh noise, measured on n releases of `size` numbers.
+export function measuredRemembered(nTasks, n, size, draw = normals) {
+  const { decoder, sensitivity } = squareRoot(nTasks), total = new Float64Array(n * size);
+  for (const weight of decoder) draw(total.length).forEach((value, k) => (total[k] += weight * value));
+  return sensitivity * Math.sqrt(product(total, total) / total.length);
+}
+
 // Mean accuracy over the tasks after the last one, of the cosine classifier whose `order` of classes is dealt to the tasks.
-export function finalAccuracy({ sums, tests, testLabels }, isOneList, nTasks, std, order = shuffled(sums.length), draw = normals) {
-  const released = sums.map((clean) => heldOverTasks(clean, isOneList, std, nTasks, draw).at(-1)), size = sums[0].length;
+export function finalAccuracy({ sums, tests, testLabels }, isOneList, nTasks, std, order = shuffled(sums.length), draw = normals, isShrunk = false) {
+  const released = sums.map((clean) => (isShrunk ? addedShrunk(clean, std, nTasks, draw) : heldOverTasks(clean, isOneList, std, nTasks, draw).at(-1))), size = sums[0].length;
   const lengths = released.map((row) => Math.sqrt(product(row, row)));
   const hits = new Float64Array(sums.length), counts = new Float64Array(sums.length);
   for (let i = 0; i < testLabels.length; i++) {

@@ -16,6 +16,7 @@ export default function element({ data, parentElement, setStateValue }) {
   if (memory.from === from && host.firstChild) return; // the page calls again after a report, or when its theme changes
   const { step, done, predictions, values } = (data.is_alone && kept(data)) || data.start;
   Object.assign(memory, { from, host, data, step, done: new Set(done), predictions: { ...predictions }, values: { ...values } });
+  memory.step = Math.min(step, lastOpen(memory));
   memory.kept = data.lesson.steps.map(() => new Map());
   memory.game = opened(data.game);
   render(memory);
@@ -46,6 +47,13 @@ function kept({ name, lesson, start }) {
   }
 }
 
+// The last step that may be opened: the first without a prediction, or the last where nobody is asked for any.
+function lastOpen({ data, done, predictions }) {
+  const last = data.lesson.steps.length - 1;
+  const unasked = data.lesson.steps.findIndex((_, place) => place >= data.first && !done.has(place) && predictions[place] === undefined);
+  return data.is_quiet || unasked < 0 ? last : unasked;
+}
+
 // A text in which words of the glossary carry their meaning: a list of plain texts and [word, meaning].
 function prose(parts) {
   return made("p", {}, ...parts.map((part) => {
@@ -70,8 +78,11 @@ function render(memory) {
   const heading = made("h2", { textContent: step.title, tabIndex: -1 });
   const where = made("p", { className: "soft", textContent: filled(words.where, { title: lesson.title, step: place + 1, steps: lesson.steps.length }) });
   const parts = [], isPredicted = data.is_quiet || memory.predictions[place] !== undefined;
+  const isLarge = getComputedStyle(host).getPropertyValue("--large") !== ""; // a projector has room for the result and its explanation
+  const isShort = isLarge && memory.done.has(place);
   if (isPredicted) {
-    const out = [made("h3", { textContent: "Do" }), prose(step.do)], stage = staged(memory, step, out);
+    const out = isShort ? [] : [made("h3", { textContent: "Do" }), prose(step.do)], beside = isShort ? [] : out;
+    const stage = staged(memory, step, out, beside);
     let truth = null;
     try {
       truth = ACTS[data.name][step.key](stage);
@@ -79,11 +90,13 @@ function render(memory) {
     } catch (thrown) {
       if (thrown !== WAITING) throw thrown;
     }
-    parts.push(made("section", { className: "act" }, ...out));
-    if (memory.done.has(place)) parts.push(explained(memory, step, truth));
+    if (isLarge && memory.done.has(place) && !isShort) return render(memory); // done just now
+    if (isShort) parts.push(made("div", { className: "aside" }, made("section", { className: "act" }, ...out), made("div", {}, ...beside, explained(memory, step, truth))));
+    else parts.push(made("section", { className: "act" }, ...out), ...(memory.done.has(place) ? [explained(memory, step, truth)] : []));
     if (memory.done.has(place) && place + 1 === lesson.steps.length) parts.push(questions(memory));
   }
-  const intro = place === 0 ? [prose(lesson.intro)] : [], ask = data.is_quiet ? [] : [question(memory, step)]; // knows whether it is done
+  const intro = place === 0 && !isShort ? [prose(lesson.intro)] : [];
+  const ask = data.is_quiet || isShort ? [] : [question(memory, step)]; // knows whether it is done
   host.replaceChildren(...(data.is_alone ? [contents(memory)] : []), where, heading, ...intro, ...ask, ...parts, onward(memory));
   if (focused) host.querySelector(`[data-key="${focused}"]`)?.focus();
 }
@@ -96,6 +109,7 @@ function contents(memory) {
     button.title = step.title;
     if (place === memory.step) button.setAttribute("aria-current", "step");
     button.dataset.key = `step-${place}`;
+    button.disabled = place > lastOpen(memory);
     return made("li", {}, button);
   });
   const afresh = made("button", { type: "button", textContent: words.afresh, onclick: () => begin(memory) });
@@ -155,13 +169,13 @@ function onward(memory) {
     return one;
   };
   if (place > 0) row.append(button("← Back", place - 1, "back"));
-  if (place + 1 < steps.length) row.append(button(`Next: ${steps[place + 1].title} →`, place + 1, "next", done.has(place)));
-  else if (done.size === steps.length) row.append(made("b", { textContent: data.words.all_done }));
+  if (place + 1 < steps.length && place < lastOpen(memory)) row.append(button(`Next: ${steps[place + 1].title} →`, place + 1, "next", done.has(place)));
+  else if (place + 1 === steps.length && done.size === steps.length) row.append(made("b", { textContent: data.words.all_done }));
   return row;
 }
 
 // What the code of a step draws with; results are kept for as long as the page is open.
-function staged(memory, step, out) {
+function staged(memory, step, out, beside) {
   const { data, values } = memory, kept = memory.kept[memory.step], hidden = data.hidden;
   const button = (label, key, press) => {
     const one = made("button", { type: "button", textContent: label, className: "main", onclick: press });
@@ -172,7 +186,7 @@ function staged(memory, step, out) {
     game: memory.game, values, words: data.words, delta: data.delta,
     add: (...nodes) => out.push(...nodes),
     say: (text) => out.push(made("p", { textContent: text })),
-    see: () => out.push(made("h3", { textContent: "See" }), prose(step.see)),
+    see: () => beside.push(made("h3", { textContent: "See" }), prose(step.see)),
     kept: (key) => kept.get(key),
     keep: (key, value) => kept.set(key, value).get(key),
     again: () => render(memory),

@@ -4,14 +4,17 @@ const N_DRAWS = 300; // classifiers released to measure the noise: a standard er
 const share0 = (value) => `${Math.round(100 * value)} %`;
 const repeated = (n, make) => Array.from({ length: n }, make);
 
-// Accuracies of several runs for both lists: {one, own}.
+// Accuracies of several runs: {one, own}, of both lists; of one list whose releases are shrunk; and with noise of one strength.
 const learned = (game, nTasks, std) => ({ one: repeated(game.n_runs, () => finalAccuracy(game, true, nTasks, std)), own: repeated(game.n_runs, () => finalAccuracy(game, false, nTasks, std)) });
+const shrunkRuns = (game, nTasks, std) => repeated(game.n_runs, () => finalAccuracy(game, true, nTasks, std, shuffled(game.sums.length), normals, true));
+const atStrength = (game, std) => repeated(game.n_runs, () => finalAccuracy(game, false, 1, std));
 
-// Lines with error bars for both lists.
-const pair = (words, factor, xs, one, own) => [["one", one, "c1", true], ["own", own, "c0", false]].flatMap(([name, runs, colour, isDashed]) => {
+// Lines with error bars: of each, name, runs at every x, colour, and whether it is dashed.
+const linesOf = (factor, xs, lines) => lines.flatMap(([name, runs, colour, isDashed]) => {
   const points = xs.map((x, k) => [x, meanOf(runs[k])]);
-  return [{ kind: "line", colour, isDashed, points }, { name: words.names[name], kind: "dots", colour, isDashed, points, half: runs.map((run) => halfWidth(run, factor)) }];
+  return [{ kind: "line", colour, isDashed, points }, { name, kind: "dots", colour, isDashed, points, half: runs.map((run) => halfWidth(run, factor)) }];
 });
+const pair = (words, factor, xs, one, own) => linesOf(factor, xs, [[words.names.one, one, "c1", true], [words.names.own, own, "c0", false]]);
 
 function accuracyAxis(words, values) {
   const low = Math.max(0, Math.floor(10 * Math.min(...values) - 0.5) / 10), ticks = [];
@@ -51,6 +54,27 @@ const noiseSteps = {
     const gap = meanOf(first) - meanOf(last), margin = halfWidth(first, factor) + halfWidth(last, factor);
     return gap > margin ? 1 : gap < -margin ? 2 : 0;
   },
+  shrunk: (stage) => {
+    const { game, words } = stage, epsilon = stage.choose("epsilon", game.epsilons), std = sigma(epsilon, stage.delta), factor = game.interval_factor;
+    const runs = stage.results(words.train, () => game.cuts.map((cut) => ({ ...learned(game, cut, std), shrunk: shrunkRuns(game, cut, std) })), epsilon);
+    const [one, own, shrunk] = ["one", "own", "shrunk"].map((name) => runs.map((run) => run[name])), [added, listed, kept] = [one, own, shrunk].map((all) => meanOf(all.at(-1)));
+    const finding = filled(words.shrunk_finding, { epsilon, one: percent1(added), shrunk: percent1(kept), own: percent1(listed) });
+    stage.add(chart({ title: words.cuts_axis, low: 0.9, high: 11, isLog: true, ticks: game.cuts }, accuracyAxis(words, [...one, ...own, ...shrunk].flat()), linesOf(factor, game.cuts, [[words.added_up, one, "c1", true], [words.shrunk, shrunk, "c2", false], [words.names.own, own, "c0", false]]), finding));
+    const back = (kept - added) / Math.max(listed - added, 0.005);
+    return back < 0.25 ? 0 : back < 0.6 ? 1 : 2;
+  },
+  remembered: (stage) => {
+    const { game, words } = stage, epsilon = stage.choose("epsilon", game.epsilons), std = sigma(epsilon, stage.delta), tasks = game.returns, last = tasks.at(-1);
+    const found = stage.results(words.train, () => tasks.map((n) => ({ spread: measuredRemembered(n, 100, game.size), fresh: atStrength(game, std * Math.sqrt(n)), remembered: atStrength(game, std * squareRoot(n).noise) })), epsilon);
+    const spread = found.at(-1).spread, finding = filled(words.remembered_finding, { n: last, fresh: Math.sqrt(last).toFixed(1), remembered: spread.toFixed(2) });
+    stage.add(table(["", ...tasks.map((n) => filled(n > 1 ? words.n_tasks : words.one_task, { n }))], [["fresh", words.added_up], ["remembered", words.remembered]].map(([name, title]) => [title, ...found.map((one) => percent1(meanOf(one[name])))])));
+    stage.add(chart({ title: words.tasks_axis, low: 0.9, high: 1.1 * last, isLog: true, ticks: tasks }, { title: words.relative_axis, low: 0, high: 11, ticks: [0, 2, 4, 6, 8, 10] }, [
+      { name: words.added_up, kind: "line", colour: "c1", isDashed: true, points: tasks.map((n) => [n, Math.sqrt(n)]) },
+      { name: words.remembered, kind: "line", colour: "c2", points: tasks.map((n) => [n, squareRoot(n).noise]) },
+      { name: `${words.remembered}: ${words.measured}`, kind: "dots", colour: "c2", points: tasks.map((n, k) => [n, found[k].spread]) },
+    ], finding));
+    return spread < 3 ? 2 : spread < 7 ? 1 : 0;
+  },
   "where-not": (stage) => {
     const { game, words } = stage, budgets = [...game.epsilons, Infinity];
     const runs = stage.results(words.train, () => budgets.map((epsilon) => learned(game, game.n_tasks, sigma(epsilon, stage.delta))));
@@ -64,9 +88,9 @@ const noiseSteps = {
   },
   "which-list": (stage) => {
     const { game, words } = stage, epsilon = stage.choose("epsilon", game.epsilons), std = sigma(epsilon, stage.delta);
-    const { one, own } = stage.results(words.compare, () => learned(game, game.n_tasks, std), epsilon);
-    const list = (name, bound, layers, accuracies) => [name, bound, `${Math.sqrt(layers).toFixed(1)} × σ`, percent1(meanOf(accuracies))];
-    stage.add(table(words.list_heads, [list(words.names.data, words.no_bound_short, 1, own), list(words.names.own, String(epsilon), 1, own), list(words.names.one, String(epsilon), game.n_tasks, one)]));
+    const { one, own, shrunk } = stage.results(words.compare, () => ({ ...learned(game, game.n_tasks, std), shrunk: shrunkRuns(game, game.n_tasks, std) }), epsilon);
+    const list = (name, bound, accuracies) => [name, bound, percent1(meanOf(accuracies))];
+    stage.add(table(words.list_heads, [list(words.names.data, words.no_bound_short, own), list(words.names.own, String(epsilon), own), list(words.added_up, String(epsilon), one), list(words.shrunk, String(epsilon), shrunk)]));
     stage.add(made("p", { className: "no-bound", textContent: `${words.no_bound} ${words.no_odds}` }));
     return 0; // the list that is read from the data
   },

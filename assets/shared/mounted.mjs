@@ -2,7 +2,7 @@
 // drawn without these, and again with them, which are asked for once its place has been seen for a moment. Appended to the
 // scripts of the element, without their exports.
 
-const bytesAsText = new TextDecoder(), partsByAddress = new Map();
+const bytesAsText = new TextDecoder(), partsByAddress = new Map(), newest = new WeakMap(); // by place: the last bytes
 
 const isSeen = (place) => new Promise((resolve) => {
   let moment;
@@ -20,7 +20,7 @@ async function partAt(address) {
   throw new Error(`${address}: ${answer.status}`);
 }
 
-async function drawWithParts({ data, files, ...others }) {
+async function drawWithParts({ data, files, bytes, ...others }) {
   const addresses = Object.values(files);
   if (!addresses.every((address) => partsByAddress.has(address))) {
     element({ ...others, data });
@@ -28,10 +28,13 @@ async function drawWithParts({ data, files, ...others }) {
   }
   for (const address of addresses) if (!partsByAddress.has(address)) partsByAddress.set(address, partAt(address));
   const parts = Object.entries(files).map(async ([name, address]) => [name, await partsByAddress.get(address)]);
-  return element({ ...others, data: { ...data, ...Object.fromEntries(await Promise.all(parts)) } });
+  const found = Object.fromEntries(await Promise.all(parts));
+  if (newest.get(others.parentElement) !== bytes) return undefined; // a file that came late undoes no newer drawing
+  return element({ ...others, data: { ...data, ...found } });
 }
 
 export default ({ data: bytes, ...others }) => {
   const { files, ...data } = JSON.parse(bytesAsText.decode(bytes));
-  return files ? drawWithParts({ ...others, data, files }) : element({ ...others, data });
+  newest.set(others.parentElement, bytes);
+  return files ? drawWithParts({ ...others, data, files, bytes }) : element({ ...others, data });
 };

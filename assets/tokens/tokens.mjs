@@ -55,6 +55,8 @@ function feed(memory, data, fed) {
   const isNew = data.model && !memory.model;
   if (isNew) memory.model = opened(data.model);
   memory.find("own").hidden = data.text !== null;
+  for (const name of ["finding", "sliders"]) memory.find(name).hidden = data.is_still;
+  memory.find("layers").hidden = data.layers.length < 2;
   memory.find("upper").max = data.budgets.length - 1;
   if (data.text === null && !memory.own) memory.find("typed").value = memory.own = data.words.start;
   memory.find("layers").replaceChildren(...data.layers.map(({ name, title }) => {
@@ -112,6 +114,7 @@ function read(memory) {
 
 function choose(memory, at) {
   memory.chosen = at;
+  memory.find("more").open = true;
   paint(memory);
 }
 
@@ -157,7 +160,7 @@ function finding({ rows, words, found, dials, data }) {
   const count = (some) => `${some.filter(isOver).length} of ${some.length}`;
   const personal = words.filter((word) => word.tokens.some((i) => rows[i].kind && !rows[i].kind.startsWith("D:")));
   if (!words.length) return data.words.empty;
-  const fields = { theta: short(dials.threshold), personal: count(personal), other: count(words.filter((word) => !personal.includes(word))) };
+  const fields = { personal: count(personal), other: over.filter((word) => !personal.includes(word)).length };
   if (personal.length) return filled(data.words.marked, fields);
   return filled(words.length === 1 ? data.words.unmarked_one : data.words.unmarked, { ...fields, all: `${over.length} of ${words.length}` });
 }

@@ -19,6 +19,7 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.continual import choose
 from dpcl_core.privacy.labels import people_to_be_named
@@ -35,11 +36,11 @@ N_PICTURES = 2048  # planted pictures for adapters, each with a label that nobod
 _N_TASKS, _MOST_KNOWN = 2, 20_000
 
 
-def _crowd_labels(spec: RunSpec, epsilon: float) -> NDArray[np.int64]:
+def _crowd_labels(spec: RunSpec, epsilon: float, n_tasks: int = _N_TASKS) -> NDArray[np.int64]:
     """Labels 0 and 1 in turn of the examples known to the attacker, enough of each for a learned list to include it."""
     n_known = 20
     if spec.labels == "dp-learned":
-        needed = people_to_be_named(spec.privacy, epsilon, _N_TASKS, _MOST_KNOWN // 4)
+        needed = people_to_be_named(spec.privacy, epsilon, n_tasks, _MOST_KNOWN // 4)
         n_known = n_known if needed is None else max(n_known, 4 * needed)
     return np.arange(n_known, dtype=np.int64) % 2
 
@@ -47,7 +48,7 @@ def _crowd_labels(spec: RunSpec, epsilon: float) -> NDArray[np.int64]:
 # The DP cosine classifier: one example in the released class sums.
 
 
-_COSINE_CLASSES, _N_FEATURES = (0, 1, 2), 16
+_COSINE_CLASSES, _N_FEATURES, _STREAM = (0, 1, 2), 16, 5  # as many tasks does the attacker watch
 _COSINE_ADVERSARY = "sees everything that is released after each task, knows every other example and the example in question"
 
 
@@ -62,9 +63,9 @@ def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     """
     is_read = spec.labels == "data"
     crowd, pair = _cosine_examples(spec, epsilon, is_natural=is_natural)
-    n_people, n_inputs = _N_TASKS * (len(crowd) + 1), crowd.table.shape[1]
+    n_people, n_inputs = _STREAM * (len(crowd) + 1), crowd.table.shape[1]
     n_classes = len(_COSINE_CLASSES)
-    known = play.context(spec, n_inputs=n_inputs, n_classes=n_classes, n_people=n_people, n_tasks=_N_TASKS)
+    known = play.context(spec, n_inputs=n_inputs, n_classes=n_classes, n_people=n_people, n_tasks=_STREAM)
     direction, units = np.zeros((n_classes, n_inputs)), unit_rows(pair.table)  # the person's effect on the clean sums
     direction[pair.labels[0]] += units[0]
     if spec.privacy.adjacency == "replace":
@@ -78,26 +79,30 @@ def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     example = "a real digit" if is_natural else "a worst-case example"
     how = "is its label in the list?" if is_read else "projection of the sums on the example"
     streams = play.one_person(spec, known, crowd, pair)
-    return Game(spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read)
+    raced = 0 if is_read else _STREAM
+    return Game(
+        spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read, raced=raced
+    )
 
 
 def _evidence(spec: RunSpec, running: Sequence[Floats]) -> Floats:
-    """Scores [n, 3] from the running sums [n] along each person's own effect, after each of two tasks.
+    """Scores (`play.watched`) from the running sums [n] along each person's own effect, after each task.
 
-    Of people in the first task: the likelihood ratio of all releases, which are independent, each of mean the weight of that
-    task in it. Then the difference and the sum of both tasks' releases, for those who left or came with the second.
+    Fresh noise: a person is in the first task's release alone, or in each. Remembered noise: she is in every release after
+    the first task, too, each of mean the weight of that task in it. A running sum alone is what the newest model shows.
     """
-    weights, released = np.array([1.0, 0.0]), [running[0], running[1] - running[0]]
-    if getattr(spec.params, "noise_over_tasks", "fresh") == "remembered":
-        of = choose(_N_TASKS).factorisation
-        weights, released = of.column, of.releases(running)
-    first, second = released
-    return np.stack([weights[0] * first + weights[1] * second, first - second, first + second], axis=1)
+    is_there = np.arange(len(running)) == 0
+    weights = np.ones(len(running)) if spec.scenario.recurrence == "every" else is_there.astype(np.float64)
+    released = np.diff(np.stack(running), axis=0, prepend=0.0)
+    if remembers(spec):
+        of = choose(len(running)).factorisation
+        weights, released = of.column, np.stack(of.releases(running))
+    return play.watched(weights[:, None] * released, released, np.stack(running))
 
 
 def _cosine_examples(spec: RunSpec, epsilon: float, *, is_natural: bool) -> tuple[Examples, Examples]:
     """The known examples; the person's example and its replacement."""
-    labels = _crowd_labels(spec, epsilon)
+    labels = _crowd_labels(spec, epsilon, _STREAM)
     target = 0 if spec.labels == "dp-learned" else 2  # the worst-case example has a label that nobody else has
     own = np.array([target, 0 if spec.labels == "data" else target])
     if is_natural:
@@ -118,8 +123,8 @@ def cosine_axes_game(spec: RunSpec, epsilon: float) -> Game:
     """
     n_persons, is_replaced = N_PERSONS, spec.privacy.adjacency == "replace"
     rows, labels = np.eye(n_persons, dtype=np.float32), np.arange(n_persons, dtype=np.int64) % 2
-    n_people = n_persons * (1 if spec.scenario.recurrence == "every" else _N_TASKS)
-    known = play.context(spec, n_inputs=n_persons, n_classes=2, n_people=n_people, n_tasks=_N_TASKS)
+    n_people = n_persons * (1 if spec.scenario.recurrence == "every" else _STREAM)
+    known = play.context(spec, n_inputs=n_persons, n_classes=2, n_people=n_people, n_tasks=_STREAM)
     takes_part, places = partial(play.coins, n=n_persons), np.arange(n_persons)
 
     def score(seed: int, seen: Released) -> Floats:
@@ -129,7 +134,9 @@ def cosine_axes_game(spec: RunSpec, epsilon: float) -> Game:
 
     streams = play.many_persons(spec, known, rows, labels, 1 - labels, takes_part)
     attack, is_gaussian = "sums on the example's own axis (worst-case examples)", spec.labels != "data"
-    return Game(spec, known, streams, score, attack, _COSINE_ADVERSARY, is_gaussian=is_gaussian, takes_part=takes_part)
+    return Game(
+        spec, known, streams, score, attack, _COSINE_ADVERSARY, is_gaussian=is_gaussian, takes_part=takes_part, raced=_STREAM
+    )
 
 
 # Last layers trained by DP-SGD.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.federated import fedcil_dp, matchers
 from dpcl_core.methods.federated.params import (
     ClippedParams,
@@ -23,12 +24,14 @@ from dpcl_core.methods.federated.params import (
     RoundParams,
     ServerParams,
 )
+from dpcl_core.privacy.continual import choose
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec, updated
 
 N_CLIENTS = 1000  # planted clients, each with a label that no other client has
 N_IN_ROUNDS = 200  # planted clients in rounds of training
 _N_TASKS = 2
+_STREAM = 5  # as many tasks does the attacker watch where one costs little
 _ADVERSARY = (
     "sees all that is released after each task, and knows what every other client sends and what the one in question would"
 )
@@ -73,8 +76,9 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
     n_labels = 1 if is_own else n_targets
     rows, other, anchors = _digits() if is_natural else _extreme(n_targets, max(24, params.dimensions + 1))
     spec, width = _cheaper(spec, anchors), anchors.shape[1]
-    n_people, takes_part = _N_TASKS * n_targets * _ROWS, partial(play.coins, n=n_targets)
-    known = play.context(spec, n_inputs=width, n_classes=n_labels, n_people=n_people, n_tasks=_N_TASKS)
+    n_tasks = _STREAM if spec.method == "label-means" else _N_TASKS
+    n_people, takes_part = n_tasks * n_targets * _ROWS, partial(play.coins, n=n_targets)
+    known = play.context(spec, n_inputs=width, n_classes=n_labels, n_people=n_people, n_tasks=n_tasks)
     known = replace(known, n_users=2 * n_targets, anchors=anchors)
     empty = Examples(np.zeros((0, width), np.float32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -92,16 +96,21 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
         return [_parts(one, n_targets) - _parts(other, n_targets) for one, other in zip(*clean, strict=True)]
 
     def score(seed: int, seen: Released) -> Floats:
-        effects = directions(seed)
-        if spec.scenario.recurrence == "once":  # the second task has no targets, but it might reuse the first's noise
-            effects[1] = effects[0]
-        first, second = ((_parts(one, n_targets) * v).sum(axis=1) for one, v in zip(seen, effects, strict=True))
-        return np.stack([first, first + second, first - second], axis=1)
+        effects, parts = np.stack(directions(seed)), np.stack([_parts(one, n_targets) for one in seen])
+        newest = (parts * effects).sum(axis=2)
+        if remembers(spec):  # what is seen is running sums, of which the releases are read off
+            of = choose(n_tasks).factorisation
+            parts, effects = np.stack(of.releases(list(parts))), np.stack(of.releases(list(effects)))
+        # Without a person in it a release tells nothing, but it might reuse the first one's noise.
+        along = np.where(effects.any(axis=2, keepdims=True), effects, effects[0])
+        return play.watched((parts * effects).sum(axis=2), (parts * along).sum(axis=2), newest)
 
     who, sent = "real digits" if is_natural else "the longest vector", "list" if is_own else "vector"
     attack = f"projection of what was released on the client's own {sent} (a client with {who})"
     streams = lambda seed, side: tasks(takes_part(seed) == side)  # noqa: E731
-    return Game(spec, known, streams, score, attack, _ADVERSARY, takes_part=takes_part, planted="clients")
+    return Game(
+        spec, known, streams, score, attack, _ADVERSARY, takes_part=takes_part, planted="clients", raced=n_tasks
+    )
 
 
 def _parts(seen: Seen, n_targets: int) -> Floats:

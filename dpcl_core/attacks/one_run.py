@@ -62,7 +62,7 @@ def _played(game: Game, epsilon: float, confidence: float) -> Audited:
     scores, took_part, accounted = [], [], math.nan
     seeds, tasks = range(first, first + game.n_learners), lambda seed: game.tasks(seed, True)
     for seed, seen, ledger in released(game.spec, epsilon, seeds, game.known, tasks, game.start):
-        scores.append(game.score(seed, seen))
+        scores.append(game.judging(game.score(seed, seen)))
         took_part.append(game.takes_part(seed))
         accounted = ledger.epsilon() if math.isnan(accounted) else accounted
     return judged(

@@ -49,7 +49,7 @@ class Game:
     persons is in on side True, for a seed; the others are in on side False. `start`: the seed of all learners; None: each
     has its own. `most`: most learners on each side that do not take minutes; None: no limit. `at_once`: how many learners
     run together. `planted`, `n_learners`: in an audit in one training, the planted unit and the number of learners, one
-    unless each planted record is released separately.
+    unless each planted record is released separately. `raced`: of how many tasks the last statistics tell, by `watched`.
     """
 
     spec: RunSpec
@@ -65,6 +65,7 @@ class Game:
     at_once: int = 500
     planted: str = "examples"
     n_learners: int = 1
+    raced: int = 0
 
     def n_each(self, trials: int) -> int:
         """Learners on each side for `trials` persons on each side."""
@@ -79,13 +80,23 @@ class Game:
         """
         for confidence in (CONFIDENCE, SURELY):
             took_part, stayed_away, accounted = self.scores(epsilon, n_learners)
+            race = tuple(Area.of(*sides).value for sides in zip(self.race(took_part), self.race(stayed_away), strict=True))
             found = judged(
-                took_part, stayed_away, epsilon, accounted, self.spec.privacy.delta, self.attack, self.adversary,
+                self.judging(took_part), self.judging(stayed_away), epsilon, accounted, self.spec.privacy.delta,
+                self.attack, self.adversary,
                 is_gaussian=self.is_gaussian, confidence=confidence,
             )  # fmt: skip
             if not found.exceeds:
                 break
-        return found
+        return replace(found, over_tasks=tuple(zip(race[: self.raced], race[self.raced :], strict=True)))
+
+    def judging(self, statistics: Floats) -> Floats:
+        """The statistics by which the attacker decides, without those of the race."""
+        return statistics[:, : statistics.shape[1] - 2 * self.raced]
+
+    def race(self, statistics: Floats) -> Floats:
+        """Of each task what all releases up to it tell, then what the last one alone tells [2 raced, n]."""
+        return statistics[:, statistics.shape[1] - 2 * self.raced :].T
 
     def scores(self, epsilon: float, n_learners: int) -> tuple[Floats, Floats, float]:
         """Scores [n, statistics] of persons who took part, scores of those who did not, and the epsilon of a ledger."""
@@ -102,6 +113,18 @@ class Game:
                     stayed_away.append(statistics[~present])
                     accounted = ledger.epsilon() if math.isnan(accounted) else accounted
         return np.concatenate(took_part), np.concatenate(stayed_away), accounted
+
+
+def watched(likelier: Floats, released: Floats, alone: Floats) -> Floats:
+    """Scores [n, 3 + 2 tasks] of who watches a stream of sums: each task's release along a person's own effect [tasks, n].
+
+    `likelier`: the same times how much of the person is in each release: their sum is the log-likelihood ratio of all, as
+    their noises are independent and Gaussian, and no test of all releases is better (Neyman and Pearson). Then the
+    difference of the first two and the sum of all, for noise that was drawn once or people in every task. The rest is the
+    race: that sum up to each task, and what is seen `alone` after it [tasks, n], as by who looks at the newest model only.
+    """
+    so_far = np.cumsum(likelier, axis=0)
+    return np.concatenate([[so_far[-1], released[0] - released[1], released.sum(axis=0)], so_far, alone]).T
 
 
 def through_learner(*games: Callable[[RunSpec, float], Game]) -> Attacker:

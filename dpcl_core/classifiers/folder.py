@@ -105,11 +105,13 @@ class Loaded:
 
 
 def files(
-    run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[Classifier], *, unprotected: bool = False
-) -> dict[str, bytes]:
+    run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[Classifier], *,
+    unprotected: bool = False, last_only: bool = False,
+) -> dict[str, bytes]:  # fmt: skip
     """The folder's files by name, `classifier/…`; empty for a run without finished models.
 
     `unprotected`: also models without a bound, and those whose noise was seeded, which the seed takes off again.
+    `last_only`: of a model the step after its last task alone, unless that needs the earlier ones.
     """
     finished = {event.cell: event.guarantee for event in of_kind(events, CellFinished)}
     started = next(of_kind(events, Started), None)
@@ -117,6 +119,8 @@ def files(
         return {}
     by_cell = {cell: [one for one in kept if one.cell == cell] for cell in finished}
     left_out = _missing(spec, by_cell, started.n_tasks)
+    if last_only:
+        by_cell = {cell: of if of[-1:] and of[-1].uses_all else of[-1:] for cell, of in by_cell.items()}
     models, arrays, written = [], dict[str, bytes](), list[Classifier]()
     for cell, given in finished.items():
         if by_cell[cell] and (unprotected or protected(given)):

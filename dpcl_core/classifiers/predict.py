@@ -243,7 +243,8 @@ def predicted(
     place = None if task is None else task - 1
     steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=place)]
     scores = rule(found.rule)(steps, values)
-    chosen = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
+    has_label = np.isfinite(scores).any(axis=1)
+    chosen = np.where(has_label, scores.argmax(axis=1), -1) if len(competing) else np.full(len(scores), -1)
     if isinstance(given.content, Sentences):
         chosen = decode(scores, given.content.sentence_of, competing)
     predictions = []

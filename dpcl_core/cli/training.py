@@ -184,10 +184,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     tell = say if options.json else put
     seen = administration.marks_kept(open_store(options.store))
     with intake.own_name(options.data, asked_of(options), seen) as name:
-        raw = presets.settings(name)
-        if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
-            del raw["scenario"]  # what is assumed of one kind of stream means something else in another
-        spec = checks.parse(checks.apply_sets(raw, options.set))
+        spec = presets.on_own(name, checks.read_sets(options.set))
         checks.check_run(spec)
         for sentence in presets.assumed(spec):
             tell(sentence)

@@ -159,28 +159,26 @@ def _assumed(
         where = f"{place.name}/" if place.is_dir() else place.name
         said.append(f"{n_public:,} {unit}s in {where} are not protected: they are the public test part.")
     if is_divided:
-        side = f"all {unit}s of a person together" if card.has_people else f"each {unit} by a public coin of its own bytes"
         share = card.held_out or HELD_OUT
-        said.append(
-            f"About {share:.0%} of the {unit}s, {side}, are the public test part: no budget protects them, and classes, "
-            "sizes and titles come from them."
-        )
+        part = {HELD_OUT: "A fifth"}.get(share, f"A share of {share:.0%}")
+        of_people = " All rows of a person are on one side." if card.has_people else ""
+        said.append(f"{part} is set aside for testing. It is not protected.{of_people}")
     if not card.n_train:
-        example = "word" if card.kind == "tagged" else "example"
-        about = f"About {outlined.n_train:,} training {example}s"
-        said.append(f"{about}, four for each test {example}; a schema can give another number.")
+        words = " words" if card.kind == "tagged" else ""
+        said.append(f"About {outlined.n_train:,}{words} to train on.")
     if not card.classes:
         more = f" and {len(outlined.classes) - 12:,} more" if len(outlined.classes) > 12 else ""
         labels = ", ".join(outlined.classes[:12]) + more
-        said.append(f"The labels of the test part are public: {labels}. Others are learned, or left out.")
+        rest = "left out" if card.kind == "tagged" else "added if enough people have them"
+        said.append(f"The labels of the test part are public: {labels}. Labels seen only in training are {rest}.")
     if undeclared:
         said.append(
             "Nothing is declared about the features: every number goes through one fixed public squashing, and words are "
             "hashed. The test part decides which columns hold numbers."
         )
     if card.has_people:
-        at_most = f"{card.per_person} {unit}s count" if card.per_person > 1 else f"1 {unit} counts"
-        said.append(f"The privacy unit is a person, of whom at most {at_most}.")
+        several = f"Each person is protected as a whole; up to {card.per_person} {unit}s of each are used."
+        said.append(several if card.per_person > 1 else f"Each person counts once; one {unit} of each is used.")
     elif card.kind in ("text", "table", "embedding"):
         said.append(f"Every {unit} counts as another person: where people have several, name the column of the person.")
     return said
@@ -191,7 +189,7 @@ _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no eps
 _NOTHING = Asked()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Public:
     """Public facts. `from_schema`: the fields that a schema declares; all others follow from the test part."""
 
@@ -203,6 +201,23 @@ class Public:
     n_test: int
     from_schema: tuple[str, ...]
     understood: Understood
+
+    def __repr__(self) -> str:
+        """As text for a terminal."""
+        has_size = "n_train" in self.from_schema
+        size_source = "from the schema" if has_size else "four for each in the test part, as no schema says"
+        class_source = "the schema" if "classes" in self.from_schema else "the test part"
+        examples = "words" if self.understood.kind == "tagged" else "examples"
+        lines = [
+            "Public: all that errors, titles, sizes and figures of a run may depend on.",
+            f"  title              {self.title}",
+            f"  classes            {', '.join(self.classes)} (from {class_source})",
+            *([f"  sources            {', '.join(self.sources)}"] if self.sources else []),
+            f"  {f'training {examples}':<17}  {self.n_train:,} ({size_source})",
+            f"  {f'test {examples}':<17}  {self.n_test:,}",
+            *_report_lines(self.understood),
+        ]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,19 +250,10 @@ class Report:
 
     def text(self) -> str:
         """The report as text for a terminal."""
-        public, private = self.public, self.private
-        has_size = "n_train" in public.from_schema
-        size_source = "from the schema" if has_size else "four for each in the test part, as no schema says"
-        class_source = "the schema" if "classes" in public.from_schema else "the test part"
-        examples, rows = ("words", "sentences") if public.understood.kind == "tagged" else ("examples", "rows")
+        private = self.private
+        rows = "sentences" if self.public.understood.kind == "tagged" else "rows"
         lines = [
-            "Public: all that errors, titles, sizes and figures of a run may depend on.",
-            f"  title              {public.title}",
-            f"  classes            {', '.join(public.classes)} (from {class_source})",
-            *([f"  sources            {', '.join(public.sources)}"] if public.sources else []),
-            f"  {f'training {examples}':<17}  {public.n_train:,} ({size_source})",
-            f"  {f'test {examples}':<17}  {public.n_test:,}",
-            *_report_lines(public.understood),
+            repr(self.public),
             "",
             _WARNING,
             f"  {private.n_rows:,} training {rows}; {private.n_used:,} count.",

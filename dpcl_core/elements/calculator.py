@@ -46,15 +46,18 @@ SETTINGS: Mapping[LabelSetting, tuple[str, str]] = {  # the name of a list of la
     "prior": ("A public list per task", "It is public which digits come in which task; only those get noise."),
     "data": ("From the data: not DP", "The list can reveal who took part. For contrast only: no bound holds."),
 }
-TEACHING = (
-    "This page uses public teaching data on purpose. Dragging ε needs class sums without noise and the same noise at every "
-    "ε; either one voids any guarantee. On your own data every ε is a separate release, so there you train a model for each."
-)
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
 _EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
 _FINE = 12  # budgets computed from one stop to the next
 MAX_NUMBERS = 25_000  # largest table of trained cells that a page sends at once
 _EXACT = "Computed for exactly this budget while you drag, not interpolated."
+# Of four ways to handle noise over tasks under one public list (`explorers/arms.py`).
+ARMS = {
+    "arm_added": "added up", "arm_shrunk": "shrunk", "arm_remembered": "remembered", "arm_both": "remembered, shrunk",
+    "arms_sentence": "One public list, ε = {epsilon}, {tasks} tasks: fresh noise added up {added} % right, shrunk before "
+    "adding {shrunk} %, remembered {remembered} %, remembered and shrunk {both} %.",
+    "arms_clean": "Without noise all four are the same, {added} % right after {tasks} tasks, and no one is protected.",
+}  # fmt: skip
 _MORE_THAN_REQUESTED = "The ledger of this run totals more than the ε of the slider: the bar states the guarantee."
 _LOOKED_UP = "Results of a real run. The slider has only the trained budgets; nothing is interpolated between them."
 
@@ -71,6 +74,7 @@ def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str
         "odds": odds,
         "no_odds": statement.NO_ODDS,
         "complaint": "ε = {value}: must be a number from {low} to {high}, or ∞.",
+        **ARMS,
         "badge": badge,
         "badge_help": badge_help,
     }

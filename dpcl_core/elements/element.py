@@ -107,7 +107,7 @@ def _read(name: str) -> str:
 _MOUNTED = _read("shared/mounted.mjs")
 _DOM = "shared/dom.mjs"
 HERO = Element("hero", (_DOM, "drag/replay.mjs", "hero/one_person.mjs", "hero/hero.mjs"))
-DRAG = Element("drag", (_DOM, "drag/replay.mjs", "drag/drag.mjs"))
+DRAG = Element("drag", (_DOM, "drag/replay.mjs", "drag/arms.mjs", "drag/drag.mjs"))
 TOKENS = Element(
     "tokens",
     (_DOM, "drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "tokens/tokens.mjs"),
@@ -124,7 +124,6 @@ LESSON = Element(
     is_isolated=False,
 )  # fmt: skip
 # These are for the app's pages alone: what they show comes from runs, or from asking its server.
-HEATMAP = Element("heatmap", ("heatmap/heatmap.mjs",), is_isolated=False)
 PICTURE = Element("picture", ("picture/picture.mjs",), is_isolated=False)
 GALLERY = Element("gallery", (_DOM, "gallery/gallery.mjs"), is_isolated=False)
 ROOM = Element("room", (_DOM, "room/asking.mjs", "room/room.mjs"), is_isolated=False)
@@ -156,11 +155,13 @@ def document(
 
 
 def view_document(
-    text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], reader: str | None
-) -> dict[str, object]:
+    text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], reader: str | None,
+    layers: Sequence[Layer] = (),
+) -> dict[str, object]:  # fmt: skip
     """The data of the element but its model: text (None: typed), settings, layers with their edges and words, and the game.
 
-    `budgets`: stops of the largest nominal ε; `reader`: the public model that scored the text, None for another.
+    `budgets`: stops of the largest nominal ε; `reader`: the public model that scored the text, None for another; `layers`:
+    those to choose from where nothing else can be moved.
     """
     from dpcl_core.explorers import tokens
 
@@ -170,7 +171,7 @@ def view_document(
     }  # fmt: skip
     return {
         "text": of_text, "dials": asdict(dials), "layer": layer, "budgets": list(budgets),
-        "layers": [_layer(each, dials) for each in tokens.SHOWN], "words": WORDS,
+        "layers": [_layer(each, dials) for each in layers or tokens.SHOWN], "is_still": bool(layers), "words": WORDS,
         "game": {"rounds": [{"sentence": sentence, "words": list(words)} for sentence, words in ROUNDS]},
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpcl_core import metrics
 from dpcl_core.events import References
 from dpcl_core.figures import svg_parts, theme
-from dpcl_core.figures.picture import BREAK, Picture, capital, counted, epsilon_label, epsilon_phrase, minus, run_label
+from dpcl_core.figures.picture import BREAK, Picture, epsilon_label, epsilon_phrase, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
@@ -298,53 +298,3 @@ def class_bars(
     worst, best = int(mean.argmin()), int(mean.argmax())
     finding = f"{name}: class {classes[worst]} is hardest ({mean[worst]:.1f} %), "
     return chart.picture(f"{finding}class {classes[best]} easiest ({mean[best]:.1f} %).")
-
-
-# Metrics of finished models by seed, with published values as grey ticks.
-
-
-_METRICS = ("AA", "BWT", "FWT")
-
-
-def by_seed(
-    table: pd.DataFrame, *, epsilon: float, n_tasks: int, published: Mapping[str, Sequence[float]] | None = None,
-    score: str = "accuracy", standing: Standing = "bound", dark: bool = False,
-) -> Picture:  # fmt: skip
-    """AA, BWT and FWT of the models of one budget in points: one dot per seed, a bar for their mean.
-
-    Columns epsilon, seed, metric, value (shares; NaN: undefined, no dot). `published`: printed values in points by metric,
-    each a grey tick. `score`: the name of the score. The finding includes the accuracy right after learning that AA and BWT
-    imply.
-    """
-    titles = {"AA": f"average {score}", "BWT": "backward transfer", "FWT": "forward transfer"}
-    rows = table[(table["epsilon"] == epsilon) & table["metric"].isin(_METRICS)].dropna(subset=["value"])
-    if rows.empty:
-        return theme.nothing("The metrics appear when the first model has learned all its tasks.", dark, 280)
-    names = [name for name in _METRICS if (rows["metric"] == name).any()]
-    means, printed = rows.groupby("metric")["value"].mean().reindex(names), published or {}
-    y = {"type": "category", "autorange": "reversed", "showgrid": False}
-    height = 90 + 62 * len(names)
-    chart = theme.Chart(dark, height, {"title": "points", "zeroline": True}, y, margin=(130, 24, 16, 44))
-    stroke = {"symbol": "line-ns", "size": 26, "line": {"color": chart.ink.soft, "width": 2}}
-    for kind, values in printed.items():
-        if kind in names:
-            chart.marks(list(values), [titles[kind]] * len(values), "published", stroke, "published: %{x:.1f}")
-    dot = {"color": theme.colour_of_epsilon(epsilon, dark), "size": 9, "opacity": 0.75}
-    for name in names:
-        of = rows[rows["metric"] == name]
-        hover = "seed %{customdata}: %{x:.1f}"
-        chart.marks(100 * of["value"], [titles[name]] * len(of), name, dot, hover, customdata=of["seed"])
-    chart.marks(
-        100 * means, [titles[name] for name in names], "mean",
-        {"symbol": "line-ns", "size": 20, "line": {"color": chart.ink.text, "width": 3}}, "mean: %{x:.1f}",
-        mode="markers+text", text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center",
-        textfont={"color": chart.ink.text},
-    )  # fmt: skip
-    values_text = ", ".join(f"{titles[name]} {minus(f'{100 * value:.1f}')}" for name, value in means.items())
-    seeds = counted(rows["seed"].nunique(), "seed")
-    finding = f"{capital(epsilon_phrase(epsilon, standing))}, mean of {seeds}: {values_text} points."
-    if "BWT" in means:
-        learned = metrics.right_after_learning(100 * means["AA"], 100 * means["BWT"], n_tasks)
-        finding += f" Right after learning a task: {learned:.1f}, which is AA − BWT (T − 1) / T."
-    listed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in printed.items()]
-    return chart.picture(finding + (f" Published: {'; '.join(listed)}." if listed else ""))

@@ -166,12 +166,13 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
         chart.marks(places, of[value], str(of["name"].iloc[0]), marker, hover, customdata=of["client"] + 1)
     if regret:
         least, free = rows.loc[rows[value].idxmin()], int((rows["regret"] <= 0).sum())
-        finding = f"Client {int(least['client']) + 1} is the closest call: without this match its list costs "
-        finding += f"{100 * least['regret']:.2g} % more" + (f"; {free} could go at no cost." if free else ".")
+        finding = f"Client {int(least['client']) + 1} is the closest call: another group costs its list "
+        finding += f"{100 * least['regret']:.2g} % more"
+        finding += f"; for {free} {'entry' if free == 1 else 'entries'} it costs nothing." if free else "."
     else:
         chart.across("y", _AMBIGUOUS, width=1.5)
-        below, median = int((rows["margin"] < _AMBIGUOUS).sum()), rows["margin"].median()
-        finding = f"{below} of {len(rows)} matches were close (margin below {_AMBIGUOUS:g}; median {median:.2f})."
+        below = int((rows["margin"] < _AMBIGUOUS).sum())
+        finding = f"{below} of {len(rows)} matches {'was' if below == 1 else 'were'} close."
     return chart.picture(finding)
 
 

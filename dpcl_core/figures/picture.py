@@ -68,6 +68,12 @@ class Picture:
         said.finding = finding
         return said
 
+    def at_most(self, height: float) -> Picture:
+        """The same figure, no higher than so many pixels."""
+        lower = copy(self)
+        lower.layout = {**self.layout, "height": min(height, self.layout["height"])}
+        return lower
+
 
 def _literal(part: Any) -> Any:
     """A part of a figure in which texts are drawn letter by letter; the part itself where nothing changes."""

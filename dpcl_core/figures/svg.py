@@ -214,7 +214,7 @@ class _Drawing:
         """A text at its place, its lines aligned where it is anchored; empty where its place is out of an axis' range."""
         font = {"size": SIZE, "color": self.inks.text, **one.get("font", {})}
         words = svg_parts.wrapped(one["text"], font["size"], self.width - 16)
-        wide, high = svg_parts.width(words, font["size"]), svg_parts.height(words, font["size"])
+        wide = svg_parts.width(words, font["size"])
         across, down = (_SHARES[one.get(f"{letter}anchor", "middle")] for letter in "xy")
         axes = [self._scale(letter, one) for letter in "xy"]
         x, y = (axis.pixel(float(one[axis.letter]) if axis.is_log else axis.own(one[axis.letter])) for axis in axes)
@@ -222,9 +222,7 @@ class _Drawing:
             return ""
         x, y = x + one.get("xshift", 0) + 2 - 4 * across, y - one.get("yshift", 0) + 2 - 4 * down  # two pixels beside it
         x = max(min(x, self.width - (1 - across) * wide), across * wide)  # a wide text stays within the drawing
-        left, top = x - across * wide, y - down * high
-        ground = _rect((left, top), (left + wide, top + high), **paint("fill", one["bgcolor"])) if "bgcolor" in one else ""
-        return ground + text(words, x, y, size=font["size"], colour=font["color"], across=across, down=down)
+        return text(words, x, y, size=font["size"], colour=font["color"], across=across, down=down)
 
     def _key(self, trace: Props, left: float, top: float) -> str:
         """The look of a trace and its name."""

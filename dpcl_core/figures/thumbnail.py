@@ -29,10 +29,7 @@ def curves(lines: Sequence[tuple[str, Sequence[tuple[int, float]]]], *, unit: st
         body += f'<path class="{look}" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>'
         body += _dot(look, *places[-1])
         ends.insert(0, (name, points[-1][1], places[-1][1]))
-    words = "".join(
-        f'<text x="{_LEFT:g}" y="{_WORDS:g}">1</text><text class="end" x="{_RIGHT:g}" y="{_WORDS:g}">{last}</text>'
-    )
-    return _svg(body + _names(ends) + words)
+    return _svg(body + _names(ends))
 
 
 def budgets(levels: Sequence[tuple[str, Interval]], *, unit: str) -> str:
@@ -43,9 +40,10 @@ def budgets(levels: Sequence[tuple[str, Interval]], *, unit: str) -> str:
     ]
     body = _guides(low, high, unit) + f'<path class="main" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>'
     body += f'<text x="{_LEFT - 6:g}" y="{_WORDS:g}">ε</text>'
-    for (x, y), (name, level) in zip(places, levels, strict=True):
-        body += _bar("main", x, *(_height(end, low, high) for end in _ends(level)))
-        body += _dot("main", x, y) + f'<text class="middle" x="{x:.1f}" y="{_WORDS:g}">{escape(name)}</text>'
+    for place, ((x, y), (name, level)) in enumerate(zip(places, levels, strict=True)):
+        body += _bar("main", x, *(_height(end, low, high) for end in _ends(level))) + _dot("main", x, y)
+        if place in (0, len(levels) - (2 if levels[-1][0] == "∞" else 1)):  # no noise is named beside the line
+            body += f'<text class="middle" x="{x:.1f}" y="{_WORDS:g}">{escape(name)}</text>'
     (_, first), (_, last) = levels[0], levels[-1]
     above = max(_height(_ends(first)[1], low, high) - 5, _TOP + 6)
     body += f'<text class="main strong middle" x="{places[0][0] + 4:.1f}" y="{above:.1f}">{_number(first.mean)}</text>'

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
-from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import BREAK, Picture, capital, counted, minus
 from dpcl_core.privacy.statement import shown_number
-from dpcl_core.spec import LABELS, LabelSetting
 
 _CHANCE = 0.5
 _ALIKE_NATS = 0.1  # a token: with less between them, two models know words about equally well
@@ -161,48 +159,7 @@ def _nats(value: float) -> str:
     return minus(f"{value:.2f}")
 
 
-# A text with each token shaded by a number, in five shades with five kinds of underline.
-#
-# Input of the element in `assets/heatmap/`: the text, which it draws once, and a layer, which it repaints in place.
-# Its classes are those of `assets/shared/theme.css`.
-
-
-NO_NUMBER = "no noise"
-
-
-def document(
-    tokens: Sequence[str], shades: Sequence[int], numbers: Sequence[str], kinds: Sequence[str], *,
-    legend: Sequence[list[str]], label: str,
-) -> dict[str, dict[str, object]]:  # fmt: skip
-    """The element's document: `text` (drawn once) and `layer` (repainted).
-
-    Args: tokens as printed, blanks included ("": a token that only continues a character); for each its shade, 0 to 4 (-1:
-    no number), its text on focus, and the kind of its span ("": none). `legend`: of this layer. `label`: what the text is
-    from.
-    """
-    words = [token.lstrip(" ") or token for token in tokens]  # blanks before a token are not shaded
-    blanks = [token[: len(token) - len(word)] for token, word in zip(tokens, words, strict=True)]
-    names = [f"t{shade}" if shade >= 0 else "quiet" for shade in shades]
-    pairs = zip(numbers, kinds, strict=True)
-    return {
-        "text": {"label": label, "tokens": [*map(list, zip(blanks, words, strict=True))], "spans": _spans(kinds)},
-        "layer": {
-            # A token that only continues a character has no letters to shade.
-            "names": [name if token else f"{name} part" for token, name in zip(tokens, names, strict=True)],
-            "numbers": [f"{number} · {kind.removeprefix(LOOKALIKE)}" if kind else number for number, kind in pairs],
-            "ranges": list(legend),
-        },
-    }
-
-
-def legend(ranges: Sequence[str], *, has_spans: bool, has_stops: bool) -> list[list[str]]:
-    """The legend of shades and outlines: tag, class and words of each. `ranges`: of each shade, lightest first."""
-    items = [["i", f"t{shade}", text] for shade, text in enumerate(ranges)]
-    if has_stops:
-        items.append(["i", "quiet", f"stop word: {NO_NUMBER}"])
-    if has_spans:
-        items += [["span", "private", "marked as personal"], ["span", "lookalike", "only looks like it"]]
-    return items
+# The ranges that five shades stand for.
 
 
 def ranges(edges: Sequence[float], *, falling: bool, beyond: str = "") -> list[str]:
@@ -213,30 +170,6 @@ def ranges(edges: Sequence[float], *, falling: bool, beyond: str = "") -> list[s
     between = (f"{low:g} to {high:g}" for low, high in pairwise(edges))
     texts = [f"{text}{beyond}" for text in (f"below {edges[0]:g}", *between, f"{edges[-1]:g} and more")]
     return texts[::-1] if falling else texts
-
-
-def number(value: float, edges: Sequence[float], origin: float | None = None) -> str:
-    """A number in three digits, or in as many as keep it on its side of every edge.
-
-    `origin`: the number from which edges are distances. NaN is written in words.
-    """
-    if math.isnan(value):
-        return NO_NUMBER
-    def reached(number: float) -> list[bool]:
-        return [(number if origin is None else abs(number - origin)) >= edge for edge in edges]
-
-    texts = (f"{value:.{digits}g}" for digits in range(3, 15))
-    return next((text for text in texts if reached(float(text)) == reached(value)), repr(value))
-
-
-def _spans(kinds: Sequence[str]) -> list[list[int | str]]:
-    """First token of each marked span, the one after its last, and its class."""
-    spans: list[list[int | str]] = []
-    for kind, group in groupby(range(len(kinds)), key=kinds.__getitem__):
-        places = list(group)
-        if kind:
-            spans.append([places[0], places[-1] + 1, "lookalike" if kind.startswith(LOOKALIKE) else "private"])
-    return spans
 
 
 # True costs of a token's nominal budget: in one release, over epochs and occurrences, for a text.
@@ -275,7 +208,7 @@ def _axis(title: str, low: float, high: float, steps: Sequence[int]) -> theme.Pr
     return {"title": title, "type": "log", "tickvals": ticks, "ticktext": shown, "range": ends}
 
 
-# Figures of the budget spent over the tasks, and of the growth of noise under the label settings.
+# The budget spent over the tasks.
 
 
 def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
@@ -314,32 +247,3 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
         spent_text = "no bound" if math.isinf(last) else f"ε = {shown_number(last)} after {counted(int(tasks[-1]), 'task')}"
         sentences.append(f"{kind}: {spent_text}")
     return chart.picture(capital("; ".join(sentences)) + ".")
-
-
-def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = False) -> Picture:
-    """Standard deviation of the noise in one class sum, one line per label setting; entry k: after task k + 1."""
-    n_tasks = max((len(values) for values in noise.values()), default=0)
-    if not n_tasks:
-        return theme.nothing("Noise appears with the first task.", dark, 280)
-    y = {"title": "noise in one class sum (std)", "rangemode": "tozero"}
-    chart = theme.Chart(dark, 280, theme.task_axis(1, n_tasks), y, margin=(52, 150, 12, 40))
-    sentences, ends = [], []
-    for index, (setting, values) in enumerate(noise.items()):
-        colour, name = chart.colour(index), LABELS[setting]
-        at, drawn = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
-        chart.line(
-            at, drawn, name, colour, f"{name}, after task %{{x}}: %{{y:.3g}}", dash=theme.DASHES[setting],
-            symbol=theme.MARKERS[setting], size=6, mode="lines+markers" if len(values) <= 30 else "lines",
-        )  # fmt: skip
-        ends.append((name, len(values), values[-1], colour))
-        sentences.append(_growth(name, values))
-    top = max(max(values) for values in noise.values())
-    chart.end_names(ends, 0.085 * top, 0, top * 1.02, size=12)
-    return chart.picture(capital("; ".join(sentences)) + ".")
-
-
-def _growth(name: str, values: Sequence[float]) -> str:
-    factor = values[-1] / values[0] if values[0] > 0 else 1.0
-    after = f"after {len(values)} tasks" if len(values) > 1 else "after the first task"
-    change = "stays the same" if abs(factor - 1) < 0.005 else f"is {factor:.2g} times the first task's"
-    return f"{name}: the noise {change} {after}"

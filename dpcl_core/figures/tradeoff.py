@@ -62,17 +62,6 @@ class Needed:
     low: float | None
     high: float | None
 
-    @property
-    def is_made_to_rise(self) -> bool:
-        """Whether the curve differs from what was measured."""
-        return any(abs(raw - mean) > _SAME for raw, mean in zip(self.measured, self.means, strict=True))
-
-    @property
-    def by_luck(self) -> int | None:
-        """The place of the first budget that reached the score alone, not on the curve: a larger one came out worse."""
-        place = next((place for place, raw in enumerate(self.measured) if raw >= self.wanted - _SAME), None)
-        return None if place is None or self.means[place] >= self.wanted - _SAME else place
-
 
 def needed(by_budget: Mapping[float, Sequence[float]], wanted: float) -> Needed | None:
     """The budget that the score `wanted` needs; None without a finite budget. `by_budget`: scores in [0, 1] by seed."""
@@ -104,45 +93,25 @@ def _rising(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def sentence(
-    answer: Needed, *, score: str = "accuracy", standing: Standing = "bound", is_exact: bool = False,
-    accounted: Mapping[float, float] | None = None,
-) -> str:  # fmt: skip
-    """The answer in words. `is_exact`: the budgets were computed one close to the next, so that hardly a gap is left.
+    answer: Needed, *, score: str = "accuracy", standing: Standing = "bound", accounted: Mapping[float, float] | None = None
+) -> str:
+    """The answer in words, with the range of ε that the seeds' intervals allow.
 
     `accounted`: what the ledger adds up to, by requested budget; it is named where it is another number.
     """
-    wanted, tried = f"{100 * answer.wanted:g} % {score}", "computed" if is_exact else "measured"
-    labels = [epsilon_label(epsilon, standing) for epsilon in answer.budgets]
-    spent = {
-        epsilon: shown_number(total)
-        for epsilon, total in (accounted or {}).items()
-        if shown_number(total) != shown_number(epsilon)
-    }
-    notes = [f"accounted ε = {spent[epsilon]}; " if epsilon in spent else "" for epsilon in answer.budgets]
+    wanted = f"{100 * answer.wanted:g} % {score}"
+    reached = answer.budgets[-1] if answer.reached is None else answer.reached
+    spent = shown_number((accounted or {}).get(reached, reached))
+    is_other = spent != shown_number(reached)
+    tried = epsilon_label(reached, standing) + (f" (accounted ε = {spent})" if is_other else "")
+    gives = f"gives {_at(answer, answer.budgets.index(reached))}"
     if answer.crossing == 0:
-        first = f"{labels[0]} ({notes[0]}{_at(answer, 0, tried)})"
-        text = f"The smallest budget {tried}, {first}, already reaches {wanted}; whether less would do is open"
-    elif answer.reached is None:
-        note = f" ({notes[-1].removesuffix('; ')})" if notes[-1] else ""
-        text = f"No budget {tried} reaches {wanted}: {labels[-1]}{note} gives {_at(answer, -1, tried)}"
-    elif is_exact:
-        text = f"{wanted} needs about ε = {answer.crossing:.2g}, computed for budgets less than 5 % apart"
-    else:
-        place = answer.budgets.index(answer.reached)
-        between = f"{epsilon_text(answer.budgets[place - 1])} and {epsilon_text(answer.reached)}"
-        text = (
-            f"The smallest budget measured that reaches {wanted} is {labels[place]} "
-            f"({notes[place]}{_at(answer, place, tried)}); interpolated on log ε between {between}, "
-            f"{'asking for ' if any(notes) else ''}about {answer.crossing:.2g} would do"
-        )
-    if answer.is_made_to_rise:
-        text += " (where a larger ε came out worse, neighbours share their mean)"
-    parts = [f"{text}.", _uncertainty(answer)]
-    if answer.by_luck is not None:
-        measured = _percent(answer.measured[answer.by_luck], answer.wanted)
-        early = f"{labels[answer.by_luck]} ({notes[answer.by_luck]}{measured})"
-        parts.append(f"Taken alone, {early} reaches it, but a larger ε came out worse.")
-    return " ".join(parts)
+        return f"Even {tried} {gives}, so {wanted} needs no more ({_range(answer)})."
+    if answer.reached is None:
+        return f"No ε tried gives {wanted}: {tried} {gives} ({_range(answer)})."
+    name = epsilon_label(answer.crossing, standing).partition("=")[0].strip()
+    also = f" Measured: {tried} {gives}." if is_other else ""
+    return f"{wanted} needs {name} of about {answer.crossing:.2g} ({_range(answer)}).{also}"
 
 
 def figure(
@@ -196,20 +165,14 @@ def _draw(chart: theme.Chart, name: str, answer: Needed, colour: str) -> None:
         chart.marks([centre], [100 * answer.wanted], name, marker, hover, error_x=bar)
 
 
-def _uncertainty(answer: Needed) -> str:
-    """What the seeds' intervals allow, and where they leave an end open."""
+def _range(answer: Needed) -> str:
+    """The ε that the seeds' intervals allow; an open end is said to lie beyond the budgets tried."""
     if answer.low is None or answer.high is None:
-        return f"With {counted(answer.n_seeds, 'seed')} there is no interval: at least {MIN_SEEDS} are needed."
-    first, last = epsilon_text(answer.budgets[0]), epsilon_text(answer.budgets[-1])
-    if math.isinf(answer.low):
-        return f"Nor does the upper end of the 95 % interval of {answer.n_seeds} seeds."
-    if answer.high == 0:
-        return f"So does the lower end of the 95 % interval of {answer.n_seeds} seeds."
-    low = f"less than {first}" if answer.low == 0 else f"{answer.low:.2g}"
-    high = f"more than {last}" if math.isinf(answer.high) else f"{answer.high:.2g}"
-    open_ends = [word for word, is_open in (("below", answer.low == 0), ("above", math.isinf(answer.high))) if is_open]
-    not_bracketed = f" (not bracketed {' or '.join(open_ends)})" if open_ends else ""
-    return f"The 95 % intervals of {answer.n_seeds} seeds allow ε from {low} to {high}{not_bracketed}."
+        return f"no range: {counted(answer.n_seeds, 'seed')}, and it takes {MIN_SEEDS}"
+    first, last = (epsilon_text(answer.budgets[place]) for place in (0, -1))
+    ends = (answer.low, answer.high)
+    shown = [f"under {first}" if end == 0 else f"over {last}" if math.isinf(end) else f"{end:.2g}" for end in ends]
+    return " to ".join(dict.fromkeys(shown))
 
 
 def _crossing(budgets: Sequence[float], rising: Sequence[float], wanted: float) -> float:
@@ -223,10 +186,10 @@ def _crossing(budgets: Sequence[float], rising: Sequence[float], wanted: float) 
     return float(budgets[place - 1] * (budgets[place] / budgets[place - 1]) ** share)
 
 
-def _at(answer: Needed, place: int, tried: str) -> str:
-    """The score of a budget on the curve, and the one that was measured (or computed: `tried`) where that is another."""
+def _at(answer: Needed, place: int) -> str:
+    """The score of a budget on the curve, and the one that was measured where that is another."""
     mean, raw = (_percent(values[place], answer.wanted) for values in (answer.means, answer.measured))
-    return mean if mean == raw else f"{mean}, {tried}: {raw}"
+    return mean if mean == raw else f"{mean}, measured {raw}"
 
 
 def _percent(value: float, wanted: float) -> str:

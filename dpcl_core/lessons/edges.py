@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.lessons import adding, noise
-from dpcl_core.privacy import accounting, gaussian
+from dpcl_core.privacy import accounting, continual, gaussian, watching
 from dpcl_core.privacy.statement import gaussian_odds_bound, shown_number
 
 DELTA = 1e-5
@@ -182,6 +182,33 @@ def huge_number() -> Shown:
     rows = (("clipped by its length", f"{squared}", f"{gradient}"), ("counted as zero", f"{squared}", f"{finite:g}"))
     finding = "Infinity times zero is not a number, so training breaks down, and the breakdown gives her away."
     return Shown(("her row", "length squared", "its share of the sum"), rows, finding)
+
+
+def stolen_state() -> Shown:
+    """Her task's sum after five tasks with remembered noise, for who has the program's memory or its releases alone."""
+    sigma, of = gaussian.sigma(1.0, DELTA), continual.square_root(5)
+    stds = {"remembered: releases alone": sigma * of.sensitivity(), "fresh: all that is kept": sigma}
+    best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
+    rows: list[tuple[str, ...]] = [("remembered: the sums in memory", "23", "24", "100 %")]
+    for name, std in stds.items():
+        seen = np.array([23, 24]) + std * np.random.default_rng().standard_normal(2)
+        rows.append((name, *(f"{value:.1f}" for value in seen), best))
+    finding = f"With the releases alone a guess is right at most {best} of the time, with the memory always."
+    return Shown(("what the thief holds", "without her", "with her", "best guess is right"), tuple(rows), finding)
+
+
+def latecomers() -> Shown:
+    """Twenty tasks of epsilon 1 in all, she in the fifth: what running sums tell who comes so many tasks later."""
+    sigma, hers, later = gaussian.sigma(1.0, DELTA), 4, (0, 1, 2, 5, 10, 15)
+    kinds = {"remembered": continual.choose(20).factorisation, "fresh": continual.fresh(20)}
+    told = {
+        name: [shown_number(gaussian.epsilon(1 / watching.latecomer(of, sigma, hers, hers + n), DELTA)) for n in later]
+        for name, of in kinds.items()
+    }
+    finding = f"Who comes ten tasks later can prove ε = {told['remembered'][4]} about her with remembered noise, "
+    finding += f"{told['fresh'][4]} with fresh noise. Who saw all can prove ε = 1 with both."
+    head = ("noise", "ε from her task on", *(f"{n} later" for n in later[1:]))
+    return Shown(head, tuple((name, *values) for name, values in told.items()), finding)
 
 
 def demonstration(key: str) -> Shown:

@@ -24,7 +24,7 @@ from dpcl_core import paths
 from dpcl_core.attacks.l2dp_games import difference
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers import tokens
-from dpcl_core.lessons import adding, label, noise, shared_noise, text
+from dpcl_core.lessons import adding, label, network, noise, shared_noise, text
 from dpcl_core.privacy import accounting, gaussian, statement
 
 PAPER = ""  # the name whose numbers are on the printed sheet; nobody can enter it
@@ -232,6 +232,28 @@ def _grid(numbers: _Numbers) -> Drawn:
     return {"step": step, "value": f"{value:.2f}"}, float(steps * step)
 
 
+def _shorten(numbers: _Numbers) -> Drawn:
+    first, second = numbers.one_of(((3, 4), (4, 3), (6, 8), (8, 6), (5, 12), (12, 5), (8, 15), (15, 8)))
+    clip, row = numbers.tenths(5, 25), np.array([[first, second]], np.float64)
+    places = {"first": first, "second": second, "length": round(math.hypot(first, second)), "clip": clip}
+    return places, float(network.clipped(row, clip)[0, 0])
+
+
+def _line(numbers: _Numbers) -> Drawn:
+    hits, alarms = numbers.one_of(range(40, 100)), numbers.one_of(range(1, 40))
+    return {"hits": hits, "alarms": alarms}, (hits + 100 - alarms) / 2
+
+
+def _quotient(numbers: _Numbers) -> Drawn:
+    pixel, bias = numbers.one_of(range(1, 16)) / 16, numbers.one_of((-8, -6, -4, -2, 2, 4, 6, 8))
+    return {"bias": _signed(bias), "weight": _signed(round(pixel * bias, 4))}, pixel
+
+
+def _code(numbers: _Numbers) -> Drawn:
+    secrets, epsilon = numbers.one_of((10, 20, 50, 100, 1000)), numbers.tenths(10, 60)
+    return {"secrets": f"{secrets:,}", "epsilon": epsilon}, 100 * network.named(epsilon, secrets)
+
+
 _DRAWN: Mapping[tuple[str, str], Callable[[_Numbers], Drawn]] = {
     ("coin", "odds"): _odds, ("coin", "share"): _share, ("coin", "clip"): _clip,
     ("unit", "mail"): _mail, ("unit", "mean"): _mean,
@@ -241,7 +263,8 @@ _DRAWN: Mapping[tuple[str, str], Callable[[_Numbers], Drawn]] = {
     ("sign", "weight"): _weight, ("modes", "match"): _match, ("rare", "average"): _overall,
     ("contract", "printed"): _printed, ("contract", "luck"): _luck,
     ("audit", "coins"): _coins, ("audit", "least"): _least,
-    ("digits", "grid"): _grid,
+    ("digits", "grid"): _grid, ("choice", "code"): _code,
+    ("network", "shorten"): _shorten, ("members", "line"): _line, ("gradient", "quotient"): _quotient,
 }  # fmt: skip
 
 
@@ -255,7 +278,7 @@ def _listed(values: Sequence[float]) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _signed(value: int) -> str:
+def _signed(value: float) -> str:
     return str(value).replace("-", "−")
 
 

@@ -201,12 +201,12 @@ class Progress:
 
 def document(
     name: str, start: Progress | None = None, *, epoch: str = "", hidden: Sequence[str] = (), is_quiet: bool = False,
-    is_alone: bool = True,
+    first: int = 0, is_alone: bool = True,
 ) -> dict[str, object]:  # fmt: skip
     """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
 
-    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `is_alone`: on a page of its own,
-    which lists the steps above and keeps the progress in the browser.
+    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `first`: the step before which none is
+    needed; `is_alone`: on a page of its own, which lists the steps above and keeps the progress in the browser.
     """
     lesson, progress = text.load(name), start or Progress()
     values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
@@ -215,8 +215,8 @@ def document(
         words["where"] = f"Lesson {text.number(name)}, {words['where']}"
     return {
         "name": name, "epoch": epoch, "lesson": _lesson(name), "start": {**asdict(progress), "values": values},
-        "hidden": list(hidden), "is_quiet": is_quiet, "is_alone": is_alone, "delta": label_game.DELTA, "words": words,
-        "game": _GAMES[name](),
+        "hidden": list(hidden), "is_quiet": is_quiet, "first": first, "is_alone": is_alone, "delta": label_game.DELTA,
+        "words": words, "game": _GAMES[name](),
     }  # fmt: skip
 
 
@@ -279,7 +279,7 @@ def _noise() -> dict[str, object]:
         "classes": list(stream.classes), "watched": noise_game.first_class(noise_game.stream()), "size": sums.shape[1],
         "sums": _encoded(sums, np.float32), "tests": _encoded(levels, np.uint8),
         "test_labels": _encoded(test.labels, np.uint8), "epsilons": list(EPSILONS), "n_tasks": noise_game.N_TASKS,
-        "cuts": list(noise_game.CUTS), "n_runs": n_runs,
+        "cuts": list(noise_game.CUTS), "returns": list(noise_game.RETURNS), "n_runs": n_runs,
         "interval_factor": student_quantile(n_runs - 1, 0.975) / math.sqrt(n_runs),  # as `figures.statistics` has it
     }  # fmt: skip
 

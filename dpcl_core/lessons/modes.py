@@ -1,4 +1,4 @@
-"""Lesson "Which list entry is which?" and the page Matching clients without a run: lists of clients with public digits.
+"""Lesson "Which list entry is which?" and Matching clients on Explore without a run: lists of clients with public digits.
 
 Digits 0 to 3 are the modes that clients hold; all others are public and give anchors, axes and first prototypes. Pictures
 replace texts, because the content of an entry is visible. Rows are drawn with replacement, so that there are enough for
@@ -243,7 +243,7 @@ def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64], tuple[NDArray[np.
 
 # Does a surprise score identify private tokens? Public synthetic texts, scored live by the bundled model.
 #
-# The page Sensitive words takes its examples from here, too. Never use it on private texts: exact scores are a leak.
+# Sensitive words on Explore takes its examples from here, too. Never use it on private texts: exact scores are a leak.
 
 
 N_TEXTS = 40  # of each source

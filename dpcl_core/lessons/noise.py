@@ -35,6 +35,7 @@ from dpcl_core.spec import Adjacency, DataSpec, Params, PrivacySpec, RunSpec, Sc
 DELTA = 1e-5
 N_TASKS = 10  # one digit a task
 CUTS = (1, 2, 5, 10)  # into how many tasks the ten digits can be dealt
+RETURNS = (1, 5, 10, 20, 50, 100)  # numbers of tasks in which every digit comes back
 SEEDS = tuple(range(10))
 _ADJACENCY: Adjacency = "add-remove"
 

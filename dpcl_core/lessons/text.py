@@ -17,13 +17,14 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "One release": ("coin", "unit"),
     "Many releases": ("adding", "forgetting"),
     "Continual and private": ("label", "noise", "shared", "surprise", "sign", "modes", "rare"),
-    "Reading claims": ("contract", "audit", "digits"),
+    "Reading claims": ("contract", "audit", "digits", "choice"),
+    "Networks": ("network", "members", "gradient"),
 }
 NAMES = tuple(name for names in PARTS.values() for name in names)
 # In the order in which they were written: a lesson's place here is its number in links, which stays what it was.
 _WRITTEN = (
     "label", "noise", "shared", "surprise", "sign", "modes", "digits", "coin", "unit", "adding", "forgetting", "rare",
-    "audit", "contract",
+    "audit", "contract", "network", "members", "gradient", "choice",
 )  # fmt: skip
 IN_BROWSER = ("label", "noise")  # what the browser computes (in_browser.py)
 MAX_STEPS = 8
@@ -44,7 +45,7 @@ class Scale(Document):
 
 
 class Chart(Document):
-    """The chart of a step: curves, or bars where it has no `y`. `source`: what its numbers were computed from.
+    """The chart of a step: curves, bars where it has no `y`, or rows of pictures. `source`: what its numbers come from.
 
     Title and source are empty where the step's code computes them. `finding`: a template for what the step's code computes;
     formats beside Python's are "pc" and "pc0" (percent), "eps", "least" and "budget" (as `privacy.statement` writes them).
@@ -53,7 +54,7 @@ class Chart(Document):
     title: str = ""
     source: str = ""
     finding: _Words
-    x: Scale
+    x: Scale = Scale(title="picture")
     y: Scale | None = None
 
 
@@ -177,6 +178,21 @@ def notes(part: str) -> Notes:
 @lru_cache(maxsize=1)
 def _notes() -> tuple[Notes, ...]:
     return tuple(map(Notes.model_validate, paths.asset_table("notes.toml")["parts"]))
+
+
+class Block(Document):
+    """A stretch of the plan for one class: so many minutes on these steps of a lesson, by number, and what to `ask`."""
+
+    minutes: int = Field(gt=0)
+    lesson: str
+    steps: tuple[int, ...] = Field(min_length=1)
+    ask: _Words
+
+
+@lru_cache(maxsize=1)
+def one_class() -> tuple[Block, ...]:
+    """The plan for a teacher who has one class only, in order."""
+    return tuple(map(Block.model_validate, paths.asset_table("notes.toml")["one_class"]))
 
 
 class Edge(Document):

@@ -12,18 +12,16 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from dpcl_core import paths, published
+from dpcl_core import paths
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import unknown
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.federated.params import BENCHMARKS
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Experiment, Paper, backbone_title, load, of_data
 from dpcl_core.published import Published
 from dpcl_core.scenarios.catalog import Federated, SourceIncremental
 from dpcl_core.spec import RunSpec
 
-_STAND_IN = "ner-gum"  # for OntoNotes: other texts, other numbers
 _USUAL = ("L = 4", "m = 100", "alpha 0.5", "lambda 1", "theta 0.6")  # what sweeps call a method as it is elsewhere
 # Of PeCL's tasks: places in order 1.
 _ORDERS: Mapping[tuple[int, ...], str] = {(5, 4, 3, 2, 1, 0): "order 2", (3, 4, 0, 2, 5, 1): "order 3"}
@@ -50,24 +48,6 @@ def differences(run: Measured) -> list[str]:
 def _cslr_named(row: Published) -> tuple[str, str]:
     """Lists of one entry (L = 1) are DP-Stat-Share, with the same numbers."""
     return ("DP-Stat-Share", "") if row.variant == "L = 1" else (row.method, "" if row.variant in _USUAL else row.variant)
-
-
-def printed_scores(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
-    """The values of Tables 2 to 4 for a run's dataset, method and budget, in points, by metric; empty where none.
-
-    Its budgets are claims for the replay release alone: reference lines, never the same promise.
-    """
-    if spec.data.dataset == _STAND_IN:
-        return {}
-    names = BENCHMARKS.get(spec.data.dataset), methods.card(spec.method).reference
-    by_metric: dict[str, list[float]] = {}
-    for row in published.read_numbers("cslr"):
-        is_same = (row.dataset, row.method, row.epsilon) == (*names, epsilon) and not row.variant
-        if is_same and row.table in ("2", "3", "4") and row.percent is not None and row.shared_metric in ("AA", "BWT"):
-            values = by_metric.setdefault(row.shared_metric, [])
-            if row.percent not in values:
-                values.append(row.percent)
-    return by_metric
 
 
 @cache

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -213,9 +213,12 @@ def cheapest_first(runs: Mapping[str, RunSpec], store: Store, device: str) -> di
 
 
 def results(name: str, store: Store) -> dict[str, Measured]:
-    """The results by label: of the newest finished run of the store with these settings, else the recorded ones."""
+    """The results by label: of the newest finished run of the store with these settings, else the recorded ones.
+
+    With the models of seeds that were added to them (`further`).
+    """
     runs = specs(name)
-    ids = Sets(store).finished([spec.digest() for spec in runs.values()])
+    ids = Sets(store).finished([*digests(name), *(one.digest() for one in further(name).values())])
     found = {}
     for label, spec in runs.items():
         run_id, recorded = ids.get(spec.digest()), _recorded().get(spec.digest())
@@ -223,7 +226,28 @@ def results(name: str, store: Store) -> dict[str, Measured]:
             found[label] = _with_audits(measured.measured_run(store.get(run_id), store.events(run_id)), run_id, store)
         elif recorded is not None:
             found[label] = recorded
+        more_id = ids.get(further(name)[label].digest())
+        if more_id is not None and label in found and found[label].edition == measured.EDITION:
+            added = measured.measured_run(store.get(more_id), store.events(more_id))
+            found[label] = replace(found[label], models=(*found[label].models, *added.models))
     return found
+
+
+@cache
+def further(name: str) -> Mapping[str, RunSpec]:
+    """By label the run that adds the next two seeds to those of a preset: once, as who looks often decides by chance."""
+    return {label: replace(spec, seeds=(max(spec.seeds) + 1, max(spec.seeds) + 2)) for label, spec in specs(name).items()}
+
+
+def lacking_seeds(name: str, labels: Collection[str], found: Mapping[str, Measured]) -> dict[str, RunSpec]:
+    """The runs of `further` for those of these labels that have no seeds added yet; `found`: as `results` gives them.
+
+    Empty where one of them has no result, or one of an older edition, to which none are added.
+    """
+    if any(label not in found or found[label].edition != measured.EDITION for label in labels):
+        return {}
+    added = {label for label in labels if {model.seed for model in found[label].models} - {*specs(name)[label].seeds}}
+    return {label: further(name)[label] for label in specs(name) if label in labels and label not in added}
 
 
 def recorded(runs: Mapping[str, RunSpec]) -> dict[str, Measured]:

@@ -42,7 +42,8 @@ class Audited:
     `lower_bound`; `bounds`: every kind that was computed, which hold simultaneously at the confidence. `through`: what was
     attacked, the method's "learner" as in a run, one stored "run", or the "mechanism" alone. `detects`: the smallest fault
     that would have been detected nine times in ten; None where none would. `guessed`, `right`: in an audit of one training,
-    how many of its coins were guessed, and how many correctly.
+    how many of its coins were guessed, and how many correctly. `over_tasks`: of an attack on a stream of sums, for each task
+    the area under its ROC curve on all releases so far, and on what the newest one alone shows.
     """
 
     claimed: float
@@ -60,6 +61,7 @@ class Audited:
     bounds: Mapping[Bound, float] = field(default_factory=dict)
     guessed: int | None = None
     right: int | None = None
+    over_tasks: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def read(cls, document: Mapping[str, JsonValue]) -> Audited:
@@ -86,6 +88,7 @@ class Audited:
             "assumes": self.assumes,
             "guessed": self.guessed,
             "right": self.right,
+            **({"over_tasks": [list(pair) for pair in self.over_tasks]} if self.over_tasks else {}),
             "exceeds_accounted": self.exceeds,
         }
 

@@ -32,6 +32,7 @@ from dpcl_core.events import (
 )
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budgets import Accountant
+from dpcl_core.privacy.card_events import Card
 from dpcl_core.privacy.guarantee import PROTECTED
 from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence
 
@@ -199,18 +200,18 @@ class Checked:
 
 def document(
     run_id: str, method: str, dataset: str, finished: Sequence[CellFinished], planned: Planned | None
-) -> dict[str, JsonValue]:
+) -> Card:
     """The card of a run. `events` are null for a model stored before ledgers were, `all_models` before plans were."""
-    return {
-        "card": NAME,
-        "version": 2,
-        "how_to_check": _HOW_TO_CHECK,
-        "run_id": run_id,
-        "method": method,
-        "dataset": dataset,
-        "all_models": None if planned is None else _planned(planned),
-        "cells": [_cell(one) for one in finished],
-    }
+    return Card(
+        card=NAME,
+        version=2,
+        how_to_check=_HOW_TO_CHECK,
+        run_id=run_id,
+        method=method,
+        dataset=dataset,
+        all_models=None if planned is None else _planned(planned),
+        cells=[_cell(one) for one in finished],
+    )
 
 
 def _planned(plan: Planned) -> dict[str, JsonValue]:

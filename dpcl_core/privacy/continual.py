@@ -23,9 +23,10 @@ from dpcl_core.errors import BadInput
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
-from dpcl_core.privacy.sums import ExactSum, coarse_unit_rows, row_blocks
+from dpcl_core.privacy.sums import ExactSum, clipped_rows, coarse_unit_rows, on_grid, row_blocks
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 COLUMN_STEP = 2.0**-14
 FRESH, SQUARE_ROOT, FITTED = "fresh", "square root", "fitted"
 _ROUND_UP = 1 + 1e-9  # of a sensitivity: more than rounding may take off a root of a sum of 10^5 squares
@@ -193,10 +194,18 @@ def check_size(n_bytes: int) -> None:
 
 
 class Stream:
-    """The clean class sums [classes, K] of the tasks so far, for one seed. Nothing of them leaves but by `released`."""
+    """The clean sums [classes, K] of the tasks so far, for one seed. Nothing of them leaves but by the mechanisms below.
 
-    def __init__(self, factorisation: Factorisation, n_classes: int, n_features: int) -> None:
-        self.factorisation, self._shape = factorisation, (n_classes, n_features)
+    `bound`: the largest length by which a person moves a task's sums; `what`: how ledgers name them; `channel`: the release
+    that they belong to, as `ledger.REPLAY`, where a method has several kinds.
+    """
+
+    def __init__(
+        self, factorisation: Factorisation, n_classes: int, n_features: int, *, bound: float = 1.0, what: str = WHAT,
+        channel: str = ""
+    ) -> None:
+        self.factorisation, self.bound, self.what, self.channel = factorisation, bound, what, channel
+        self._shape, self._step = (n_classes, n_features), math.ldexp(ROW_STEP, math.frexp(bound)[1] - 1)
         self._sums: list[NDArray[np.int64]] = []
 
     @property
@@ -206,21 +215,28 @@ class Stream:
 
     def add(self, features: NDArray[np.generic], labels: NDArray[np.int64]) -> None:
         """Adds a task's rows [n, K], brought to length 1, with labels [n] below the number of classes."""
-        sums = ExactSum(self._shape, ROW_STEP)
+        sums = ExactSum(self._shape, self._step)
         order = np.argsort(labels, kind="stable")
         for part in row_blocks(*features.shape):
             present, starts = np.unique(labels[order[part]], return_index=True)
-            of_class = np.split(coarse_unit_rows(features[order[part]], ROW_STEP), starts[1:])
+            of_class = np.split(coarse_unit_rows(features[order[part]], self._step), starts[1:])
             sums.add(np.stack([rows.sum(axis=0) for rows in of_class]), present)
         self._sums.append(sums.steps)
 
-    def encoded(self) -> Floats:
-        """(C G)_t of the newest task, clipped to 2^53 steps, which moves no two values farther apart."""
-        weights = np.rint(self.factorisation.encoder(self.n_tasks - 1) / COLUMN_STEP).astype(np.int64)
+    def add_vectors(self, vectors: NDArray[np.floating]) -> None:
+        """Adds a task's vectors [n, K], one a person, of one class in all; each is clipped to the bound."""
+        sums = ExactSum(self._shape, self._step)
+        for part in row_blocks(*vectors.shape):
+            sums.add(on_grid(clipped_rows(vectors[part], self.bound), self._step).sum(axis=0, keepdims=True))
+        self._sums.append(sums.steps)
+
+    def encoded(self, task: int) -> Floats:
+        """(C G)_task, clipped to 2^53 steps, which moves no two values farther apart."""
+        weights = np.rint(self.factorisation.encoder(task) / COLUMN_STEP).astype(np.int64)
         total = np.zeros(self._shape, dtype=np.int64)
-        for weight, sums in zip(weights.tolist(), self._sums, strict=True):
+        for weight, sums in zip(weights.tolist(), self._sums[: task + 1], strict=True):
             total += weight * sums
-        return np.clip(total, -(2**53), 2**53).astype(np.float64) * (ROW_STEP * COLUMN_STEP)
+        return np.clip(total, -(2**53), 2**53).astype(np.float64) * (self._step * COLUMN_STEP)
 
 
 def noisy_stream_sums(
@@ -228,34 +244,65 @@ def noisy_stream_sums(
 ) -> Floats:
     """The newest task's releases y_t [releases, classes, K], each with independent Gaussian noise of its own.
 
-    Release e has noise of `stds[e]`, which one sum of every class would need, times the sensitivity of C to a person of one
-    task. All of the stream is one Gaussian mechanism, entered before its first release for the people of every task: a
-    stream that stops early stays charged in full. Under "replace" a row moves C G by at most twice that, x (C e_i) - x' (C
-    e_j), and the accountant applies the adjacency. Raises ValueError where tasks are not released one by one in order.
+    Release e has noise of `stds[e]`, in units of the stream's bound, which one sum of every class would need, times the
+    sensitivity of C to a person of one task. All of the stream is one Gaussian mechanism, entered before its first release
+    for the people of every task: a stream that stops early stays charged in full. Under "replace" a row moves C G by at most
+    twice that, x (C e_i) - x' (C e_j), and the accountant applies the adjacency. Raises ValueError where tasks are not
+    released one by one in order.
     """
-    n_tasks, length = stream.factorisation.n_tasks, stream.factorisation.sensitivity()
+    _enter(stream, stds, ledgers, task)
+    clean = stream.encoded(task)
+    return np.stack([_noised(stream, clean, *pair) for pair in zip(stds, noises, strict=True)])
+
+
+def noisy_named_sums(
+    stream: Stream, std: float, noise: Noise, ledger: Ledger, *, task: int, named: Bools, new: Bools
+) -> list[Floats]:
+    """One model's releases y_0 to y_task [classes, K] where lists name classes [classes] one after another; else zeros.
+
+    Of a class that is named by now y_task is released; of one that is `new` at this task all that would have been released
+    before, too, so that its running sum has every row from the first task on. Each possible class conceptually has its noise
+    from the first task, as in `noisy_stream_sums`, which is charged for all of them: what is given out here is a part of it,
+    chosen by the lists, which are charged apart. No class has an origin of its own, and none is drawn twice, as no class is
+    new twice. Raises ValueError as `noisy_stream_sums` does.
+    """
+    _enter(stream, [std], [ledger], task)
+    found = []
+    for place in range(task + 1):
+        clean, chosen = stream.encoded(place), named if place == task else new
+        one = np.zeros_like(clean)
+        if chosen.any():
+            one[chosen] = _noised(stream, clean[chosen], std, noise)
+        found.append(one)
+    return found
+
+
+def _enter(stream: Stream, stds: Sequence[float], ledgers: Sequence[Ledger], task: int) -> None:
+    n_tasks = stream.factorisation.n_tasks
     if not task == stream.n_tasks - 1 < n_tasks:
         raise ValueError(f"task {task} of {n_tasks} with {stream.n_tasks} added: tasks are released in order, each once")
     for std, ledger in zip(stds, ledgers, strict=True):
         if task == 0:
             event = dp.GaussianDpEvent(std) if std > 0 else dp.NonPrivateDpEvent()
-            ledger.spend(event, task=0, what=WHAT, people_of=tuple(range(n_tasks)))
-    clean = stream.encoded()
-    pairs = zip(stds, noises, strict=True)
-    return np.stack([noise.added(clean, std * length) if std > 0 else clean for std, noise in pairs])
+            channels = {stream.channel: event} if stream.channel else {}
+            ledger.spend(event, task=0, what=stream.what, people_of=tuple(range(n_tasks)), channels=channels)
+
+
+def _noised(stream: Stream, clean: Floats, std: float, noise: Noise) -> Floats:
+    return noise.added(clean, std * stream.factorisation.sensitivity() * stream.bound) if std > 0 else clean
 
 
 # A second way to read releases with fresh noise: what a task released of a class is shrunk before it is added.
 
 
 def shrunk(released: Floats, std: float) -> Floats:
-    """The vectors [..., K], K > 2, each times max(0, 1 - (K - 2) std^2 / ||r||^2); unchanged without noise.
+    """The vectors [..., K], each times max(0, 1 - (K - 2) std^2 / ||r||^2); unchanged without noise and for K <= 2.
 
     The positive-part estimator of James and Stein (1961) for a mean of K numbers with noise of this standard deviation. It
     reads releases and public numbers alone. A class without people in a task, all of whose release is noise, comes out near
     zero and adds next to nothing to the class's sum.
     """
     size, width = np.square(released).sum(axis=-1, keepdims=True), released.shape[-1]
-    excess = np.divide((width - 2) * std**2, size, out=np.full_like(size, np.inf if std else 0.0), where=size > 0)
+    excess = np.divide(max(0, width - 2) * std**2, size, out=np.full_like(size, np.inf if std else 0.0), where=size > 0)
     kept: Floats = released * np.maximum(0.0, 1.0 - excess)
     return kept

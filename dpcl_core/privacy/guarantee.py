@@ -88,8 +88,8 @@ _REUSED = (
     "used most count"
 )
 _STREAM = (
-    "all tasks are one release whose noise is remembered: every {noun} is in one task only, and is charged once for the "
-    "whole stream, even if it ends early"
+    "the sums of all tasks are one release whose noise is remembered: every {noun} is in one task only, and is charged once "
+    "for the whole stream, even if it ends early"
 )
 _JOINT = {
     "once": "one training reads the {noun}s of all tasks together: each is used in it alone, and the largest cost counts",

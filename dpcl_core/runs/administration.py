@@ -45,8 +45,7 @@ from dpcl_core.unforeseen import masked
 
 
 _COUNTED = ("runs", "models", "tuned", "audits", "epsilon", "delta")
-_RULE = "Showing the best of several uses them all. Only new data start at one again."
-_KNOWN = "Some were at data with the same rows, under another name or deleted since."
+_KNOWN = "Uses of the same rows under another name, or deleted since, count."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +68,13 @@ class Looks:
     @property
     def sentence(self) -> str:
         """The count in words, with what it adds up to."""
-        parts = ((self.runs, "run", ""), (self.models, "model", ""), (self.tuned, "setting", " tried by tunings"),
-                 (self.audits, "audit", ""))  # fmt: skip
-        counted = [f"{n:,} {what}{'' if n == 1 else 's'}{rest}" for n, what, rest in parts if n]
-        if not counted:
-            return f"Nobody has looked at {self.dataset} yet: the first run is the first look."
-        total = f"at most epsilon {shown_number(self.epsilon)}, delta {self.delta:.2g}"
-        together = total if math.isfinite(self.epsilon) else "no bound is known, as one of them has none"
+        if not (n := self.models + self.tuned + self.audits):
+            return "Nobody has used these data yet."
+        total = f"ε adds up to at most {shown_number(self.epsilon)} (δ = {self.delta:.2g})"
+        total = total if math.isfinite(self.epsilon) else "one of these uses has no bound, so the sum has none"
         known = f" {_KNOWN}" if self.is_known else ""
-        return f"Looks at {self.dataset} so far: {', '.join(counted)}.{known} All of them together: {together}. {_RULE}"
+        times = "once" if n == 1 else f"{n:,} times"
+        return f"These data have been used {times}: {total}. It cannot be undone.{known}"
 
     def document(self) -> dict[str, str | int | float]:
         """As JSON."""

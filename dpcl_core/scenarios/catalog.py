@@ -172,6 +172,10 @@ class Federated(ScenarioSpec):
         return self.protocol == "domain-incremental"
 
     @property
+    def classes_return(self) -> bool:
+        return self.by_source
+
+    @property
     def by_coin(self) -> bool:
         return True
 

@@ -14,16 +14,13 @@ import streamlit as st
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files
 from dpcl_core.elements.element import MATCHERS, Start
-from dpcl_core.events import AnchorScores, Guarantee, Signatures
+from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers import matching, projection_maps
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label, epsilon_text
-from dpcl_core.privacy import cslr_accounting
-from dpcl_core.privacy.statement import shown_number
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
 from pages.parts import fields, figure_card, layout, link, state, text
-from pages.parts.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -266,73 +263,6 @@ def _maps(setup: Setup) -> projection_maps.ProjectionMaps:
     return projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(setup.m))
 
 
-# The privacy cost of matching: replay, head and total separately, by several accountants where they apply.
-
-
-_NO_HEAD = "—"
-
-
-def of_simulation(setup: Setup) -> None:
-    """Draws what the simulated releases would cost if the digits were private. Depends on the noise, not on the data."""
-    from dpcl_core.lessons import modes
-
-    with layout.card("anchor-cost"):
-        st.markdown("**What it would cost**")
-        if setup.is_local:
-            world = modes.world(setup.kind, setup.length, setup.clients, setup.draw)
-            std = modes.std_of_lists(world, 4.0)
-            st.markdown(
-                f"The server sees every client's own list, so protection against the server is **local**: the noise must "
-                f"hide a whole list, and averaging over clients does not help. For ε = 4 over {modes.N_ROUNDS} rounds it "
-                f"takes noise **{std:.2g}** on each coordinate of a mean; here it is **{setup.noise:g}**. Groups are about "
-                "0.4 apart."
-            )
-            st.caption("No head is trained here. A client's list counts as its means, clipped jointly.")
-            return
-        if math.isinf(setup.budget):
-            st.markdown("Without noise there is no bound: replay ε = ∞, head none, total ε = ∞.")
-            return
-        reading = cslr_accounting.Reading(
-            modes.noise_multiplier(setup.budget), n_rounds=modes.N_ROUNDS, n_statistics=1, sampling="everyone",
-            n_clients=setup.clients, delta=modes.DELTA,
-        )  # fmt: skip
-        costs = cslr_accounting.costs(reading)
-        layout.draw_table(("ε", "replay", "head", "total"), (
-            ("requested", shown_number(setup.budget), _NO_HEAD, shown_number(setup.budget)),
-            ("computed, PLD", _number(costs.pld), _NO_HEAD, f"**{_number(costs.pld)}**"),
-            ("computed, RDP", _number(costs.rdp), _NO_HEAD, _number(costs.rdp)),
-        ))  # fmt: skip
-        st.caption(
-            f"All {setup.clients} clients take part in each of {modes.N_ROUNDS} rounds; nothing is sampled. Noise: "
-            f"{reading.noise_multiplier:.3g} times B√K, the sensitivity of a client's clipped vector of all groups; one "
-            f"client more or less, δ = {modes.DELTA:g}. Matching costs nothing: it reads only a client's own entries and "
-            "earlier releases. No head is trained here. The noise comes from an ordinary generator, for demonstration."
-        )
-
-
-def draw_run_epsilon(given: Guarantee | None, *, is_over: bool) -> None:
-    """Draws a run's ε for replay, head and total, its assumptions, and a link to the claim on the Privacy page."""
-    with layout.card("anchor-cost"):
-        st.markdown("**What it costs**")
-        if given is None:
-            text = "No model finished, so no ε is stated." if is_over else "The ε appears when the first model is finished."
-            st.caption(text)
-            return
-        claimed = given.claim.epsilon if given.claim is not None else None
-        rows = [(plain(name), shown_number(value)) for name, value in given.parts.items()]
-        if claimed is not None:
-            rows.append(("claimed, not verified", shown_number(claimed)))
-        layout.draw_table(("part", "ε"), [*rows, ("**total**", f"**{shown_number(given.epsilon)}**")])
-        st.caption(plain(f"δ = {given.delta:g}; {given.adjacency}; {given.composition}. Parts compose; they do not add up."))
-        for text in (*given.assumptions, *given.caveats):
-            st.markdown(f"- {plain(text)}")
-        layout.arrow("privacy", "Claimed and computed, assumption by assumption")
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3g}"
-
-
 # The recorded list matchings of a run: a choice of run, model and round, and the accuracy of the chosen model.
 
 
@@ -396,7 +326,7 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
         moved=True,
     )  # fmt: skip
     if result.run_id is not None:
-        layout.arrow("anchors", "All figures on Matching clients", {"v": "1", "sh": "run", "run": result.run_id})
+        layout.arrow("explore", "More of these lists on Explore", {"view": "clients", "sh": "run", "run": result.run_id})
 
 
 def model(result: Result, view: state.View) -> tuple[Cell | None, Mapping[str, object]]:
@@ -452,34 +382,6 @@ def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: b
     return Scene(
         rounds, at, str(result.run_id), result.provenance, lambda: shown.agreement, lambda: swept, lambda: scored, is_live
     )
-
-
-def accuracy(result: Result, epsilon: float, *, live: bool = False) -> None:
-    """Accuracy matrix, and AA, BWT and FWT seed by seed, with the published values of this method where there are some."""
-    from dpcl_core.figures import curves, grids
-    from dpcl_core.papers import catalog
-
-    dark, score, standing = text.is_dark(), result.score, result.standing
-    table = frames.metrics(result.events)
-    left, right = st.columns(2, gap="small")
-    with left:
-        figure_card.show(
-            grids.accuracy_matrix(
-                result.accuracy, epsilon=epsilon, n_tasks=result.n_tasks, score=score, standing=standing, dark=dark
-            ),
-            result.provenance, key="anchor-matrix", title="Who remembers what", note=f"rows: after a task; {score} in %",
-            table=result.scores, linked=True, live=live,
-        )  # fmt: skip
-    with right:
-        printed = catalog.printed_scores(result.spec, epsilon)
-        note = "dot: a seed" + ("; grey: published, ε claimed for the replay" if printed else "")
-        figure_card.show(
-            curves.by_seed(
-                table, epsilon=epsilon, n_tasks=result.n_tasks, published=printed, score=score, standing=standing, dark=dark
-            ), result.provenance,
-            key="anchor-scores-of-run", title="AA, BWT, FWT", note=note,
-            table=table, linked=True, live=live,
-        )  # fmt: skip
 
 
 def _round_name(event: Signatures, result: Result) -> str:

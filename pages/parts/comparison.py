@@ -25,7 +25,7 @@ from pages.parts.state import View
 from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 MOST = 6  # runs side by side
 _ALIKE = 5e-4  # levels that print alike
@@ -210,21 +210,19 @@ TITLE = "Which ε do I need?"
 FIELD = link.Field("wanted", "want", "wanted accuracy in percent", link.Maybe(link.Whole(1, 100)), None)
 NO_BOUND = "The list of labels is read from the data: no ε bounds that, so none is enough."
 NO_BUDGET = "No finite ε, so there is nothing to choose from."
-_HOW = """The line is the mean over seeds, made to rise with ε: where a larger ε came out worse by luck, neighbours share
-their mean. The diamond is where it meets the wanted accuracy, the bar through it what the 95 % intervals over seeds allow.
-Nothing is extrapolated beyond the budgets tried. On your own data, choosing ε by results spends privacy too."""
+_HOW = """Where a larger ε came out worse by luck, neighbours share their mean; between them the line is straight in log ε.
+Nothing is said beyond the budgets tried. On your own data, choosing ε by results spends privacy too."""
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Final scores of one run in [0, 1], by ε and seed, and what its ε are. `is_exact`: computed for budgets 5 % apart.
+    """Final scores of one run in [0, 1], by ε and seed, and what its ε are.
 
     `accounted`: what the ledger adds up to, by requested ε; empty where it is as requested.
     """
 
     finals: Mapping[float, Sequence[float]]
     standing: Standing = "bound"
-    is_exact: bool = False
     accounted: Mapping[float, float] = field(default_factory=dict)
 
 
@@ -250,7 +248,7 @@ def panel(
     found = {name: tradeoff.needed(run.finals, wanted / 100) for name, run in runs.items()}
     answers = {name: answer for name, answer in found.items() if answer is not None}
     sentences = [
-        tradeoff.sentence(answer, score=score, standing=run.standing, is_exact=run.is_exact, accounted=run.accounted)
+        tradeoff.sentence(answer, score=score, standing=run.standing, accounted=run.accounted)
         for run, answer in ((runs[name], answer) for name, answer in answers.items())
     ]
     chosen = [colour for name, colour in zip(runs, colours, strict=True) if name in answers]
@@ -261,7 +259,8 @@ def panel(
         for epsilon, mean, low, high in zip(answer.budgets, answer.means, *(answer.ends or (answer.means,) * 2), strict=True)
     ]
     figure_card.show(
-        picture, provenance, key="needed", title=f"{capital(score)} by ε", note="diamond: the ε that is needed",
+        picture, provenance, key="needed", title=f"{capital(score)} by ε",
+        note="diamond: the ε that is needed; bar through it: what the 95 % intervals over seeds allow",
         table=pd.DataFrame(rows, columns=["run", "epsilon", "mean", "low", "high"]), linked=True,
     )  # fmt: skip
     st.caption(_HOW)
@@ -323,7 +322,6 @@ def p_value_curve(
         table=tests, linked=True,
     )  # fmt: skip
     st.caption(statistics.CAVEAT)
-    _shown_as_table(tests)
     return values
 
 
@@ -361,18 +359,3 @@ def _curve(result: Result, epsilon: float) -> list[float | None]:
 
 def _name(results: dict[str, Result], side: Side) -> str:
     return f"{side[0]}, {epsilon_label(side[1], results[side[0]].standing)}"
-
-
-def _shown_as_table(tests: pd.DataFrame) -> None:
-    with st.expander("The same as a table"):
-        st.dataframe(
-            tests.assign(difference=100 * tests["difference"]), hide_index=True, key="p-values-table", height="content",
-            alt=f"p values after 2 to {tests['tasks'].max()} tasks",
-            column_config={
-                "tasks": "tasks learned",
-                "difference": st.column_config.NumberColumn("mean difference, points", format="%.2f"),
-                "t": st.column_config.NumberColumn(format="%.2f"),
-                "p": st.column_config.NumberColumn(format="%.2g"),
-                "note": "why there is no test",
-            },
-        )  # fmt: skip

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from gzip import compress
 from html import escape
 from ipaddress import ip_address
@@ -72,6 +72,20 @@ _HISTORY: Final = """<script>
 """
 
 
+# Pages of earlier days: the page that has each as a view, and the parameters of an address that open it there.
+MOVED: Final[Mapping[str, tuple[str, str]]] = {
+    "playground": ("explore", "view=playground"),
+    "tokens": ("explore", "view=words"),
+    "anchors": ("explore", "view=clients"),
+    "compare": ("runs", "view=compare"),
+    "edges": ("lessons", "view=edges"),
+    "exercises": ("teach", "view=exercises"),
+    "teacher": ("teach", "view=plan"),
+    "room": ("teach", "view=classroom"),
+    "published": ("questions", "w=paper"),
+}
+
+
 def title(page: str) -> str:
     """What a tab is called that shows a page."""
     return f"{page} · {APP}"
@@ -81,11 +95,13 @@ def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
     """The addresses of pages, each by name and title; the name of the first leads to the server's own address.
 
     What somebody adds to a page's address, as in /lessons/3, leads to the page: the framework's document would stay empty.
-    Only one part, since the framework looks for its server at a page's address, too, and must not find it there.
+    Only one part, since the framework looks for its server at a page's address, too, and must not find it there. Addresses
+    of earlier days lead to the views that these pages are now, with all that they say.
     """
     named = [(f"/{name}", title(called)) for name, called in pages]
     base = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")
     away = [_leading(base + named[0][0], "./"), *(_leading(f"{base}{path}/{{more}}", f"..{path}") for path, _ in named)]
+    away += [_leading(f"{base}/{old}", f"./{page}", opened) for old, (page, opened) in MOVED.items()]
     return [*away, *(_route(base + path, of_page(path, called)) for path, called in [("/", named[0][1]), *named[1:]])]
 
 
@@ -110,8 +126,14 @@ def is_own(url: str | None, names: Collection[str]) -> bool:
     return url is not None and urlsplit(url).path.rpartition("/")[2] in ("", *names)
 
 
-def _leading(path: str, to: str) -> Route:
-    return Route(path, lambda _: RedirectResponse(to))
+def _leading(path: str, to: str, more: str = "") -> Route:
+    """Leads an address elsewhere, with its query and the parameters `more`, which count where it has them already."""
+
+    def lead(request: Request) -> Response:
+        query = "&".join(filter(None, [request.url.query, more]))
+        return RedirectResponse(f"{to}?{query}" if query else to)
+
+    return Route(path, lead)
 
 
 def _route(path: str, text: str) -> Route:

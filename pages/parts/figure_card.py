@@ -197,7 +197,10 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
     start = source.nearest(start)
     if not is_plain:
         with suppress(OSError, StreamlitAPIException):
-            reported = mounted(DRAG)(key=key, data=drag_document(source, start, panels), on_epsilon_change=lambda: None)
+            data = drag_document(source, start, panels)
+            has_arms = source.is_exact and source.labels == "prior-const"
+            document = json_bytes(data, arms=_arms()) if has_arms else json_bytes(data)
+            reported = mounted(DRAG)(key=key, data=document, on_epsilon_change=lambda: None)
             return _budget(reported.get("epsilon"), source, start)
     start = min(start, max(source.stops))
     nearest = start if start in source.stops else min(source.stops, key=lambda stop: abs(math.log(stop / start)))
@@ -208,6 +211,13 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
     st.markdown(f"**{source.sentence(value)}**")
     st.caption(source.odds(value))
     return float(value)
+
+
+@cache
+def _arms() -> bytes:
+    from dpcl_core.explorers import arms
+
+    return _json(arms.document())
 
 
 def _budget(reported: object, source: Source, start: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -85,16 +86,21 @@ def draw_apart(draw: Callable[[], None], settle: Callable[[], None], *, every: f
     """
 
     def part() -> None:
-        context = get_script_run_ctx()
-        is_alone = context is not None and bool(context.fragment_ids_this_run)
-        st.session_state[_IS_FIRST] = is_alone
-        if is_alone:
+        is_by_itself = is_alone()
+        st.session_state[_IS_FIRST] = is_by_itself
+        if is_by_itself:
             link.begin()
         draw()
-        if is_alone:
+        if is_by_itself:
             settle()
 
     st.fragment(state.guarded(part), run_every=every)()
+
+
+def is_alone() -> bool:
+    """Whether a part of a page is drawn by itself, without the page around it."""
+    context = get_script_run_ctx()
+    return context is not None and bool(context.fragment_ids_this_run)
 
 
 def await_paint() -> None:
@@ -161,6 +167,65 @@ def _prose(text: str, seen: set[glossary.Word]) -> str:
     return "".join([*parts, text[done:]])
 
 
+# A page of several views: the address names the one that is drawn. To change it is a change of page, with widgets anew.
+
+
+_VIEWS: Final = "views-of-page"  # session key: what the heading draws the choice from
+_TURNED: Final = "turned-view"  # session key: the address that a browser may still send after another view was chosen
+
+
+@dataclass(frozen=True)
+class _Views:
+    """The titles of a page's views by name, the open one, and a notice where the link asks for another."""
+
+    titles: Mapping[str, str]
+    opened: str
+    notices: list[str]
+
+    @property
+    def key(self) -> str:
+        return f"view-of-{'-'.join(self.titles)}"
+
+    def turn(self) -> None:
+        """Opens the view that was chosen, as it was left; a callback."""
+        st.session_state[link.VIEW] = str(st.session_state[self.key])
+        _change()
+        st.session_state[_TURNED] = st.query_params.to_dict(), st.session_state[state.CHANGES]
+        link.put({})
+
+    def draw(self) -> None:
+        """Draws the choice."""
+        st.session_state[self.key] = self.opened
+        st.segmented_control(
+            "View of the page", list(self.titles), format_func=self.titles.__getitem__, key=self.key, required=True,
+            on_change=self.turn, label_visibility="collapsed",
+        )  # fmt: skip
+
+
+def _change() -> None:
+    """Counts a change of page: what is drawn next has widgets of its own."""
+    st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
+
+
+def open_view(titles: Mapping[str, str]) -> str:
+    """The name of the view to draw: the link's, else the one open last, else the first; `heading` draws the choice."""
+    views = _Views(titles, next(iter(titles)), [])
+    last, address = st.session_state.get(f"last-{views.key}"), st.query_params.to_dict()
+    is_behind = st.session_state.get(_TURNED) == (address, st.session_state.get(state.CHANGES))
+    if is_behind and not state.is_history():  # a fast visitor, or a slow browser
+        link.restore()
+    asked = st.query_params.get(link.VIEW)
+    if asked is not None and asked not in titles:
+        views.notices.append(f"The link asks for view = {asked[:40]}: must be one of {', '.join(titles)}.")
+    opened = next(str(name) for name in (asked, last, views.opened) if name in titles)
+    if st.session_state.get(link.VIEW) != opened:
+        st.session_state[link.VIEW] = opened
+        _change()
+    st.session_state[_VIEWS] = replace(views, opened=opened)
+    st.session_state[f"last-{views.key}"] = opened  # the choice itself is forgotten on another page
+    return opened
+
+
 # Presenter size: letters, lines and markers for a projector, by `large=1` in a link or a switch; kept in the address.
 
 
@@ -186,7 +251,7 @@ def is_on() -> bool:
 def switch() -> None:
     """Draws the switch."""
     label = "Normal size" if is_on() else "Presenter size"
-    st.button(label, key="presenter", on_click=_turn, help="Letters, lines and markers for a projector, on every page")
+    st.button(label, key="presenter", on_click=_turn)
 
 
 def _turn() -> None:
@@ -224,10 +289,14 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     begin()
     with st.container(key="page-head", gap="small"):
         st.title(title, anchor=False)
+        views: _Views | None = st.session_state.pop(_VIEWS, None)
+        if views is not None:
+            with st.container(key="page-views"):
+                views.draw()
         markdown(question)
         place = st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small")
     _wait_until_it_is_seen()
-    for notice in notices:
+    for notice in [*(views.notices if views is not None else ()), *notices]:
         st.warning(plain(notice))
     return place
 
@@ -245,11 +314,11 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
                 with share:
                     st.markdown("This link opens exactly this view:")
                     link.draw()
+        switch()
         box = popover("Help", "help")
         if box is not None:
             with box:
                 st.markdown(help_text)
-                switch()
                 visitor.out()
 
 

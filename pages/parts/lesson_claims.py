@@ -87,6 +87,21 @@ def the_odds(stage: lesson_stage.Stage) -> int:
     return 0 if right < 0.55 else 1 if right < 0.9 else 2
 
 
+def the_formula(stage: lesson_stage.Stage) -> int:
+    """The limit of a guesser, derived line by line."""
+    (epsilon,) = stage.moved("Work it out", epsilon=EPSILONS)
+    likelier, p = math.exp(epsilon), odds_bound(epsilon, 0.0)
+    draw_table(("because", "formula", f"at ε = {epsilon:g}"), (
+        ("ε allows this ratio of “yes” from both sides", "p / (1 − p) = e^ε", f"{likelier:.3g}"),
+        ("multiply by 1 − p", "p = e^ε − e^ε p", f"{likelier:.3g} − {likelier:.3g}\N{NO-BREAK SPACE}p"),
+        ("bring p to one side", "p (1 + e^ε) = e^ε", f"{1 + likelier:.3g}\N{NO-BREAK SPACE}p = {likelier:.3g}"),
+        ("divide by 1 + e^ε", "**p = e^ε / (1 + e^ε)**", f"**{p:.3f}**"),
+        ("“yes” from 1,000 true yes", "1,000 p", f"{1000 * p:.0f}"),
+        ("“yes” from 1,000 true no", "1,000 (1 − p)", f"{1000 * (1 - p):.0f}"),
+    ), names=2)  # fmt: skip
+    return 1 if 0.7 < odds_bound(1.0, 0.0) < 0.8 else 0
+
+
 def one_clerk(stage: lesson_stage.Stage) -> int:
     """Error of the count with noise on each answer, and with noise on the sum."""
     epsilon = stage.choose("epsilon", EPSILONS)
@@ -321,7 +336,7 @@ def look(stage: lesson_stage.Stage) -> int:
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = corpus.text(picked, number - 1)
     stage.see()
-    token_heat.picture(text, "score1", dials, f"A made-up text of {corpus.sources[picked]}", key=stage.key("scored"))
+    token_heat.draw_shaded(text, dials, ["score1"], f"A made-up text of {corpus.sources[picked]}", key=stage.key("scored"))
     tokens = explorers_tokens.gathered(texts)
     surprise = np.concatenate([values(each, "score1", dials) for each in texts])
     most = surprise >= np.quantile(surprise, 1 - TOP)
@@ -373,7 +388,7 @@ def misses(stage: lesson_stage.Stage) -> int:
     """Kinds of words by their mean score, and the noise that follows."""
     stage.results("Sort the kinds", lambda: True)
     _, _, kinds = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
-    token_heat.by_kind(kinds)
+    token_heat.by_kind(kinds, Dials().threshold)
     st.caption(f"θ = {Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens.")
     scores = kinds.set_index("kind")["mean_score"]
     named = [float(scores.get(kind, 0.0)) for kind in ("CONDITION", "NAME", "D:city")]
@@ -392,14 +407,14 @@ def feedback(stage: lesson_stage.Stage) -> int:
     texts = token_text.everything(token_text.BUNDLED)
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, partly memorised"
-    token_heat.picture(text, "score", Dials(), name, key=stage.key("known"))
+    token_heat.draw_shaded(text, Dials(), ["score"], name, key=stage.key("known"))
     draw_table(("memorised", "mean score", "mean nominal ε (no guarantee)", "above θ", "AUROC, all tokens"), (
         (f"**{percent(each, 0)}**" if each == share else percent(each, 0), f"{score:.2f}", f"{nominal:.2g}",
          percent(recall, 0), f"{auroc:.2f}")
         for each, score, nominal, recall, auroc in rows_by_share
     ), names=0, title=f"Personal tokens of {len(texts)} texts")  # fmt: skip
     st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
-    arrow("tokens", "Score other texts on Sensitive words")
+    arrow("explore", "Score other texts on Explore", {"view": "words"})
     change = rows_by_share[-1][1] - rows_by_share[0][1]
     return 2 if change < -0.02 else 0 if change > 0.02 else 1
 

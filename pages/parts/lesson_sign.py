@@ -123,7 +123,7 @@ def in_time(stage: Stage) -> int:
     st.markdown("**The same terms in SmolLM2**, a model hundreds of times as large, which can read:")
     _every_term(game.record(large=True))
     st.markdown(_LIMITS)
-    arrow("tokens", "See the Score of every token")
+    arrow("explore", "See the Score of every token", {"view": "words"})
     none, hinge = record.of("full", "none"), record.of("full", "hinge", 1.0, "oracle")
     if _holds(hinge, none):
         return 1
@@ -296,7 +296,7 @@ def projection(stage: Stage) -> int:
     length = stage.choose("numbers", LENGTHS)
     stage.see()
     _curves(stage, curves[length], {})
-    arrow("anchors", "More matchers and noise on Matching clients")
+    arrow("explore", "More matchers and noise on Explore", {"view": "clients"})
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}
     ours, plain = middle[matching.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
     ahead = ours - middle[matching.PROJECTION]
@@ -342,7 +342,7 @@ def on_the_client(stage: Stage) -> int:
         f"Noise on a coordinate of a released group: {noise}; groups are about 0.4 apart. Seeded noise on public digits, "
         "for demonstration."
     )
-    arrow("anchors", "Watch the rounds on Matching clients", {"v": "1", "w": "client"})
+    arrow("explore", "Watch the rounds on Explore", {"view": "clients", "v": "1", "w": "client"})
     return 2 if shares[-1] >= _NEARLY else 1 if shares[-1] > 0.4 else 0
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from string import Formatter
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.elements import element
 from dpcl_core.errors import BadInput, StoreTrouble
@@ -24,6 +27,7 @@ from pages.parts.text import percent, plain
 
 T = TypeVar("T")
 _MOST_IN_ROW = 5
+_HIGHEST = 205  # pixels of a figure before it is enlarged, in presenter size: it shares the screen with its explanation
 
 
 class Waiting(Exception):
@@ -40,7 +44,8 @@ class Stage:
     """One step of a lesson in the current session.
 
     `values`: the lesson's control values by name, updated from the widgets. `hidden`: controls hidden by the link. `epoch`
-    gives the widget keys of the current view: a new view gets new widgets.
+    gives the widget keys of the current view: a new view gets new widgets. `beside`: where the text on the
+    results goes, if not above them.
     """
 
     lesson: str
@@ -50,6 +55,7 @@ class Stage:
     hidden: frozenset[str]
     epoch: Callable[[str], str]
     dark: bool
+    beside: DeltaGenerator | None = None
 
     def key(self, name: str) -> str:
         """The key of a widget or a card of this step."""
@@ -76,14 +82,16 @@ class Stage:
     def moved(self, label: str, **controls: tuple[float, ...]) -> tuple[float, ...]:
         """The button of a step whose result follows its controls; draws these and the heading, returns their values."""
         self.press(label, lambda: True)
-        values = tuple(self.choose(name, options) for name, options in controls.items())
+        with st.container(horizontal=True, gap="medium"):
+            values = tuple(self.choose(name, options) for name, options in controls.items())
         self.see()
         return values
 
     def see(self) -> None:
         """Draws the heading and text above the results."""
-        st.subheader("See", anchor=False)
-        layout.markdown(self.step.see)
+        with self.beside or st.container(key="lesson-see"):
+            st.subheader("See", anchor=False)
+            layout.markdown(self.step.see)
 
     def remembered(self, name: str, *of: object) -> object | None:
         """The session's value under this name for these settings; None if there is none."""
@@ -125,6 +133,7 @@ class Stage:
     ) -> None:  # fmt: skip
         """Draws a figure as a card with its numbers to download. `name`: of the card, if not the step's."""
         key = f"lesson-{name or self.step.key}"
+        picture = picture.at_most(_HIGHEST) if layout.is_on() else picture
         figure_card.show(picture, provenance, key=key, title=title, note=note, table=table, moved=True)
 
     def curves(
@@ -149,6 +158,13 @@ class Stage:
         assert self.step.chart is not None
         picture = stream.bars(table, self.step.chart.x, self._finding(found), dark=self.dark)
         self._chart(picture, table, title, source)
+
+    def strips(self, rows: Mapping[str, NDArray[np.float64]], columns: Sequence[str], **found: object) -> None:
+        """Draws the step's chart as rows of square pictures, pixels [n, side * side] of each row; texts as in `curves`."""
+        finding = self._finding(found)
+        picture = stream.strips({name: list(row) for name, row in rows.items()}, columns, finding=finding, dark=self.dark)
+        numbers = [(name, *row) for name, drawn in rows.items() for row in drawn.tolist()]
+        self._chart(picture, pd.DataFrame(numbers).rename(columns={0: "row"}), "", "")
 
     def _finding(self, found: Mapping[str, object]) -> str:
         assert self.step.chart is not None
@@ -192,6 +208,7 @@ MODULES: Mapping[str, str] = {
     "coin": "lesson_claims", "unit": "lesson_claims", "contract": "lesson_claims", "adding": "lesson_digits",
     "digits": "lesson_digits", "forgetting": "lesson_digits", "rare": "lesson_digits", "shared": "lesson_shared",
     "audit": "lesson_shared", "sign": "lesson_sign", "modes": "lesson_sign", "surprise": "lesson_claims",
+    "network": "lesson_network", "members": "lesson_network", "gradient": "lesson_network", "choice": "lesson_network",
 }  # fmt: skip
 
 
@@ -214,7 +231,7 @@ def strip(step: Step) -> None:
             _teacher(rooms, token, *owned[0], step)
         elif (code := rooms.room_of(token)) is not None:
             figure_card.mounted(element.BALLOT)(data=element.ballot(code), key=f"ballot-{code}")
-            layout.arrow("room", "Classroom", {"room": code})
+            layout.arrow("teach", "Classroom", {"view": "classroom", "room": code})
     except (BadInput, StoreTrouble) as trouble:  # the room has ended in this moment, or the disk is full
         st.caption(plain(str(trouble)))
 
@@ -229,7 +246,7 @@ def _teacher(rooms: Rooms, token: str, code: str, title: str, step: Step) -> Non
         if not is_open and st.button("Ask my class this question", key="lesson-ask", help=f"In “{plain(title)}”."):
             rooms.ask(code, token, step.predict, step.choices)
             st.rerun()
-        layout.arrow("room", f"Classroom {plain(title)}", {"room": code})
+        layout.arrow("teach", f"Classroom {plain(title)}", {"view": "classroom", "room": code})
     if poll is not None:
         figure_card.mounted(element.ROOM)(data=element.room_document(code, is_poll_alone=True), key=f"lesson-votes-{code}")
 
@@ -260,12 +277,13 @@ def onward(view: state.View, name: str, codec: link.Codec, values: Mapping[str, 
     """
     place = text.number(name)
     if not view["alone"]:
-        layout.arrow("exercises", f"Exercises: {text.part_of_lesson(name)}", {"p": str(number(text.part_of_lesson(name)))})
+        part = text.part_of_lesson(name)
+        layout.arrow("teach", f"Exercises: {part}", {"view": "exercises", "p": str(number(part))})
     if place < len(text.NAMES) and not view["alone"]:
         following = text.NAMES[place]
-        query = codec.write({**values, "lesson": following, "step": None})
+        query = codec.write({**values, "lesson": following, "step": None, "first": None})
         layout.arrow("lessons", f"Next lesson: {text.load(following).title}", view.linked(query))
-    layout.arrow("playground", "Try it in the Playground")
+    layout.arrow("explore", "Try it in the Playground", {"view": "playground"})
 
 
 def questions(of: Lesson) -> None:
@@ -295,3 +313,22 @@ def draw_choice(view: state.View, width: int | None = None) -> str:
 def number(part: str) -> int:
     """The number of a part, from 1."""
     return list(text.PARTS).index(part) + 1
+
+
+# For a teacher who has one class only.
+
+
+def draw_one_class() -> None:
+    """Draws the plan for one class: minutes, steps, what to ask, and links in presenter size."""
+    rows, now = [], 0
+    for block in text.one_class():
+        steps = ", ".join(map(str, block.steps))
+        what = f"{text.load(block.lesson).title}: lesson {text.number(block.lesson)}, steps {steps}"
+        rows.append((f"{now} to {now + block.minutes}", what, block.ask))
+        now += block.minutes
+    layout.draw_table(("minutes", "what", "then ask"), rows, names=3)
+    st.caption("Each step asks first: let everybody choose an answer before you press the button.")
+    with st.container(horizontal=True):
+        for block in text.one_class():
+            query = {"v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
+            layout.arrow("lessons", f"Lesson {text.number(block.lesson)}", query)

@@ -22,6 +22,7 @@ from dpcl_core.errors import BadInput
 
 VERSION = "1"
 LARGE = "large"  # key of the presenter's size, which every page's link may have
+VIEW = "view"  # key of the view that is open, of a page of several; in the session, too
 MAX_LENGTH = 2000
 _TRACKER = re.compile(r"fbclid|gclid|utm_\w+")  # keys that messengers and search engines add to a link
 UNBOUNDED = 1e300  # a bound so far away is none
@@ -291,13 +292,24 @@ class _Links:
 
 def parameters() -> dict[str, str]:
     """The parameters of the page's own view."""
-    return {key: text for key, text in without_trackers(st.query_params.to_dict()).items() if key != LARGE}
+    beside = {LARGE, VIEW} if VIEW in st.session_state else {LARGE}
+    return {key: text for key, text in without_trackers(st.query_params.to_dict()).items() if key not in beside}
 
 
-def put(view: Mapping[str, str]) -> None:
-    """Writes a view to the address bar and leaves the presenter's size as it is there."""
+def open_view() -> dict[str, str]:
+    """The parameter of the page's open view; empty on a page that has one alone."""
+    return {VIEW: str(st.session_state[VIEW])} if VIEW in st.session_state else {}
+
+
+def put(settings: Mapping[str, str]) -> None:
+    """Writes the settings of the open view to the address bar and leaves the presenter's size as it is there."""
     size = {LARGE: st.query_params[LARGE]} if LARGE in st.query_params else {}
-    st.query_params.from_dict({**view, **size})
+    st.query_params.from_dict({**open_view(), **settings, **size})
+
+
+def restore() -> None:
+    """Writes the address of what was drawn last, where a browser has sent an older one."""
+    st.query_params.from_dict(_links().view or open_view())
 
 
 def begin() -> None:

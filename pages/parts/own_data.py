@@ -1,158 +1,28 @@
-"""The visitor's own data on this computer: a run on them, and deleting them with everything made of them."""
+"""A file of the visitor's on its way in: its four steps, the form of its public schema, and the stream that it makes."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import streamlit as st
 from pydantic import ValidationError
+from streamlit.delta_generator import DeltaGenerator
 
-from dpcl_core import apart, checks, paths, presets
+from dpcl_core import apart, paths
 from dpcl_core.apart import Given, Looked
-from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import card, copying, intake, own, schema
-from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput, DataMissing, first_of
-from dpcl_core.runs import administration, charges
+from dpcl_core.errors import BadInput, first_of
+from dpcl_core.runs import administration
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import ScenarioSpec, fields_of, updated, validated
-from pages.parts import fields, figure_card, layout, state, text, train_form, visitor
+from pages.parts import fields, figure_card, layout, state, text, visitor
 from pages.parts.text import plain
-
-STAYS = """The number of looks stays, with keyed digests of rows of the public test part: it goes on if the same rows come
-back under any name."""
-
-_EPSILON: Final = "ε of all runs together"
-_BUDGET: Final = """Looks count against it, and a run that would exceed it is refused. It holds for every copy and schema of
-these rows. A budget that is raised is a new promise."""
-
-_EDITED: Final = "own-edited"
-_DONE: Final = "own-kept"
-
-
-def edited() -> str | None:
-    """The kept data whose schema the visitor changes, if any."""
-    name: str | None = st.session_state.get(_EDITED)
-    if name is not None and not (visitor.is_mine(name) and intake.was_taken_in(name)):
-        del st.session_state[_EDITED]  # deleted in another window
-        return None
-    return name
-
-
-def folder(name: str) -> Path:
-    """Draws whose schema is changed, with the way out; gives the folder of the data."""
-    title = plain(datasets.called(name))
-    st.markdown(
-        f"**The schema of {title}.** A change makes another dataset of the same rows: {title} and its runs stay "
-        "as they are, and looks at either count for both."
-    )
-    st.button("Leave it as it is", key="own-leave", on_click=lambda: st.session_state.pop(_EDITED, None))
-    return intake.kept_folder(name)[0]
-
-
-def done(name: str, before: str | None, scenario: ScenarioSpec) -> None:
-    """Remembers what was just kept, with the scenario chosen for it; `before`: the data of which it is another schema."""
-    st.session_state.pop(_EDITED, None)
-    st.session_state[_DONE] = name, before, scenario
-
-
-def is_new() -> bool:
-    """Whether the visitor has kept data a moment ago."""
-    return _DONE in st.session_state
-
-
-def listing() -> None:
-    """Draws what was just kept, and the visitor's own datasets, each with its schema, links and buttons."""
-
-    def edit(name: str) -> None:
-        st.session_state[_EDITED] = name
-        st.session_state.pop(_DONE, None)
-
-    names = [name for name in visitor.mine(own.names_of_own_data()) if intake.was_taken_in(name)]
-    name, before, scenario = st.session_state.get(_DONE, (None, None, None))
-    if name in names:
-        beside = "" if before is None else f" Runs on {plain(datasets.called(before))} stay as they are."
-        st.success(f"Kept as {plain(datasets.called(name))}.{beside}")
-        _start(name, scenario, "Set up a run with this stream →")
-    if not names:
-        return
-    st.header("On this computer", anchor=False)
-    for name in names:
-        with layout.card(f"own-{name.removeprefix('own:')}"):
-            with st.container(horizontal=True, vertical_alignment="center"):
-                st.markdown(f"**{plain(datasets.called(name))}**, in a terminal {plain(name)}", width="stretch")
-                _start(name)
-                st.button("Change the schema", key=f"edit-{name}", on_click=edit, args=(name,))
-                if visitor.may_delete(name):
-                    _budget(name)
-                    _delete(name)
-            if said := _in_words(name):
-                st.caption(plain(said))
-
-
-def _in_words(name: str) -> str:
-    """The schema of kept data; what is wrong with it, which must not hide the others' buttons."""
-    try:
-        return schema.in_words(intake.kept_folder(name)[1])
-    except BadInput as trouble:
-        return str(trouble)
-
-
-def _start(name: str, scenario: ScenarioSpec | None = None, label: str = "Set up a run →") -> None:
-    """Draws the link to Train with settings that fit the data, and with this scenario if one is chosen."""
-    try:
-        raw = presets.settings(name)
-        spec = checks.parse(raw if scenario is None else {**raw, "scenario": asdict(scenario)})
-    except (BadInput, DataMissing) as trouble:
-        st.caption(plain(str(trouble)))
-        return
-    st.page_link("pages/train.py", label=f":primary[{label}]", query_params=train_form.parameters_of(spec))
-
-
-def _budget(name: str) -> None:
-    """Draws the budget for all runs on these rows, with what is left of it, and the buttons that declare and remove it."""
-    key = name.removeprefix("own:")
-    box = layout.popover("Budget", f"budget-{key}")
-    if box is None:
-        return
-    with box:
-        found = charges.budgets_of(state.store(), name)
-        for one in found:
-            st.markdown(plain(one.sentence(datasets.called(name))))
-        epsilon = st.number_input(_EPSILON, 0.01, value=found[0].epsilon if found else 4.0, key=f"budget-{key}-epsilon")
-        st.caption(_BUDGET)
-        chosen: dict[str, float | None] = {"Declare": epsilon, **({"Remove": None} if found else {})}
-        for label, declared in chosen.items():
-            if st.button(label, key=f"budget-{key}-{label}"):
-                charges.declare(state.store(), name, declared)
-                st.rerun()
-
-
-def _delete(name: str) -> None:
-    key = name.removeprefix("own:")
-    with st.popover("Delete"):
-        n_runs = len(administration.runs_on(state.store(), name))
-        st.markdown(
-            f"Deletes {plain(datasets.called(name))}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the "
-            "features kept on this computer; those of other data are computed again when they are needed."
-        )
-        st.caption(STAYS)
-        if st.button("Delete all of it", key=f"delete-{key}", type="primary"):
-            try:
-                administration.purge(state.store(), name)
-            except BadInput as refused:
-                st.error(plain(str(refused)))
-                return
-            finally:  # the runs, and some of the files, may be gone
-                for kind in backbones.COMPUTED:
-                    backbones.clean(kind)
-            st.rerun()
-
 
 # The form of the public schema: what the columns are, and what is public about them.
 
@@ -161,46 +31,107 @@ _ROLES = {
     "target": ("Target", "The column to predict; its values are the labels."),
     "text": ("Text", "The column of texts to learn from; no other column is a feature then."),
     "source": ("Source", "Where a row comes from, such as a site: tasks can follow it."),
-    "person": ("Person", "Who a row belongs to. The person is protected then, not the row."),
     "time": ("Time", "A column of dates: tasks can follow the months."),
+    "person": ("Person", "Who a row belongs to. The person is protected then, not the row."),
 }
 _USUAL = {"target": ("label", "labels", "target", "class", "y"), "text": ("text", "sentence", "review")}
+# Words in the name of a column that usually names people: all that is looked at, since values of private rows are private.
+_PEOPLE = frozenset({
+    "user", "users", "person", "people", "patient", "customer", "client", "subject", "participant", "author", "writer",
+    "speaker", "sender", "member", "employee", "student", "respondent", "account", "owner", "reviewer", "username", "email",
+    "pid", "uid",
+})  # fmt: skip
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _NONE = "none"
 _FIRST_LINES = {"names": "names the columns", "data": "is a row of data"}
 UNCLEAR = schema.Schema(title="unclear")
 
 
-def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, of: str) -> schema.Schema:
-    """Draws the form for a file with these columns, of which `features` can be described; gives the schema.
+STEPS = ("1 · Your file", "2 · What is what", "3 · Protect whom", "4 · One model")
 
-    `start`: what the form says at first. `of`: names the file, for each has a form of its own. Raises BadInput for a value
-    that is not allowed.
+
+def step(head: str) -> DeltaGenerator:
+    """Draws the head of a step; gives the place for its fields."""
+    place = layout.card(f"own-step-{head[0]}")
+    place.markdown(f"**{head}**")
+    return place
+
+
+def people_column(columns: Sequence[str]) -> str | None:
+    """The first column whose name says that it names people; by its name alone, whatever its values are."""
+    return next((name for name in columns if _PEOPLE & {word.lower() for word in _WORD.findall(name)}), None)
+
+
+def form(
+    columns: Sequence[str], features: Sequence[str], start: schema.Schema, of: str, places: Sequence[DeltaGenerator]
+) -> schema.Schema:
+    """Draws steps 2 and 3 in their `places` for a file with these columns, of which `features` can be described.
+
+    Gives the schema, `UNCLEAR` until target and people are said. `start`: what the form says at first.
+    `of`: names the file, for each has a form of its own. Raises BadInput for a value that is not allowed.
     """
     key = _digest(of)
     said: dict[str, object] = asdict(start)
+    roles: dict[str, str | None] = dict.fromkeys(_ROLES)
+    with places[0]:
+        row = [role for role in _ROLES if role != "person"]
+        for place, role in zip(st.columns(len(row)), row, strict=True) if columns else ():
+            with place:
+                roles[role] = _role(role, columns, start, key)
+        if columns and roles["target"] is None:
+            st.info("Choose the target: the column to predict.")
+        with st.expander("What else is public"):
+            said |= _facts(start, key)
+    with places[1]:
+        free = [column for column in columns if column not in roles.values()]
+        asked, number = st.columns([3, 1])
+        with asked:
+            is_said, roles["person"] = _person(columns, free, start, key, is_text=roles["text"] is not None)
+        if roles["person"] is not None:
+            said["per_person"] = number.number_input(
+                "Rows per person that count", 1, 1000, start.per_person, key=f"own-per-person-{key}",
+                help="A number of your choice, not read from the rows. Further rows of the person are left out.",
+            )  # fmt: skip
     if columns:
-        roles = {role: _role(role, columns, start, key) for role in _ROLES}
         said["columns"] = roles
         if roles["text"] != start.columns.text:
             said["kind"] = None
         if roles["source"] != start.columns.source:
             said["sources"] = ()
-        if roles["person"] is not None:
-            said["per_person"] = st.number_input(
-                "Rows per person that count", 1, 1000, start.per_person, key=f"own-per-person-{key}",
-                help="A number of your choice, not read from the rows. Further rows of the person are left out.",
-            )  # fmt: skip
         if start.features:  # all others, which are left out so far
             features = [column for column in columns if column not in roles.values()]
-    with st.expander("What else is public"):
-        said |= _facts(start, key)
     if features:
-        with st.expander("What is public about the features"):
+        with places[0], st.expander("What is public about the features"):
             said["features"] = _features(features, start.features, key)
     try:
-        return validated(schema.Schema, said)
+        return validated(schema.Schema, said) if is_said and (roles["target"] or not columns) else UNCLEAR
     except ValidationError as error:
         raise first_of(error, "schema") from error
+
+
+def _person(
+    columns: Sequence[str], free: Sequence[str], start: schema.Schema, key: str, *, is_text: bool
+) -> tuple[bool, str | None]:
+    """Draws who is protected; gives whether that was said, and the column of the person, if any.
+
+    A column without another role (`free`) whose name says that it names people is asked about: seeing whether its values
+    repeat would read private rows.
+    """
+    if not columns:
+        st.markdown("Each example is protected, as another person's.")
+        return True, None
+    usual = people_column(free) if start.columns == schema.Columns() else None
+    if usual is None:
+        return True, _role("person", columns, start, key)
+    what = "Did one person write several rows?" if is_text else "Can one person have several rows?"
+    answers = {True: "Yes: protect the whole person", False: "No: each row is another person's"}
+    several = st.radio(
+        f"{what} (column {plain(usual)})", list(answers), None, format_func=answers.__getitem__, key=f"own-several-{key}",
+        horizontal=True,
+    )  # fmt: skip
+    if several is None:
+        st.info("Answer this first: it decides whom the noise protects, and we may not look.")
+    return several is not None, _role("person", columns, start, key, usual) if several else None
 
 
 def _digest(of: str) -> str:
@@ -217,7 +148,7 @@ def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool)
     said = start.first_line or ("names" if is_kept or seems == "names" else None)
     options, key = list(_FIRST_LINES), f"own-first-{_digest(of)}"
     index = None if said is None else options.index(said)
-    chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=key)
+    chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=key, horizontal=True)
     return UNCLEAR if chosen is None else updated(start, first_line=chosen)
 
 
@@ -227,9 +158,9 @@ def moves_rows(before: schema.Schema, after: schema.Schema) -> bool:
     return before.columns.person != after.columns.person or shares[0] < shares[1]
 
 
-def _role(role: str, columns: Sequence[str], start: schema.Schema, key: str) -> str | None:
+def _role(role: str, columns: Sequence[str], start: schema.Schema, key: str, usual: str | None = None) -> str | None:
     title, help_text = _ROLES[role]
-    usual = next((name for name in columns if name.lower() in _USUAL.get(role, ())), None)
+    usual = usual or next((name for name in columns if name.lower() in _USUAL.get(role, ())), None)
     said = usual if start.columns == schema.Columns() else getattr(start.columns, role)
     options = [_NONE, *columns]
     index = 1 + columns.index(said) if said in columns else 0
@@ -303,14 +234,15 @@ _LONGEST: Final = 100  # characters of a name or path, of which a message shows 
 def choose() -> Path | None:
     """Draws the ways to name a file or folder; gives the one that was chosen, if any."""
     most = st.get_option("server.maxUploadSize")
-    dropped = st.file_uploader(
-        f"A file of at most {most} MB: {copying.LISTED}",
-        type=[suffix.removeprefix(".") for suffix in copying.SUFFIXES],
-        key=f"own-file-{st.session_state.get(_KEPT, 0)}",
-    )
+    left, right = (st.container(), None) if visitor.is_shared() else st.columns(2)
+    with left:
+        dropped = st.file_uploader(
+            f"A file of at most {most} MB", type=[suffix.removeprefix(".") for suffix in copying.SUFFIXES],
+            key=f"own-file-{st.session_state.get(_KEPT, 0)}", help=f"{copying.LISTED}.",
+        )  # fmt: skip
     typed = ""
-    if not visitor.is_shared():
-        typed = st.text_input("or a file or folder on this computer", placeholder="/home/me/visits.csv", key="own-path")
+    if right is not None:
+        typed = right.text_input("or a file or folder on this computer", placeholder="/home/me/visits.csv", key="own-path")
     if dropped is not None:
         kept = st.session_state.get(_STATE)
         if kept is None or kept[0] != dropped.file_id:
@@ -390,14 +322,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def look_at_file(one: Given) -> Looked:
-    """What a run would make of a file; the same file with the same schema is read once. Raises BadInput."""
-    said = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead)
-    return _looked(one.path, _stamp(one.path), said, one.apart, one.seen, one)
-
-
-@st.cache_data(max_entries=20, show_spinner=False)
-def _looked(path: Path, stamp: tuple[int, int], said: str, of: str, seen: frozenset[str], _one: Given) -> Looked:
-    found: Looked = apart.answer("look", _one, is_apart=visitor.is_shared())
+    """What a run would make of a file. Raises BadInput."""
+    found: Looked = _asked("look", one)
     return found
 
 
@@ -407,70 +333,78 @@ def keep(one: Given) -> str:
 
 
 def first_line(path: Path) -> str:
-    """What the first line of a table seems to be, as `intake.first_line`; the same file is read once."""
-    return str(_of_form("first line", path, _stamp(path), "", uploaded_file(path, intake.Asked(), frozenset())))
+    """What the first line of a table seems to be, as `intake.first_line`."""
+    return str(_asked("first line", uploaded_file(path, intake.Asked(), frozenset())))
 
 
 def columns(path: Path, fields: schema.Schema) -> list[str]:
-    """The columns of a table, as `intake.columns`; the same file with the same schema is read once."""
-    one = uploaded_file(path, intake.Asked(instead=fields), frozenset())
-    return list(_of_form("columns", path, _stamp(path), schema.schema_toml(fields), one))
+    """The columns of a table, as `intake.columns`."""
+    return list(_asked("columns", uploaded_file(path, intake.Asked(instead=fields), frozenset())))
 
 
-@st.cache_data(max_entries=40, show_spinner=False)
-def _of_form(task: Literal["columns", "first line"], path: Path, stamp: tuple[int, int], said: str, _one: Given) -> Any:
+def _asked(task: apart.Task, one: Given) -> Any:
+    """What is read of a file; the same of the same file with the same schema is read once."""
+    said = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead)
+    return _answer(task, one.path, _stamp(one.path), said, one.apart, one.seen, one)
+
+
+@st.cache_data(max_entries=60, show_spinner=False)
+def _answer(
+    task: apart.Task, path: Path, stamp: tuple[int, int], said: str, of: str, seen: frozenset[str], _one: Given
+) -> Any:
     return apart.answer(task, _one, is_apart=visitor.is_shared())
 
 
 # The stream that a scenario makes of a file: the scenarios that the data allow, and the tasks of the one chosen.
 
 
-_PLAN = "The public plan alone: how many of your examples a task has is private, and no budget covers counting them."
+_PLAN = "We show no counts: they would reveal something."
 _KIND = "own-scenario-kind"
 _UNEQUAL = "Groups of classes, not all equally large"
 
 
-def draw(looked: Looked) -> ScenarioSpec:
-    """Draws the choice and the stream; gives the scenario chosen."""
+def scenario(looked: Looked) -> ScenarioSpec:
+    """Draws the choice of the stream; gives the one chosen."""
     if looked.plan is None:
         return looked.usual
-    with layout.card("own-stream"):
-        title, number = st.columns([3, 1])
-        n_tasks = min(int(st.session_state.get("own-tasks", 2)), max(looked.streams))
-        offered = looked.streams[n_tasks]
-        if looked.usual not in offered and n_tasks == 2:
-            offered = [looked.usual, *offered]
-        kinds = [one.kind for one in offered]
-        unequal = (one == looked.usual and one.kind == "i-blurry" for one in offered)
-        titles = [_UNEQUAL if is_so else scenarios.card(kind).title for is_so, kind in zip(unequal, kinds, strict=True)]
-        wanted = st.session_state.get(_KIND, looked.usual.kind)
-        with title:
-            place = st.selectbox(
-                "Scenario", range(len(offered)), kinds.index(wanted) if wanted in kinds else 0,
-                format_func=lambda place: titles[place], key=f"own-scenario-{'-'.join(kinds)}",
-            )  # fmt: skip
-        scenario = offered[place]
-        if scenario.kind != looked.usual.kind:
-            st.session_state[_KIND] = scenario.kind
-        else:  # it follows the columns again
-            st.session_state.pop(_KIND, None)
-        with number:
-            is_fixed = "tasks" not in fields_of(type(scenario))
-            st.number_input("Tasks", 2, max(looked.streams), n_tasks, key="own-tasks", disabled=is_fixed)
-        _stream(looked, scenario)
-    return scenario
+    n_tasks = min(int(st.session_state.get("own-tasks", 2)), max(looked.streams))
+    offered = looked.streams[n_tasks]
+    if looked.usual not in offered and n_tasks == 2:
+        offered = [looked.usual, *offered]
+    kinds = [one.kind for one in offered]
+    unequal = (one == looked.usual and one.kind == "i-blurry" for one in offered)
+    titles = [_UNEQUAL if is_so else scenarios.card(kind).title for is_so, kind in zip(unequal, kinds, strict=True)]
+    wanted = st.session_state.get(_KIND, looked.usual.kind)
+    title, number = st.columns([3, 1])
+    with title:
+        place = st.selectbox(
+            "What comes when", range(len(offered)), kinds.index(wanted) if wanted in kinds else 0,
+            format_func=lambda place: titles[place], key=f"own-scenario-{'-'.join(kinds)}",
+        )  # fmt: skip
+    chosen = offered[place]
+    if chosen.kind != looked.usual.kind:
+        st.session_state[_KIND] = chosen.kind
+    else:  # it follows the columns again
+        st.session_state.pop(_KIND, None)
+    with number:
+        is_fixed = "tasks" not in fields_of(type(chosen))
+        st.number_input("Tasks", 2, max(looked.streams), n_tasks, key="own-tasks", disabled=is_fixed)
+    return chosen
 
 
-def _stream(looked: Looked, scenario: ScenarioSpec) -> None:
+def draw(looked: Looked, scenario: ScenarioSpec) -> int:
+    """Draws the stream that a scenario makes of a file; gives its number of tasks, 0 where there is none."""
     from dpcl_core.figures import stream
 
-    assert looked.plan is not None
+    if looked.plan is None:
+        return 0
     try:
         shown = scenarios.planned(looked.plan, scenario, 0)
     except BadInput as refused:
         st.error(plain(str(refused)))
-        return
+        return 0
     drawn = stream.stream(None, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=text.is_dark())
     st.markdown(f"**The stream.** {plain(drawn.finding)}")
     st.plotly_chart(drawn.figure, theme=None, width="stretch", key="own-chart", config=figure_card.CONFIG, alt=drawn.finding)
     st.caption(f"{plain(scenarios.card(scenario.kind).summary)} {_PLAN}")
+    return len(shown.tasks)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any, cast
 
 import streamlit as st
 
-from dpcl_core.data import catalog as datasets
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance, counted, epsilon_label
 from dpcl_core.methods import catalog as methods
@@ -69,7 +68,7 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
 def looks(dataset: str) -> None:
     """Draws how often a person's own data were used so far, and what that adds up to; nothing for public data."""
     if found := administration.looks_at(state.store(), dataset):
-        st.caption(plain(replace(found, dataset=datasets.called(dataset)).sentence))
+        st.caption(plain(found.sentence))
 
 
 def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
@@ -126,11 +125,6 @@ def no_bound_reason(method: str) -> str:
 def not_dp(reason: str) -> None:
     """Draws the red-edged "not DP" banner with the reason."""
     _bar(_cell("not", "Not DP.", reason), is_dp=False, label=_NOT_DP)
-
-
-def facts(*cells: tuple[str, str]) -> None:
-    """Draws a bar of facts, each a heading and a text, for views without a released model."""
-    _bar("".join(_cell("", head, text) for head, text in cells))
 
 
 def _cell(kind: str, head: str, text: str) -> str:

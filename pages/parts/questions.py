@@ -28,6 +28,7 @@ from dpcl_core.papers.questions import Duration, Question
 from dpcl_core.papers.report import PaperSide
 from dpcl_core.runs import process, shards
 from dpcl_core.runs.run import Run
+from dpcl_core.spec import RunSpec
 from pages.parts import fields, figure_card, layout, link, rooms, state, text, train_form
 from pages.parts.text import capital, plain
 
@@ -48,6 +49,24 @@ def start_question(name: str) -> None:
     # The only run of a question has the question's title, as when it is started on Train.
     titles = questions.titles(name) if len(runs) > 1 else dict.fromkeys(runs, presets.about(name).title)
     set_id = sets().create(name, cheap, device=device, once=True, titles=titles)
+    rooms.share(run.id for run in sets().get(set_id).runs.values())
+    state.executor().schedule()
+
+
+def more_seeds(one: Answer, name: str) -> dict[str, RunSpec]:
+    """The runs that add seeds to both sides of a question in the form `name`; empty where its answer is decided there."""
+    test = next(test for test in one.tests if one.question.forms[test.size].name == name)
+    if one.asked.metric == "audited" or test.is_toy or test.judged.state != "cannot tell":
+        return {}
+    return questions.lacking_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs)
+
+
+def add_seeds(name: str, more: Mapping[str, RunSpec]) -> None:
+    """Queues the runs that add seeds to a question's form, as one entry. Raises BadInput where one cannot start here."""
+    for spec in more.values():
+        checks.check_run(spec)
+    titles = {label: f"{questions.titles(name)[label]}: two more seeds" for label in more}
+    set_id = sets().create(name, more, device=process.default(), once=True, titles=titles)
     rooms.share(run.id for run in sets().get(set_id).runs.values())
     state.executor().schedule()
 
@@ -128,15 +147,21 @@ def answer_of(question: Question) -> Answer:
 
 def answers_of(asked: Sequence[Question]) -> dict[str, Answer]:
     """The same for several questions, by name."""
-    digests = {
-        question.name: [d for form in question.forms.values() for d in questions.digests(form.name)] for question in asked
-    }
+    digests = {question.name: _digests_of(question.name) for question in asked}
     here = sets().finished([digest for of in digests.values() for digest in of])
     ids = {name: tuple(here[digest] for digest in of if digest in here) for name, of in digests.items()}
     return {
         one.name: _answer(state.where(), one.name, ids[one.name]) if ids[one.name] else answers.recorded()[one.name]
         for one in asked
     }
+
+
+@cache
+def _digests_of(name: str) -> tuple[str, ...]:
+    """The digests of the runs of all forms of a question, with those that add seeds."""
+    forms = next(one for one in questions.questions() if one.name == name).forms.values()
+    added = (more for form in forms for more in questions.further(form.name).values())
+    return (*(digest for form in forms for digest in questions.digests(form.name)), *map(RunSpec.digest, added))
 
 
 @st.cache_resource(max_entries=100, show_spinner=False)
@@ -429,7 +454,7 @@ def runs(key: Key, _content: PaperSide) -> None:
 
 
 def match_rates(runs: Mapping[str, measured.Measured]) -> None:
-    """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Matching clients."""
+    """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Explore."""
     run_ids = (run.run_id for run in runs.values() if run.run_id)
     scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
     run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=(None, None))
@@ -451,10 +476,9 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
             f"{scores.gap:g} standard deviations."
         )
         st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
-        query = {"v": "1", "sh": "run", "run": str(run_id)} if run_id else {"v": "1"}
+        query = {"sh": "run", "run": str(run_id)} if run_id else {}
         where = "this run" if run_id else "a simulation, or a run of yours"
-        label = f"p̂ by number of anchors, for {where}: tab Anchors of Matching clients"
-        layout.arrow("anchors", label, query)
+        layout.arrow("explore", f"How many anchors does it take? In {where}", {"view": "clients", **query})
 
 
 def _scores(run_id: str) -> AnchorScores | None:

@@ -237,7 +237,7 @@ def panel(view: state.View, room: Room) -> None:
 
 
 def _way_in(room: Room) -> None:
-    address = link.address(st.context.url or "", {"room": room.code})
+    address = link.address(st.context.url or "", {**link.open_view(), "room": room.code})
     st.title(f"{room.code[:3]} {room.code[3:]}", anchor=False)
     st.image(_qr(address), width=180)
     st.code(address, language=None, wrap_lines=True)
@@ -268,13 +268,16 @@ def _ask(room: Room) -> None:
         return
     lessons = map(text.load, text.NAMES)
     predictions = {f"{lesson.title}: {step.title}": step for lesson in lessons for step in lesson.steps}
-    picked = st.selectbox("Question", [OWN, *predictions], key="room-question", help="A lesson's prediction, or your own.")
+    picked = st.selectbox("Take it from", [OWN, *predictions], key="room-question")
     step = predictions.get(picked)
-    question = st.text_area("Ask", "" if step is None else step.predict, key=f"room-ask-{picked}", max_chars=500)
+    question = st.text_area("Question", "" if step is None else step.predict, key=f"room-ask-{picked}", max_chars=500)
     typed = st.text_area(
         "Answers, one per line", "Yes\nNo" if step is None else "\n".join(step.choices), key=f"room-answers-{picked}"
     )
-    if st.button("Ask", type="primary", key="room-ask"):
+    if st.button("Ask the class", type="primary", key="room-ask"):
+        if not question.strip():
+            st.error("Write your question first.")
+            return
         _done(lambda: rooms.ask(room.code, token, question, [line for line in typed.splitlines() if line.strip()]))
 
 

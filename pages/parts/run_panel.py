@@ -6,7 +6,7 @@ import io
 import math
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -33,7 +33,6 @@ from pages.parts.text import capital, plain
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
-_MIMES = {"csv": "text/csv", "html": "text/html"}
 _WAITS = "The run has said nothing for some seconds: its store may take nothing just now. Its results appear here later."
 _FULL = "The disk of this server is full: the run waits. It goes on and loses nothing once there is room again."
 _READABLE_EPSILON = 20.0  # above it, e^ε is no number that says anything
@@ -282,7 +281,7 @@ def _buttons(run: Run, result: Result) -> str | None:
     if run.readable_spec is not None:
         st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(again))
     if run.status == "finished":
-        st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
+        st.page_link("pages/runs.py", label="Compare", query_params={"view": "compare", "r": run.id})
     if result.events:
         export(run.id)
     return refusal
@@ -348,7 +347,7 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 
 
 def export(run_id: str) -> None:
-    """Draws the downloads of a run: everything as a zip, made on demand, and the most used files."""
+    """Draws the downloads of a run, made on demand: everything as a zip, the report and the table."""
     store = state.store()  # here: a download has no visitor
     files = layout.popover("Export", "export")
     if files is None:
@@ -358,34 +357,32 @@ def export(run_id: str) -> None:
             "Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", "application/zip",
             key="export-zip", on_click="ignore", help="Report, classifiers, tables, figures, notebook, settings, card",
         )  # fmt: skip
-        for name in ("report.html", "accuracy.csv", "spec.toml", "command.txt", "privacy.txt"):
-            mime, content = _MIMES.get(name.rpartition(".")[2], "text/plain"), partial(_file, store, run_id, name)
-            st.download_button(name, content, f"{run_id}-{name}", mime, key=f"export-{name}", on_click="ignore")
+        made: dict[str, Callable[[Result], str]] = {
+            "report.html": lambda of: of.to_html(administration.sentence(store, of.spec.data.dataset)),
+            "accuracy.csv": lambda of: of.scores.to_csv(index=False),
+        }
+        for name, make in made.items():
+            content = partial(_file, store, run_id, make)
+            st.download_button(name, content, f"{run_id}-{name}", key=f"export-{name}", on_click="ignore")
 
 
-def _file(store: Store, run_id: str, name: str) -> str:
-    """One file of the export as text."""
-    from dpcl_core import export as files
-
+def _file(store: Store, run_id: str, make: Callable[[Result], str]) -> str:
     run = store.get(run_id)
-    spec = run.spec
-    if name == "spec.toml":
-        return checks.to_toml(spec)
-    if name == "command.txt":
-        return checks.command_line(spec) + "\n"
-    result = Result(run_id, run.name, spec, store.events(run_id))
-    if name == "report.html":
-        return result.to_html(administration.sentence(store, spec.data.dataset))
-    return files.privacy_text(result.events) if name == "privacy.txt" else result.scores.to_csv(index=False)
+    return make(Result(run_id, run.name, run.spec, store.events(run_id)))
 
 
 def _archive(store: Store, run_id: str) -> bytes:
     from dpcl_core import export as files
 
+    return archive({f"run-{run_id}/{name}": content for name, content in files.bundle(store, run_id).items()})
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """The files as a zip."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.bundle(store, run_id).items():
-            archive.writestr(f"run-{run_id}/{name}", content)
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in files.items():
+            made.writestr(name, content)
     return packed.getvalue()
 
 

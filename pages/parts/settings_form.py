@@ -195,15 +195,19 @@ def rarest(raw: Mapping[str, object]) -> str:
         n_tasks = scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources)
     except BadInput:
         return ""  # reported where the form is checked
-    finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
-    if spec.labels != "dp-learned" or not finite:
+    if spec.labels != "dp-learned":
         return ""
-    rows, counts = datasets.card(spec.data.dataset).rows_per_unit, []
+    return people_for_a_label(spec.privacy, datasets.card(spec.data.dataset).rows_per_unit, n_tasks, facts.n_train)
+
+
+def people_for_a_label(privacy: PrivacySpec, rows: int, n_tasks: int, n_train: int) -> str:
+    """The sentence of `rarest` for these budgets and public numbers; `rows`: that count of a person."""
+    finite, counts = sorted(epsilon for epsilon in privacy.epsilons if math.isfinite(epsilon)), []
     people = "people" if rows == 1 else "rows"
-    for epsilon in dict.fromkeys((finite[0], finite[-1])):
-        n = _people_needed(spec.privacy, epsilon, rows, n_tasks, facts.n_train)
+    for epsilon in dict.fromkeys((*finite[:1], *finite[-1:])):
+        n = _people_needed(privacy, epsilon, rows, n_tasks, n_train)
         counts.append(f"{f'more {people} than there are' if n is None else f'{n} {people}'} (ε = {epsilon_text(epsilon)})")
-    return f"A label needs about {' or '.join(counts)} in a task to have an even chance of being found."
+    return f"A label needs about {' or '.join(counts)} in a task to have an even chance of being found." if counts else ""
 
 
 @st.cache_data(max_entries=200, show_spinner=False)

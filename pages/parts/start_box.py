@@ -17,14 +17,14 @@ from dpcl_core.figures.picture import Picture, Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.references import forecast
-from dpcl_core.papers import nearest, questions
+from dpcl_core.papers import expected, nearest, questions
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, charges, process
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.shards import Sets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
-from pages.parts import fields, figure_card, layout, link, pecl_claim, rooms, state, status_line, text, train_form
+from pages.parts import fields, figure_card, helper, layout, link, pecl_claim, rooms, state, status_line, text, train_form
 from pages.parts.questions import FORMS
 from pages.parts.text import plain
 
@@ -92,7 +92,7 @@ def draw(
     places: train_form.Places,
 ) -> None:  # fmt: skip
     """Draws Start for the form's spec, or the sentence that refuses its values. `run_on`: device, and whether in parts."""
-    costly = _costly(spec, run_on[0])
+    too_much = costly(spec, run_on[0])
     with places.notes:
         if refusal:
             st.error(plain(refusal))
@@ -100,19 +100,20 @@ def draw(
             smaller(view, values)
         elif spec is not None:
             pecl_claim.looks(spec.data.dataset)
-        if costly:
-            st.error(plain(train_form.in_words(costly, values)))
-            if costly.fix:
-                _mend_button(view, values, costly.fix)
+        if too_much:
+            st.error(plain(train_form.in_words(too_much, values)))
+            if too_much.fix:
+                _mend_button(view, values, too_much.fix)
     with places.row[-1]:
         how = None if spec is None else _estimate(spec, run_on[0])
-        is_off = spec is None or costly is not None
+        is_off = spec is None or too_much is not None
         if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start", help=how) and spec is not None:
             _start(spec, *run_on)
 
 
 def details(spec: RunSpec, values: train_form.Values) -> None:
-    """Draws how the settings relate to what the method's publication prints, what follows from them as help, and remarks."""
+    """Draws how the settings relate to what the method's publication prints, what follows from them as help, remarks, and
+    what such a run lets one expect."""
     layer, derived = methods.layer(spec), ""
     with suppress(BadInput):  # an older run, whose settings are refused today
         derived = _derived(key=spec.to_json(), _spec=spec)
@@ -120,6 +121,7 @@ def details(spec: RunSpec, values: train_form.Values) -> None:
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
     if said := train_form.remarks(values):
         st.caption(plain(said))
+    helper.helper(expected.sizes_of(spec), "train-helper")
 
 
 def _estimate(spec: RunSpec, device: str) -> str:
@@ -150,7 +152,7 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
     return (here if here is not None or preset is None else preset.seconds), here is not None
 
 
-def _costly(spec: RunSpec | None, device: str) -> BadInput | None:
+def costly(spec: RunSpec | None, device: str) -> BadInput | None:
     """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
     store = state.store()
     if spec is None:

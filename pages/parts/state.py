@@ -94,7 +94,7 @@ class View:
         is_return = memory.change != st.session_state.get(CHANGES, 0)  # a change of page discards the widgets
         memory.change = st.session_state.get(CHANGES, 0)
         # A fast visitor, or one with a slow browser, acts before the browser has the newest address.
-        is_behind = parameters in memory.replaced and not is_followed and not _is_history()
+        is_behind = parameters in memory.replaced and not is_followed and not is_history()
         is_other = parameters != memory.written and not is_behind
         # A press while the page is drawn for the first time ends that before it is committed, and belongs to the same epoch.
         is_unfinished = parameters == memory.opened and not is_return and not is_followed
@@ -116,7 +116,7 @@ class View:
 
     def linked(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """The parameters of a link from this page to another view of it, which counts even where it was just left."""
-        return {**parameters, _FROM: str(self._memory.epoch)}
+        return {**link.open_view(), **parameters, _FROM: str(self._memory.epoch)}
 
     def commit(self, values: Mapping[str, object], codec: link.Codec) -> dict[str, str]:
         """Writes the current values to the address bar and the history; returns the query parameters."""
@@ -175,7 +175,7 @@ class View:
         self._memory.write(parameters, before)
 
 
-def _is_history() -> bool:
+def is_history() -> bool:
     """Whether the visitor pressed Back or Forward in the browser."""
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation

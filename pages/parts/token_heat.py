@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
-from dpcl_core.elements.element import HEATMAP, MEANS, TITLES, TOKENS, model, view_document
+from dpcl_core.elements.element import FIRST, TOKENS, model, view_document
 from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
 from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers import tokens as explorers_tokens
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of, token_scores, values
 from dpcl_core.figures import tokens as figures
 from dpcl_core.figures import tokens as figures_tokens
-from dpcl_core.figures.picture import Picture, Provenance, counted
+from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.privacy import noise, text_mechanisms
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from pages.parts import figure_card, layout, link, text, token_text
-from pages.parts.text import capital, plain
+from pages.parts.text import plain
 
 # How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span.
 
@@ -46,29 +46,26 @@ def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: 
     figure_card.show(
         picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
     )  # fmt: skip
-    _tables(key, dials, groups, kinds)
+    box = layout.folded("Precision, and detection by kind of data", "kinds")
+    if box is not None:
+        with box:
+            _tables(dials, groups, kinds)
 
 
-@figure_card.still
-def _tables(key: tuple[object, ...], dials: Dials, _groups: pd.DataFrame, _kinds: pd.DataFrame) -> None:
+def _tables(dials: Dials, groups: pd.DataFrame, kinds: pd.DataFrame) -> None:
     """Draws the last two tables of `measured`, which follow from the texts and the settings."""
-    with layout.card("kinds"):
-        st.markdown("**Precision, and detection by kind of data**")
-        columns = [(what, by) for what in ("auroc", "average_precision") for by in ("score", "pattern")]
-        rows = (
-            (str(group), *(f"{row[column]:.2f}" for column in columns), f"{100 * row['share', 'score']:.0f} %")
-            for group, row in _groups.iterrows()
-        )
-        layout.draw_table(
-            ("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows
-        )
-        st.caption(
-            "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
-            "letter, @ or two digits in the word) is a baseline, not a proposal."
-        )
-        with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
-            by_kind(_kinds)
-            st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
+    columns = [(what, by) for what in ("auroc", "average_precision") for by in ("score", "pattern")]
+    rows = (
+        (str(group), *(f"{row[column]:.2f}" for column in columns), f"{100 * row['share', 'score']:.0f} %")
+        for group, row in groups.iterrows()
+    )
+    layout.draw_table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
+    st.caption(
+        "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
+        "letter, @ or two digits in the word) is a baseline, not a proposal."
+    )
+    by_kind(kinds, dials.threshold)
+    st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
 
 
 @st.cache_resource(max_entries=40, show_spinner=False)
@@ -115,7 +112,7 @@ def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, p
     return table, wide.loc[list(by_detector["score"].auroc)], pd.DataFrame(kinds, columns=columns)
 
 
-def by_kind(table: pd.DataFrame) -> None:
+def by_kind(table: pd.DataFrame, threshold: float) -> None:
     """Draws the third table of `measured`: private kinds first, then by ascending mean score."""
 
     def named(kind: str) -> str:
@@ -130,7 +127,8 @@ def by_kind(table: pd.DataFrame) -> None:
         )
         for row in table.sort_values(["is_private", "mean_score"], ascending=[False, True]).itertuples()
     )  # fmt: skip
-    heads = ("kind", "tokens", "mean score", "mean nominal ε (no guarantee)", "mean true ε of the noise", "above θ", "AUROC")
+    above = f"above θ = {threshold:g}"
+    heads = ("kind", "tokens", "mean score", "mean nominal ε (no guarantee)", "mean true ε of the noise", above, "AUROC")
     layout.draw_table(heads, rows)
 
 
@@ -151,7 +149,16 @@ def draw(
         view_document(text, dials, layer, label, budgets, reader), model=figure_card.written_once(model)
     )
     reported = figure_card.mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
-    return _left(reported, dials, layer, budgets)
+    dials, layer = _left(reported, dials, layer, budgets)
+    if text is not None and layer in ("nominal", "true") and (warning := tokens.warning([text], dials)):
+        st.caption(f"{plain(warning)} Nominal, no guarantee.")
+    return dials, layer
+
+
+def draw_shaded(text: ScoredText, dials: Dials, layers: Sequence[Layer], label: str, *, key: str) -> None:
+    """Draws a text shaded by one of these layers, by the first of them at first; nothing else of it can be moved."""
+    data = view_document(text, dials, layers[0], label, [dials.upper], None, layers)
+    figure_card.mounted(TOKENS)(key=key, data=data)
 
 
 def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]) -> tuple[Dials, Layer]:
@@ -166,93 +173,13 @@ def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]
     return dials, cast(Layer, seen) if seen in tokens.SHOWN else layer
 
 
-# The heatmap of a text: a choice of layer, the shaded text, its legend, and the finding in words.
+# What stands below a text: its source, and its numbers to take along.
 
 
 _COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's name
     "nominal": "nominal_epsilon_no_guarantee", "true": "epsilon_of_the_noise", "sigma": "sigma_over_clip_norm",
     "printed": "loss_weight_printed", "flipped": "loss_weight_flipped", "hinge": "loss_weight_hinge",
 }  # fmt: skip
-
-
-def picker(start: Layer, key: str) -> Layer:
-    """The chosen layer."""
-    return st.pills(
-        "Layer", list(TITLES), default=start, format_func=TITLES.__getitem__, key=key, required=True,
-        label_visibility="collapsed",
-    )  # fmt: skip
-
-
-def picture(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
-    """Draws the shaded text and its legend. `key`: of the element, the same for every layer."""
-    figure_card.mounted(HEATMAP)(key=key, data=document(text, layer, dials, name))
-
-
-def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[str, dict[str, object]]:
-    """The data that the browser element draws (`figures/heatmap.py`)."""
-    values, edges = tokens.values(text, layer, dials), tokens.edges(layer, dials)
-    origin = tokens.base(dials) if layer in tokens.WEIGHTS else None
-    numbers = [figures_tokens.number(value, edges, origin) for value in values.tolist()]
-    shades = tokens.shades(layer, values, dials).tolist()
-    beyond = f" from {origin:g}" if origin else ""
-    ranges = figures_tokens.ranges(edges, falling=layer in tokens.FALLING, beyond=beyond)
-    legend = figures_tokens.legend(ranges, has_spans=any(text.kinds), has_stops=layer in tokens.NOISE and any(text.is_stop))
-    return figures_tokens.document(text.tokens, shades, numbers, text.kinds, legend=legend, label=name)
-
-
-def show(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
-    """Draws the meaning of the layer, the text, the finding, and a warning where the printed formula leaves its range."""
-    st.caption(f"{MEANS[layer]} Darker: treated as more sensitive.")
-    picture(text, layer, dials, name, key=key)
-    st.markdown(f"**{plain(finding(text, dials))}**")
-    if (warning := tokens.warning([text], dials)) and layer in ("score", *tokens.NOISE):
-        st.caption(f"{plain(warning)} Nominal, no guarantee.")
-
-
-def finding(text: ScoredText, dials: Dials) -> str:
-    """A sentence: how many tokens of each sort have a score above the threshold."""
-    is_above = (tokens.token_scores(text, dials) > dials.threshold).tolist()
-    sorts: dict[str, list[bool]] = {"personal": [], "harmless look-alike": [], "other": []}
-    for above, kind in zip(is_above, text.kinds, strict=True):
-        sort = "other" if not kind else "harmless look-alike" if kind.startswith(LOOKALIKE) else "personal"
-        sorts[sort].append(above)
-    if not any(text.kinds):
-        return f"The score is above θ = {dials.threshold:g} for {sum(is_above)} of {counted(len(is_above), 'token')}."
-    counts = [f"{sum(rows)} of {len(rows)} {sort} tokens" for sort, rows in sorts.items() if rows]
-    listed = f"{', '.join(counts[:-1])}{' and ' if counts[1:] else ''}{counts[-1]}"
-    return f"The score is above θ = {dials.threshold:g} for {listed}."
-
-
-def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> None:
-    """Draws the bar that says this noise has no proved guarantee, with printed and exact ε.
-
-    `is_published`: the shown text has this noise; otherwise a run's own statement covers it, on the Privacy page.
-    """
-    nominal, true = tokens.values(text, "nominal", dials), tokens.values(text, "true", dials)
-    is_noised = [not stop for stop in text.is_stop]
-    whose = "PeCL as published protects no token, no text and no person."
-    if not is_published:
-        whose = "These numbers are PeCL's as published. This run adds other noise: see its statement on the Privacy page."
-    cells = [("wide not", "Nominal budget, no guarantee.", whose)]
-    if any(is_noised):
-        low, high = (f"{each:.3g}" for each in (nominal[is_noised].min(), nominal[is_noised].max()))
-        least, most = (f"{each:.3g}" for each in (true[is_noised].min(), true[is_noised].max()))
-        text_epsilon = f"{tokens.text_epsilon(text, dials):,.0f}"
-        exact = f"Exact ε of that noise {least} to {most}, of this text {text_epsilon}."
-        beyond = ""
-        if tokens.warning([text], dials) is not None:
-            beyond = f" Scores below 0 (tokens common in every task) put it above {dials.upper:g}, as printed in the paper."
-        numbers = f"{low} to {high} (nominal, no guarantee).{beyond} {exact}"
-        cells.append(("wide", "ε printed per token", numbers))
-    n_stops = sum(text.is_stop)
-    stops = f"{counted(n_stops, 'stop word token')}: no noise. " if n_stops else ""
-    cells.append(("not", "Not covered", f"{stops}The noise level reveals the token."))
-    cells.append(("", "", f"{capital(name)}."))
-    spans = "".join(
-        f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(words)}</div>'
-        for kind, head, words in cells
-    )
-    st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{spans}</div>')
 
 
 def budgets(text: ScoredText, dials: Dials) -> str:
@@ -303,44 +230,40 @@ class Read:
 
 
 @st.fragment
-def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: str) -> None:
+def draw_read(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: str) -> None:
     """Draws the text as read from its noisy embeddings; fresh noise for every text, every setting and every press.
 
     `reader`: the model whose tokens and embeddings they are.
     """
-    with layout.card("noise"):
-        st.markdown("**What remains readable**")
-        try:
-            reads = _latest(text, reader, dials, n_releases)
-        except token_reader.ReaderEnded as error:
-            st.caption(f"Not shown: {error}.")
-            return
-        if reads is None:
-            st.caption("This text has other tokens in the model, so its embeddings cannot be shown.")
-            return
-        published, bounded = reads
-        st.html(_markup(published))
-        n_noised = sum(published.is_noised)
-        n_right = round((published.share or 0.0) * n_noised)
-        clean = len(text.tokens) - n_noised
-        stops = f" {clean} stop word token{'s have' if clean != 1 else ' has'} no noise." if clean else ""
-        st.markdown(
-            f"**The nearest embedding of the public table gives {n_right} of {n_noised} noised tokens correctly.{stops}**"
-        )
-        rows = [
-            (f"as published, {budgets(text, dials)}", published, n_releases),
-            (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
-        ]
-        shares = ("–" if read.share is None else f"{100 * read.share:.1f} %" for _, read, _ in rows)
-        cells = ((name, str(n), share) for (name, _, n), share in zip(rows, shares, strict=True))
-        layout.draw_table(("noise", "releases", "noised tokens read"), cells)
-        forget = st.session_state.pop
-        st.button("Draw again", key=key, on_click=forget, args=(_KEPT, None), help="Fresh noise; none is recorded")
-        st.caption(
-            f"δ = {dials.delta:g}. Embeddings of {token_text.MODEL_NAMES[reader]}, clipped to their median norm. "
-            "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
-            "no noise. Where nothing can be read, a model can learn almost nothing either."
-        )
+    try:
+        reads = _latest(text, reader, dials, n_releases)
+    except token_reader.ReaderEnded as error:
+        st.caption(f"Not shown: {error}.")
+        return
+    if reads is None:
+        st.caption("This text has other tokens in the model, so its embeddings cannot be shown.")
+        return
+    published, bounded = reads
+    st.html(_markup(published))
+    n_noised = sum(published.is_noised)
+    n_right = round((published.share or 0.0) * n_noised)
+    clean = len(text.tokens) - n_noised
+    stops = f" {clean} ha{'ve' if clean != 1 else 's'} none." if clean else ""
+    st.markdown(f"**An attacker reads {n_right} of {n_noised} word pieces that have noise.{stops}**")
+    rows = [
+        (f"as published, {budgets(text, dials)}", published, n_releases),
+        (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
+    ]
+    shares = ("–" if read.share is None else f"{100 * read.share:.1f} %" for _, read, _ in rows)
+    cells = ((name, str(n), share) for (name, _, n), share in zip(rows, shares, strict=True))
+    layout.draw_table(("noise", "releases", "noised tokens read"), cells)
+    forget = st.session_state.pop
+    st.button("Draw again", key=key, on_click=forget, args=(_KEPT, None), help="Fresh noise; none is recorded")
+    st.caption(
+        f"δ = {dials.delta:g}. Embeddings of {token_text.MODEL_NAMES[reader]}, clipped to their median norm. "
+        "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
+        "no noise. Where nothing can be read, a model can learn almost nothing either."
+    )
 
 
 def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tuple[Read, Read] | None:
@@ -440,12 +363,11 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
     model = "the frozen public model" if event.model == "base" else "the model after the task"
     with layout.card(f"heat-{key}"):
         st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
-        layer = picker("score", f"layer-{key}")
-        dials = dials_of(result.spec, event.cell.epsilon)
-        show(tokens.whole_words(event.texts[0]), layer, dials, f"A text of {task}", key=f"heatmap-{key}")
+        dials, layers = dials_of(result.spec, event.cell.epsilon), (FIRST, *(each for each in tokens.SHOWN if each != FIRST))
+        draw_shaded(tokens.whole_words(event.texts[0]), dials, layers, f"A text of {task}", key=f"heatmap-{key}")
         if result.run_id is not None:
-            query = {"v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
-            layout.arrow("tokens", "All figures on Sensitive words", query)
+            query = {"view": "words", "v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
+            layout.arrow("explore", "More of this text on Explore", query)
 
 
 def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:

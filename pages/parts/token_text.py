@@ -1,4 +1,4 @@
-"""The text shown on the page Sensitive words: an example, the visitor's own text, or a text that a run recorded."""
+"""The text shown in Sensitive words: an example, the visitor's own text, or a text that a run recorded."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText, TokensScored
+from dpcl_core.explorers import tokens
 from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.results import Result
@@ -34,7 +35,7 @@ the model found it, and so does the noise computed from it. This page therefore 
 box if yours is; otherwise choose an example. What you type stays on the computer that runs this app and is not put into the
 link."""
 BUNDLED, BIG = "lm-tiny", "smollm2"
-READERS = {BUNDLED: "the bundled model", BIG: "SmolLM2, which reads"}
+READERS = {BUNDLED: "bundled model", BIG: "SmolLM2"}
 MODEL_NAMES = {BUNDLED: "the bundled model", BIG: "SmolLM2"}
 FIELDS = [
     link.Field("reader", "rd", "language model", link.Choice(tuple(READERS)), BUNDLED),
@@ -181,7 +182,7 @@ def of_result(result: Result, view: state.View, values: Mapping[str, object]) ->
         start = min(int(str(view["number"])), n_texts)
         number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key(f"number-{n_texts}")))
     chosen = {"task": task, "model": model, "epsilon": epsilon if len(budgets) > 1 else None, "number": number}
-    text = event.texts[number - 1] if n_texts else None
+    text = tokens.whole_words(event.texts[number - 1]) if n_texts else None
     backbone = result.spec.data.backbone
     title = f"text {number} of task {task} of the run “{name}”"
     return Selected(

@@ -20,7 +20,7 @@ import pytest
 from dpcl_core.methods import catalog
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.ledger import Ledger
-from tests.attacks import small_plays, spy, test_charges, test_sensitivity
+from tests.attacks import small_plays, spy, test_charges, test_sensitivity, test_stream_sabotage
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -246,6 +246,15 @@ def table() -> str:
     ]
     for method in PROVED:
         lines.append(f"| `{method}` | " + " | ".join(_cell(method, fault) for fault in columns) + " |")
+    lines += [
+        "",
+        "## Noise that is remembered over tasks",
+        "",
+        "`test_stream_sabotage` plays the cosine learner with remembered noise, also broken off and resumed. It holds all "
+        "that leaves against an accountant of its own: independent Gaussians, and how far one person moves each.",
+        "",
+        *test_stream_sabotage.table(),
+    ]
     return "\n".join(lines) + "\n"
 
 

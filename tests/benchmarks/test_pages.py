@@ -7,7 +7,6 @@ Bounds are those of two idle cores, with half as much again for noise.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -17,16 +16,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from dpcl_core.backbones import plain_language
-from dpcl_core.data.texts import Texts
-from dpcl_core.explorers import tokens
-from dpcl_core.figures.tokens import NO_NUMBER
-from pages.parts import token_heat
-from pages.parts.token_text import PART_CHARACTERS
 from scripts.record_performance import PAGES
 from tests.benchmarks.conftest import NOISE
 from tests.browser.conftest import PATIENCE_MS, App, ready, serve
-from tests.browser.test_playground import REDRAW, drawn
+from tests.browser.test_playground import PROMISE, REDRAW, drawn
 from tests.support import pace
 
 
@@ -66,7 +59,7 @@ def test_the_hero_is_there(app: App, context: BrowserContext, benchmark: Benchma
 def test_dragging_redraws_within_a_frame(app: App, browser: Browser, benchmark: BenchmarkFixture) -> None:
     """16 ms; the median of 64 redraws of the largest bundled stream, timed in the browser."""
     page = browser.new_page()
-    page.goto(f"{app.url}/playground?t=10")
+    page.goto(f"{app.url}/explore?view=playground&t=10")
     drawn(page)
     times = benchmark.pedantic(lambda: page.evaluate(REDRAW), rounds=3)
     benchmark.extra_info["median_ms"] = statistics.median(times)
@@ -95,8 +88,10 @@ LET_GO = """([stop, inBar, inSentence]) => new Promise(resolve => {
 def test_letting_go_brings_all_curves_and_sentences(app: App, browser: Browser, benchmark: BenchmarkFixture) -> None:
     """200 ms median from letting the slider go to the bar and the figure's sentence at the new budget."""
     page = browser.new_page()
-    page.goto(f"{app.url}/playground")
+    page.goto(f"{app.url}/explore?view=playground")
     drawn(page)
+    page.get_by_text(PROMISE).click()
+    expect(page.locator(".privacy-bar")).to_be_visible(timeout=PATIENCE_MS)
     last = page.evaluate(
         "document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot.querySelector('.slider').max"
     )
@@ -131,7 +126,6 @@ def test_the_hero_is_redrawn_while_epsilon_moves(app: App, browser: Browser) -> 
 # Sensitive words: shades move within 100 ms, a sentence is scored within 1 s.
 
 
-N_TOKENS = 2000
 SENTENCE = "Grace Okafor paid 4711 for 23 of them in Basel on 05-11, card 4000 0012 3456 7890. "
 MOVED = """([name, value]) => new Promise(resolve => {
     const field = document.querySelector(name), start = performance.now();
@@ -141,19 +135,10 @@ MOVED = """([name, value]) => new Promise(resolve => {
 })"""
 
 
-def long_text() -> str:
-    """At least 2,000 tokens that are shown at once."""
-    encode, text = plain_language.load_tokenizer("lm-tiny").encode, SENTENCE
-    while len(encode(text)[0]) < N_TOKENS:  # a sentence behind another has fewer tokens than alone
-        text += SENTENCE
-    assert len(text) <= PART_CHARACTERS
-    return text
-
-
 def test_a_typed_sentence_is_scored_and_repainted(app: App, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 860})
     page.set_default_timeout(PATIENCE_MS)
-    page.goto(f"{app.url}/tokens?sh=own")
+    page.goto(f"{app.url}/explore?view=words&sh=own")
     ready(page)
     expect(page.locator(".tk-text [role=button]").first).to_be_visible(timeout=PATIENCE_MS)
     typed = [page.evaluate(MOVED, [".tk-typed", (SENTENCE * 8)[: 600 - n]]) for n in range(5)]
@@ -162,16 +147,6 @@ def test_a_typed_sentence_is_scored_and_repainted(app: App, browser: Browser) ->
     assert statistics.median(typed) < 1000 * NOISE
     assert statistics.median(moved) < 100 * NOISE
     page.close()
-
-
-def test_the_server_computes_a_layer_in_a_fraction_of_that(benchmark: BenchmarkFixture) -> None:
-    """All that the server computes for a layer: numbers, shades, words."""
-    (text,) = tokens.scored(Texts([long_text()]))
-    told = benchmark(lambda: json.dumps(token_heat.document(text, "true", tokens.Dials(), "a text")))
-    layer = json.loads(told)["layer"]
-    assert len(layer["names"]) >= N_TOKENS
-    assert NO_NUMBER in layer["numbers"]
-    assert benchmark.stats.stats.median < 0.05 * NOISE
 
 
 # What the computer and Streamlit take by themselves: yardsticks of the other rows, without budgets.

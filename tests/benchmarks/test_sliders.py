@@ -84,12 +84,12 @@ class Slider:
 
 
 SERVED = {
-    "text of a run": Slider("train?v=1&run={texts}", "A text of", ".heatmap"),
+    "text of a run": Slider("train?v=1&run={texts}", "A text of", ".tk-text"),
     "map of a run": Slider("train?v=1&run={lists}", "Lists of", ".st-key-card-lists .picture svg"),
-    "round of a run": Slider("anchors?v=1&sh=run&run={lists}", "Round", MAP),
-    "anchors of a run": Slider("anchors?v=1&sh=run&run={lists}", "Anchors m", MAP),
-    "noise on a run's lists": Slider("anchors?v=1&sh=run&run={lists}", "Noise on the lists", MAP),
-    "budget without the drag": Slider("playground?v=1&plain=1", "Privacy budget"),
+    "round of a run": Slider("explore?view=clients&v=1&sh=run&run={lists}", "Round", MAP),
+    "anchors of a run": Slider("explore?view=clients&v=1&sh=run&run={lists}", "Anchors m", MAP),
+    "noise on a run's lists": Slider("explore?view=clients&v=1&sh=run&run={lists}", "Noise on the lists", MAP),
+    "budget without the drag": Slider("explore?view=playground&v=1&plain=1", "Privacy budget"),
     "lesson on shared noise": Slider("lessons?v=1&l=shared&s=1&hide=prediction", "Strength of the noise, b", before="go"),
     "lesson on surprise": Slider("lessons?v=1&l=surprise&s=4&hide=prediction", "α: surprise", before="go"),
     "lesson on the sign": Slider("lessons?v=1&l=sign&s=2&hide=prediction", "Weight of the term, λ", before="go"),

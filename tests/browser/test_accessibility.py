@@ -50,9 +50,10 @@ WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('
 
 # Every page of the app, and what else has a face of its own; {0} and {1} are finished runs.
 PLACES = [
-    *("" if name == "start" else name for pages in [*PAGES.values(), UNLISTED] for name, _ in pages),
-    "lessons?l=shared&s=2&hide=prediction", "questions?question=cifar100-cosine", "train?run={0}", "compare?r={0},{1}",
-    "questions?w=paper&x=paper-cslr-anchors",
+    *("" if name == "start" else name for name, _ in PAGES + UNLISTED),
+    "explore?view=words", "explore?view=clients", "teach?view=plan", "teach?view=classroom", "runs?view=compare",
+    "lessons?l=shared&s=2&hide=prediction", "questions?question=cifar100-cosine", "train?run={0}",
+    "runs?view=compare&r={0},{1}", "questions?w=paper&x=paper-cslr-anchors",
 ]  # fmt: skip
 WIDE_TOO = ("train?run={0}",)  # by `make test`: what a desk shows beside a phone's column
 
@@ -156,7 +157,7 @@ def test_a_phones_menu_can_be_read_and_everything_touched(app: App, visit: Visit
 
 
 def test_a_word_of_the_glossary_is_explained_on_focus_and_within_a_phone(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/edges", width=390)
+    page = visit(f"{app.url}/lessons?view=edges", width=390)
     shown = "word => getComputedStyle(word, '::after').content"
     for word in page.locator(".term").all():
         assert word.evaluate(shown) == "none"
@@ -167,7 +168,7 @@ def test_a_word_of_the_glossary_is_explained_on_focus_and_within_a_phone(app: Ap
 
 def test_a_sliders_value_is_on_one_line(app: App, visit: Visit) -> None:
     """In a card, too: its text must not wrap within the width of a thumb."""
-    page = visit(f"{app.url}/tokens")
+    page = visit(f"{app.url}/explore?view=words")
     page.get_by_test_id("stSliderThumbValue").first.scroll_into_view_if_needed()
     values = page.locator("[data-testid=stSliderThumbValue] p")
     assert values.count() > 0

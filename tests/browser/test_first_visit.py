@@ -67,7 +67,7 @@ def test_start_takes_one_megabyte_and_loads_data_once_when_they_are_seen(app: Ap
             assert answer is not None
             assert answer.header_value("content-encoding") == "br", file
         for _ in range(2):
-            phone.goto(f"{way.url}/tokens")
+            phone.goto(f"{way.url}/explore?view=words")
             ready(phone)
             expect(phone.locator(".tk-text")).not_to_be_empty()
             phone.locator(".tk-text").scroll_into_view_if_needed()

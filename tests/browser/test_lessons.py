@@ -87,12 +87,58 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     fresh = visit(page.url)
     expect(fresh.get_by_text("Steps, 3 of 8 done")).to_be_visible()
     expect(fresh.get_by_role("heading", name=third.title)).to_be_visible()
-    fresh.get_by_role("button", name="○ 5. The best attacker, held").click()
+    ahead = fresh.get_by_role("button", name="○ 5. The best attacker, held")
+    expect(ahead).to_be_disabled()
+    fresh.get_by_role("button", name="○ 4. A list from before").click()
+    expect(fresh.get_by_text("Choose an answer to continue")).to_be_visible()
+    expect(fresh.get_by_role("button", name="Next")).to_have_count(0)
+    fresh.get_by_role("radio", name=text.load("label").steps[3].choices[0], exact=True).check()
+    ahead.click()
     fresh.get_by_role("radio", name="Like a coin", exact=True).check()
     fresh.get_by_role("button", name="Play 2 × 5,000 rounds").click()
     expect(fresh.get_by_role("img", name="No cut of it beats the best possible")).to_be_visible()
     expect(fresh.get_by_text("Steps, 4 of 8 done")).to_be_visible()
     no_wider_than(fresh, 1280)
+
+
+def test_a_link_over_a_step_without_a_prediction_opens_that_step(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/lessons?l=label&s=5&p1=1")
+    expect(page.get_by_role("heading", name=LESSON.steps[1].title)).to_be_visible()
+    expect(page.get_by_text("Step 5 opens when each step before it has a prediction.")).to_be_visible()
+    expect(page.get_by_role("button", name="Next")).to_have_count(0)
+    predict(page, LESSON.steps[1])
+    expect(page.get_by_role("button", name="Next: A machine attacks")).to_be_visible()
+
+
+# The first figure of a result (a table, where that comes first) and all that explains it, from the top of the two columns.
+TOGETHER = """() => {
+    const left = document.querySelector('.st-key-lesson-result, .ls .act');
+    const right = document.querySelector('.st-key-lesson-beside, .ls .aside > :last-child');
+    const figure = left.querySelector('[class*=st-key-card-], figure, .table, .scroll') ?? left;
+    const [top, one, two] = [left, figure, right].map(part => part.getBoundingClientRect());
+    const keeps = getComputedStyle(right.closest(':has(> .st-key-lesson-beside)') ?? right).position;
+    return { height: Math.max(one.bottom, two.bottom) - top.top, gap: two.left - one.right, keeps };
+}"""
+STEPS = [
+    ("coin", 3), ("label", 5), ("gradient", 1), ("unit", 5), ("shared", 2), ("sign", 6), ("choice", 3), ("noise", 1)
+]  # fmt: skip
+PROJECTOR, ABOVE = 720, 72  # pixels; the menu stays in view
+
+
+@pytest.mark.parametrize(("lesson", "step"), quick(3, STEPS))
+def test_a_figure_and_its_explanation_share_a_projectors_screen(app: App, visit: Visit, lesson: str, step: int) -> None:
+    page = visit(f"{app.url}/lessons?l={lesson}&s={step}&hide=prediction&large=1", width=1024)
+    page.set_viewport_size({"width": 1024, "height": PROJECTOR})
+    page.locator(".ls button.main" if lesson in text.IN_BROWSER else 'button[kind="primary"]').first.click()
+    expect(page.get_by_role("heading", name="Explain", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="Do", exact=True)).to_have_count(0)
+    ready(page)
+    # A figure is drawn again for the width of its place.
+    page.wait_for_function(f"({TOGETHER})().height <= {PROJECTOR - ABOVE}")
+    found = page.evaluate(TOGETHER)
+    assert found["gap"] >= 0, "the explanation is beside the figure"
+    assert found["keeps"] == "sticky", "and stays in view beside a second one"
+    no_wider_than(page, 1024)
 
 
 @pytest.mark.slow
@@ -130,7 +176,7 @@ def test_the_weight_of_lesson_5_by_keyboard_on_a_phone(app: App, visit: Visit) -
 
 def test_answers_become_a_code_that_the_teacher_reads(app: App, visit: Visit) -> None:
     asked = exercises.sheet("Many releases", "amber fox")
-    page = visit(f"{app.url}/exercises?part=2", width=390, dark=True)
+    page = visit(f"{app.url}/teach?view=exercises&part=2", width=390, dark=True)
     page.get_by_label("Your invented name", exact=True).fill("Amber Fox")
     page.keyboard.press("Enter")
     for one in asked:
@@ -138,7 +184,7 @@ def test_answers_become_a_code_that_the_teacher_reads(app: App, visit: Visit) ->
     page.get_by_role("button", name="Check").press("Enter")
     expect(page.get_by_role("status")).to_contain_text(f"{len(asked) - 1} of {len(asked)} right.")
     code = page.get_by_text("amber-fox-2").inner_text()
-    page.goto(f"{app.url}/teacher?part=2")
+    page.goto(f"{app.url}/teach?view=plan&part=2")
     page.get_by_role("radio", name="Codes").click()
     page.get_by_label("Codes, with blanks or new lines between them").fill(f"{code}\n{code.replace('abd', 'abcd')}")
     page.get_by_role("button", name="Check the codes").press("Enter")
@@ -171,16 +217,16 @@ def _token(page: Page) -> str:
 
 def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Browser, app: App) -> None:
     teacher, visitor = _page(browser, 1280), _page(browser, 390)
-    teacher.goto(f"{app.url}/room")
+    teacher.goto(f"{app.url}/teach?view=classroom")
     ready(teacher)
     teacher.get_by_label("Title").fill("Monday")
     teacher.get_by_role("button", name="Open", exact=True).click()
     teacher.wait_for_url("**room=*")
     code = teacher.url.partition("room=")[2][:6]
-    visitor.goto(f"{app.url}/room?room={code}")
+    visitor.goto(f"{app.url}/teach?view=classroom&room={code}")
     expect(visitor.get_by_text("You are")).to_be_visible()
-    teacher.get_by_label("Ask", exact=True).fill("Does noise on the sums hide a label?")
-    teacher.get_by_role("button", name="Ask", exact=True).press("Enter")
+    teacher.get_by_label("Question", exact=True).fill("Does noise on the sums hide a label?")
+    teacher.get_by_role("button", name="Ask the class", exact=True).press("Enter")
     visitor.get_by_role("button", name="No", exact=True).press("Enter")  # appears by itself
     expect(teacher.get_by_role("button", name="No 1 answer")).to_be_visible()
     expect(visitor.get_by_role("button", name="No 1 answer")).to_have_attribute("aria-pressed", "true")
@@ -232,12 +278,25 @@ def test_predictions_of_a_lesson_are_votes_in_the_room(browser: Browser, app: Ap
     expect(teacher.get_by_role("button", name=f"{step.choices[0]} 1 answer")).to_be_visible()
     expect(visitor.get_by_text("1 of 1 have answered")).to_be_visible()
     assert rooms.state(code).choices == {digest(tokens[1]): 0}
-    visitor.goto(f"{app.url}/lessons?lesson={lesson}&s=2")
+    visitor.goto(f"{app.url}/lessons?lesson={lesson}&s=2&p{text.link_number(lesson)}=1")  # the first step's opens the second
     visitor.get_by_role("radio", name=following.choices[2]).press("Space")
     expect(visitor.get_by_text("There is a question in the classroom")).to_be_visible()
     assert rooms.state(code).choices == {digest(tokens[1]): 0}, "another step's prediction is no answer"
     for page in (teacher, visitor):
         page.context.close()
+
+
+def test_a_projector_shows_how_many_have_answered_in_large_letters(app: App, visit: Visit) -> None:
+    rooms = Rooms(app.store())
+    code = rooms.open("Monday", TEACHER)
+    for token in TOKENS[:2]:
+        rooms.join(code, token)
+    rooms.ask(code, TEACHER, "Does noise hide a label?", ("Yes", "No"))
+    rooms.vote(code, TOKENS[0], rooms.state(code).poll.id, 0)
+    page = visit(f"{app.url}/room?room={code}&large=1", width=1024)
+    said = page.get_by_text(re.compile("^1 of [23] answered"))
+    expect(said).to_be_visible()
+    assert said.evaluate("said => parseFloat(getComputedStyle(said).fontSize)") > 38
 
 
 def test_forty_votes_at_once_are_each_shown_once_to_everybody(app: App) -> None:
@@ -267,7 +326,7 @@ def test_a_look_that_set_out_before_a_vote_does_not_take_it_back(browser: Browse
     rooms, visitor = Rooms(app.store()), _page(browser, 390)
     code = rooms.open("Monday", TEACHER)
     rooms.ask(code, TEACHER, "Does noise hide a label?", ("Yes", "No"))
-    visitor.goto(f"{app.url}/room?room={code}")
+    visitor.goto(f"{app.url}/teach?view=classroom&room={code}")
     yes = visitor.get_by_role("button", name="Yes")
     expect(yes).to_be_enabled()
     held: list[Route] = []

@@ -194,7 +194,7 @@ async def started(url: str, token: str, address: str, room: str = "") -> list[st
     named = {"origin": url, "subprotocols": ["streamlit"], "additional_headers": headers, "max_size": None, "proxy": None}
     async with await connect(where, **named) as visitor:
         if room:
-            await asked(visitor, url, "room", room)
+            await asked(visitor, url, "teach", f"view=classroom&{room}")
         buttons, _ = await asked(visitor, url, "train", "preset=digits-cosine")
         return (await asked(visitor, url, "train", "preset=digits-cosine", press=buttons["Start"]))[1]
 

@@ -77,7 +77,7 @@ def test_the_nearest_point_says_its_numbers(app: App, visit: Visit) -> None:
 
 def test_a_run_is_matched_again_and_the_page_around_it_follows(app: App, visit: Visit) -> None:
     run = stored_lists(app)
-    page = visit(f"{app.url}/anchors?v=1&sh=run&run={run}")
+    page = visit(f"{app.url}/explore?view=clients&v=1&sh=run&run={run}")
     picture, undo = page.locator(".picture svg").first, page.get_by_role("button", name="Undo")
     picture.wait_for(timeout=PATIENCE_MS)
     ready(page)

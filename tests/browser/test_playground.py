@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dpcl_core.elements import calculator
+from dpcl_core.explorers import arms
 from pages.parts import state
 from tests.browser.conftest import PATIENCE_MS, App, Visit
 from tests.support import replay
@@ -36,7 +37,7 @@ def drawn(page: Page) -> None:
 
 @pytest.mark.parametrize(("labels", "tasks"), quick(1, [("prior", 2), ("prior-const", 10)]))
 def test_browser_and_python_agree_on_every_panel(app: App, visit: Visit, labels: str, tasks: int) -> None:
-    page = visit(f"{app.url}/playground?l={labels}&t={tasks}&e=2")
+    page = visit(f"{app.url}/explore?view=playground&l={labels}&t={tasks}&e=2")
     source = calculator.digits(labels, tasks)  # type: ignore[arg-type]
     for key, epsilon in (("", 2.0), ("Home", 0.1), ("End", math.inf)):
         if key:
@@ -52,10 +53,11 @@ def test_a_page_sends_little_redraws_in_a_frame_and_sends_less_on_release(app: A
     page = visit(f"{app.url}/privacy")  # a page before, so that the sizes below are those of the playground alone
     sizes: list[int] = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(frame))))
-    page.goto(f"{app.url}/playground?t=10")
+    page.goto(f"{app.url}/explore?view=playground&t=10")
     drawn(page)
     assert 50_000 < sum(sizes) <= 330_000  # figures included
     assert statistics.median(page.evaluate(REDRAW)) < 16  # one frame, at the largest of the bundled streams
+    page.get_by_text(PROMISE).click()
     slider(page).press("Home")
     expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 0.1,")
     sizes.clear()
@@ -66,7 +68,7 @@ def test_a_page_sends_little_redraws_in_a_frame_and_sends_less_on_release(app: A
 
 
 def test_labels_from_the_data_flip_bar_and_odds_at_once(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/playground")
+    page = visit(f"{app.url}/explore?view=playground")
     page.get_by_text("From the data: not DP").click()
     expect(page.locator(".privacy-bar")).to_contain_text("Not DP")
     expect(page.locator(".drag .odds")).to_have_text("No bound: an attacker may be right every time.")
@@ -74,7 +76,7 @@ def test_labels_from_the_data_flip_bar_and_odds_at_once(app: App, visit: Visit) 
 
 
 def test_a_pinned_comparison_can_be_shared_and_undone(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/playground")
+    page = visit(f"{app.url}/explore?view=playground")
     drawn(page)
     page.get_by_role("button", name="Pin this state").click()
     expect(page.get_by_role("button", name=re.compile("A: ε = 1"))).to_be_visible()
@@ -103,18 +105,18 @@ def test_a_stored_run_is_looked_up(app: App, visit: Visit) -> None:
     run_id = replay.fill(app.store(), spec, events, name="for the playground")
     source = calculator.finished_cells(state.Result(run_id, "", spec, tuple(events)))
     assert source is not None
-    page = visit(f"{app.url}/playground?run={run_id}&e=0.5")
+    page = visit(f"{app.url}/explore?view=playground&run={run_id}&e=0.5")
     expect(page.locator(".drag .badge")).to_have_text("looked up")
     same_as_python(page, source, 0.5)
     slider(page).press("ArrowRight")
     same_as_python(page, source, 2.0)
     expect(page.get_by_label("or type ε")).to_be_hidden()
-    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 2,")
+    expect(page.get_by_text("times likelier because of you")).to_be_visible()
 
 
 @pytest.mark.slow
 def test_a_phone_gets_the_answer_first_and_scrolls_one_way(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/playground?p=prior~5~1", width=390, dark=True)
+    page = visit(f"{app.url}/explore?view=playground&p=prior~5~1", width=390, dark=True)
     drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     answer, controls = (page.locator(f".st-key-{name}").bounding_box() for name in ("answer", "controls"))
@@ -127,6 +129,7 @@ def test_a_phone_gets_the_answer_first_and_scrolls_one_way(app: App, visit: Visi
 
 
 SOURCE = calculator.digits("prior-const", 5)
+PROMISE = "What this ε would promise"  # opens the statement
 
 
 def slider(page: Page) -> Locator:
@@ -146,8 +149,9 @@ def same_as_python(page: Page, source: calculator.Source, epsilon: float) -> Non
 
 
 def test_keys_move_the_slider_and_everything_follows(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/playground")
+    page = visit(f"{app.url}/explore?view=playground")
     expect(page.locator(".drag.fed")).to_be_visible()
+    page.get_by_text(PROMISE).click()
     same_as_python(page, SOURCE, 1.0)
     slider(page).focus()
     page.keyboard.press("ArrowRight")
@@ -162,7 +166,8 @@ def test_keys_move_the_slider_and_everything_follows(app: App, visit: Visit) -> 
 
 
 def test_a_drag_redraws_before_it_is_let_go_and_reports_after(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/playground")
+    page = visit(f"{app.url}/explore?view=playground")
+    page.get_by_text(PROMISE).click()
     expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 1,")
     box = slider(page).bounding_box()
     assert box is not None
@@ -180,7 +185,10 @@ def test_a_drag_redraws_before_it_is_let_go_and_reports_after(app: App, visit: V
 
 
 def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/playground")
+    page = visit(f"{app.url}/explore?view=playground")
+    drawn(page)
+    page.get_by_text(PROMISE).click()
+    expect(page.locator(".privacy-bar")).to_be_visible()
     typed = page.get_by_label("or type ε")
     typed.fill("0,37")
     typed.press("Enter")
@@ -198,9 +206,34 @@ def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App,
     expect(page.locator(".drag .complaint")).to_be_empty()
 
 
+def test_four_ways_with_noise_follow_the_slider_and_their_own_switches(app: App, visit: Visit) -> None:
+    """Ten digits cannot come in one task each of fifty; the numbers are those that Python computes."""
+    page = visit(f"{app.url}/playground?e=0.5")
+    told = page.locator(".drag .told")
+
+    def same(n_tasks: int, returns: bool, epsilon: float) -> None:
+        found = arms.accuracies(arms.digits(), n_tasks, returns, epsilon)
+        ends = {arm: f"{100 * float(values[:, -1].mean()):.1f}" for arm, values in found.items()}
+        sentence = calculator.ARMS["arms_sentence" if math.isfinite(epsilon) else "arms_clean"]
+        expect(told).to_have_text(sentence.format(epsilon=f"{epsilon:g}", tasks=n_tasks, **ends), timeout=PATIENCE_MS)
+
+    page.locator(".drag .panel-arms").scroll_into_view_if_needed(timeout=PATIENCE_MS)
+    same(5, False, 0.5)
+    page.get_by_label("50", exact=True).check()
+    same(50, True, 0.5)
+    expect(page.get_by_label("in one task", exact=True)).to_be_disabled()
+    page.get_by_label("remembered", exact=True).check()
+    expect(page.locator("path.arm-remembered")).to_have_class(re.compile("chosen"))
+    slider(page).focus()
+    page.keyboard.press("End")
+    same(50, True, math.inf)
+    page.get_by_label("10", exact=True).last.check()
+    expect(page.get_by_label("in one task", exact=True)).to_be_enabled()
+
+
 @pytest.mark.slow
 def test_a_plain_slider_can_take_over(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/playground")
+    page = visit(f"{app.url}/explore?view=playground")
     page.get_by_test_id("stWidgetLabel").get_by_text("Plain slider").click()
     expect(page.locator("div.drag")).to_have_count(0)  # Plotly has layers of that class
     expect(page.get_by_text(SOURCE.sentence(1.0))).to_be_visible()
@@ -209,7 +242,7 @@ def test_a_plain_slider_can_take_over(app: App, visit: Visit) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [True, False])
 def test_a_phone_scrolls_one_way_and_can_be_touched(app: App, visit: Visit, dark: bool) -> None:
-    page = visit(f"{app.url}/playground", width=390, dark=dark)
+    page = visit(f"{app.url}/explore?view=playground", width=390, dark=dark)
     expect(page.locator(".panel-accuracy .line")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     overflowing = "[...document.querySelectorAll('[data-testid=stMain]')].some(e => e.scrollWidth > e.clientWidth)"

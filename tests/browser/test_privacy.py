@@ -180,7 +180,7 @@ def test_failed_and_above_the_ledger_are_told_in_a_sentence_each(app: App, visit
         assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
 
 
-# Compare by keyboard alone: a group by its tag, one more run by name, and the settings beside the accuracies.
+# Compare by keyboard alone: a group by its tag, one more run by name, and the settings in which they differ.
 
 
 def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -> None:
@@ -188,7 +188,7 @@ def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -
     for number, name in enumerate(names):
         spec = replay.a_spec(epsilons=(1.0, 8.0), tasks=2 + number % 2)
         replay.fill(app.store(), spec, replay.recorded(spec), name=name)
-    page = visit(f"{app.url}/compare")
+    page = visit(f"{app.url}/runs?view=compare")
     tags = page.locator("[data-tag-index]")
 
     tab_to(page, "INPUT", "Search")
@@ -214,10 +214,7 @@ def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -
     for _ in range(4):
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("From settings to accuracy")).to_be_visible(timeout=PATIENCE_MS)
-    tab_to(page, "BUTTON", "Save")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("button", name="Numbers (CSV)")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("other settings are the same")).to_be_visible(timeout=PATIENCE_MS)
 
 
 # Tokens in a real browser: shades match the legend, letters can be read, words unfold by keyboard, a game is played.
@@ -263,7 +260,7 @@ def contrast(one: Colour, other: Colour) -> float:
 
 @pytest.mark.parametrize("dark", quick(1, [True, False]), ids=["dark", "light"])
 def test_words_can_be_read_in_every_layer_and_a_slider_moves_the_shades(app: App, visit: Visit, dark: bool) -> None:
-    page = visit(f"{app.url}/tokens?lf=full", dark=dark)
+    page = visit(f"{app.url}/explore?view=words&lf=full", dark=dark)
     page.emulate_media(reduced_motion="reduce")  # shades then change at once
     words = page.locator(".tk-text [role=button]")
     expect(words.first).to_be_visible(timeout=PATIENCE_MS)
@@ -286,7 +283,7 @@ def test_words_can_be_read_in_every_layer_and_a_slider_moves_the_shades(app: App
 
 
 def test_a_word_unfolds_by_keyboard_and_the_game_is_played(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/tokens")
+    page = visit(f"{app.url}/explore?view=words")
     chosen = page.locator(".tk-text [aria-pressed=true]")
     expect(chosen).to_have_count(1, timeout=PATIENCE_MS)
     chosen.focus()
@@ -301,11 +298,13 @@ def test_a_word_unfolds_by_keyboard_and_the_game_is_played(app: App, visit: Visi
 
 
 def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/tokens?sh=own")
+    page = visit(f"{app.url}/explore?view=words&sh=own")
     area, said, word = page.get_by_role("textbox", name="Your sentence"), page.locator(".tk-long"), page.locator(".tk-word")
     area.fill("a " * 400)
     expect(said).to_have_text("Only the first 600 of 800 characters are scored.", timeout=PATIENCE_MS)
     expect(page.locator(".tk-text [role=button]")).to_have_count(300)
+    expect(word).to_be_hidden()  # its arithmetic is for who asks
+    page.get_by_text("Press a word to see its arithmetic").click()
     expect(word).to_be_visible()
     area.fill("")
     expect(page.locator(".tk-finding")).to_contain_text("Type a sentence")
@@ -314,17 +313,17 @@ def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visi
     area.fill("Anna flew")
     expect(word).to_be_visible()
     area.fill("Anna")
-    expect(page.locator(".tk-finding")).to_contain_text("of 1 word counts as sensitive")
+    expect(page.locator(".tk-finding")).to_contain_text("of 1 word for private")
 
 
 def test_own_sentence_on_a_phone_is_scored_in_the_browser_in_its_own_direction(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/tokens?sh=own", width=390, dark=True)
+    page = visit(f"{app.url}/explore?view=words&sh=own", width=390, dark=True)
     area = page.get_by_role("textbox", name="Your sentence")
     area.fill("שלום Grace 😀 <b>bold</b>")
     text = page.locator(".tk-text")
     expect(text).to_have_text("שלום Grace 😀 <b>bold</b>", timeout=PATIENCE_MS)
     assert text.evaluate("element => getComputedStyle(element).direction") == "rtl"
-    expect(page.locator(".tk-finding")).to_contain_text("words count as sensitive")
+    expect(page.locator(".tk-finding")).to_contain_text("words for private")
     assert "Grace" not in page.url
     ready(page)
     no_wider_than(page, 390)
@@ -334,9 +333,9 @@ def test_own_sentence_on_a_phone_is_scored_in_the_browser_in_its_own_direction(a
 
 
 def test_noise_by_keyboard_on_a_phone_moves_the_lists_and_its_link(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/anchors?n=0&x=axes", width=390, dark=True)
+    page = visit(f"{app.url}/explore?view=clients&n=0&x=axes", width=390, dark=True)
     finding, marks = page.locator(".an-finding"), page.locator(".an-map path")
-    said = "“public axes” puts 80 of 80 entries in their group, agreement 1.00"
+    said = "“public axes” puts 80 of 80 entries in their group."
     expect(finding).to_contain_text(said, timeout=PATIENCE_MS)
     expect(marks).to_have_count(80)
     before = marks.evaluate_all("marks => marks.map(mark => mark.style.transform)")
@@ -354,13 +353,13 @@ def test_noise_by_keyboard_on_a_phone_moves_the_lists_and_its_link(app: App, vis
     expect(finding).to_contain_text("“anchors, centred” puts")
     page.wait_for_url(re.compile("^(?!.*x=axes)"))
     ready(page)
-    page.get_by_role("radio", name="Cost").click()
-    expect(page.get_by_text("the noise must hide a whole list")).to_be_visible(timeout=PATIENCE_MS)
+    page.get_by_role("radio", name="Signal").click()
+    expect(page.get_by_text("Signal against noise")).to_be_visible(timeout=PATIENCE_MS)
     no_wider_than(page, 390)
 
 
 def test_six_lists_are_matched_by_hand_and_then_by_the_machine(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/anchors?n=0")
+    page = visit(f"{app.url}/explore?view=clients&n=0")
     page.get_by_role("radio", name="Match six lists by hand").click(timeout=PATIENCE_MS)
     entries = page.locator(".an-entry:enabled")
     expect(entries).to_have_count(20)

@@ -93,7 +93,7 @@ def test_another_list_and_number_of_tasks_feed_the_slider(opened: Open) -> None:
     sentence = page.locator(".drag .sentence")
     expect(sentence).to_have_text(calculator.digits("prior-const", 5).sentence(1.0))
     page.get_by_label("From the data: not DP").check()
-    page.get_by_label("10", exact=True).check()
+    page.locator("#settings").get_by_label("10", exact=True).check()
     expect(sentence).to_have_text(calculator.digits("data", 10).sentence(1.0))
     expect(page.locator("#meaning")).to_have_text(calculator.SETTINGS["data"][1])
     page.get_by_role("slider", name=re.compile("Privacy budget")).press("Home")
@@ -104,7 +104,7 @@ def test_a_typed_sentence_is_scored_in_the_page(opened: Open) -> None:
     page = opened("words.html")
     page.get_by_role("textbox", name=re.compile("Your sentence")).fill("Grace Okafor lives in Tartu.")
     expect(page.locator(".tk-text [role=button]")).to_have_count(5)
-    expect(page.locator(".tk-finding")).to_have_text(re.compile("of 5 words count as sensitive"))
+    expect(page.locator(".tk-finding")).to_have_text(re.compile("of 5 words for private"))
     page.get_by_role("button", name=re.compile("Okafor")).click()
     expect(page.locator(".tk-word")).to_contain_text("Surprise")
 

@@ -131,7 +131,7 @@ def test_runs_open_and_compare(app: App, visit: Visit) -> None:
     )
     page = visit(f"{app.url}/runs?v=1&q=list")
     expect(page.get_by_test_id("stDataFrame")).to_be_visible()
-    compare = visit(f"{app.url}/compare?v=1&r={first},{second}")
+    compare = visit(f"{app.url}/runs?view=compare&v=1&r={first},{second}")
     expect(compare.get_by_text("A minus B, final accuracy")).to_be_visible()
     expect(compare.locator(".privacy-bar")).to_contain_text("Whatever is published is at most")
     compare.get_by_role("radio", name="Settings").click()
@@ -166,7 +166,7 @@ def test_after_an_action_in_the_list_all_of_runs_is_as_it_is_now(app: App, visit
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("questions", False), ("about", True)]
+    ("name", "dark"), [("train", True), ("runs", False), ("runs?view=compare", False), ("questions", False), ("about", True)]
 )
 def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
     app: App, visit: Visit, name: str, dark: bool
@@ -264,7 +264,7 @@ def fresh_app(tmp_path: Path) -> Iterator[App]:
 def test_a_link_to_a_page_opens_inside_the_app_on_a_fresh_server(fresh_app: App, visit: Visit) -> None:
     page = visit(f"{fresh_app.url}/runs")
     expect(page.get_by_text("No runs yet")).to_be_visible()
-    expect(page.get_by_text("Experiment", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Questions", exact=True)).to_be_visible()
     page.get_by_role("link", name="Start a run").click()
     expect(page.get_by_text("recorded with these settings")).to_be_visible()
     expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()

@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dpcl_core import checks, cli, engine, export
+from dpcl_core import apart, checks, cli, engine, export
 from dpcl_core.classifiers import folder, predict
 from dpcl_core.data import images, table_features
 from dpcl_core.data.card import Feature
@@ -145,6 +145,45 @@ def test_the_lines_of_the_readme_need_numpy_and_safetensors_alone_and_answer_as_
     ours = predict.predicted(written / "DIR", written / "INPUT.npz").predictions
     assert done.stdout.strip() == str([one.label for one in ours])
     assert len({one.label for one in ours}) > 5, "ten digits, at epsilon 8"
+
+
+def test_a_classifier_alone_is_small_has_the_last_task_and_lines_that_use_it(tmp_path: Path, written: Path) -> None:
+    spec = checks.parse(checks.changed(RAW, {"privacy.epsilons": (8.0,)}))
+    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    files = export.classifier(store, replay.fill(store, spec, list(engine.run(spec))))
+    assert sorted(files) == [
+        "README.md", "classifier/classifier.json", "classifier/epsilon-8-seed-0-task-2.safetensors", "privacy_card.json",
+    ]  # fmt: skip
+    assert sum(map(len, files.values())) < 1_000_000
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (lines,) = re.findall(r"```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)
+    assert len(lines.splitlines()) <= 10
+    (tmp_path / "INPUT.npz").write_bytes((written / "INPUT.npz").read_bytes())
+    ran = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
+    said = [one.label for one in predict.predicted(tmp_path, tmp_path / "INPUT.npz").predictions]
+    assert ran.stdout.strip() == str(said)
+    asked = apart.answer("predict", apart.Tried(tmp_path / "INPUT.npz", tmp_path))
+    assert [labels[0] for _, labels in asked.labels] == said
+
+
+def test_a_classifier_that_found_no_label_names_none(tmp_path: Path, written: Path) -> None:
+    few = {"labels": "dp-learned", "privacy.epsilons": (0.01,), "data.train_per_class": 5}
+    spec = checks.parse(checks.changed(RAW, few))
+    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    for name, content in export.classifier(store, replay.fill(store, spec, list(engine.run(spec)))).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    asked = apart.answer("predict", apart.Tried(written / "INPUT.npz", tmp_path), is_apart=False)
+    assert [labels for _, labels in asked.labels] == [()] * 10
+
+
+def test_a_run_without_a_bound_gives_no_classifier_alone(tmp_path: Path) -> None:
+    spec = checks.parse(checks.changed(RAW, {"privacy.epsilons": (math.inf,)}))
+    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    with pytest.raises(BadInput, match="kept no classifier that has a privacy bound"):
+        export.classifier(store, replay.fill(store, spec, list(engine.run(spec))))
 
 
 def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(written: Path, tmp_path: Path) -> None:

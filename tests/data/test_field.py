@@ -424,7 +424,7 @@ def test_a_part_stays_private_if_its_owner_says_so(tmp_path: Path) -> None:
     *_, said, n = seen(root, Asked(private=("val",)))
     assert n == 100
     assert not any("are not protected" in one for one in said)
-    assert any("each picture by a public coin" in one for one in said)
+    assert any("is set aside for testing" in one for one in said)
     error = refused(root, Asked(private=("dev",)))
     assert (error.field, error.value) == ("--private", "dev")
 
@@ -436,7 +436,7 @@ def test_a_private_part_of_a_table_joins_it(tmp_path: Path) -> None:
     assert seen(tmp_path / "t")[3] == N
     *_, said, n = seen(tmp_path / "t", Asked(Columns(target="y"), private=("val",)))
     assert n == N
-    assert any("each row by a public coin" in one for one in said)
+    assert any("is set aside for testing" in one for one in said)
 
 
 def test_rows_of_people_in_the_public_part_are_left_out_whoever_has_some(tmp_path: Path, data_dir: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core import paths
 from dpcl_core.elements import element
-from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, HEATMAP, PICTURE, ROOM, Element
+from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, PICTURE, ROOM, Element
 from pages.parts.figure_card import json_bytes
 from tests.support import javascript
 
@@ -21,7 +21,7 @@ def test_each_is_one_function_without_modules(one: Element) -> None:
     assert javascript.printed(check, kind="commonjs") == "function element 1"
 
 
-@pytest.mark.parametrize("one", [*ELEMENTS, GALLERY, HEATMAP, ROOM, BALLOT], ids=lambda one: one.folder)
+@pytest.mark.parametrize("one", [*ELEMENTS, GALLERY, ROOM, BALLOT], ids=lambda one: one.folder)
 @javascript.NEEDED
 def test_each_is_a_module_that_reads_bytes(one: Element, tmp_path: Path) -> None:
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
@@ -64,7 +64,7 @@ def test_no_text_of_the_data_ends_the_script(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_script_in_the_elements_folders_belongs_to_an_element_or_a_figure() -> None:
-    used = {name for one in (*ELEMENTS, PICTURE, GALLERY, HEATMAP, ROOM, BALLOT) for name in one.scripts}
+    used = {name for one in (*ELEMENTS, PICTURE, GALLERY, ROOM, BALLOT) for name in one.scripts}
     used.add("shared/mounted.mjs")
     folder = paths.assets_dir()
     assert {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")} == used

@@ -10,7 +10,6 @@ import pytest
 from scipy.stats import binom
 from sklearn.metrics import adjusted_rand_score
 
-from dpcl_core import metrics
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers import matching
 from dpcl_core.lessons import modes
@@ -156,6 +155,5 @@ def test_a_random_order_is_wrong_somewhere_and_in_most_slots(n_modes: int) -> No
     assert matching.misaligned(n_modes) == pytest.approx((not_all, wrong))
 
 
-def test_the_last_theorem_has_no_content_at_the_papers_sizes_and_the_identity_of_table_2_and_3() -> None:
+def test_the_last_theorem_has_no_content_at_the_papers_sizes() -> None:
     assert matching.forgetting_terms(384, 500, 3) == pytest.approx((0.876, 0.577), abs=1e-3)
-    assert metrics.right_after_learning(62.1, -7.1, 4) == pytest.approx(67.425)

@@ -9,7 +9,19 @@ import numpy as np
 import pandas as pd
 
 from dpcl_core.events import References
-from dpcl_core.figures import answer, curves, grids, matching, reproduction, statistics, stream, theme, tokens, tradeoff
+from dpcl_core.figures import (
+    answer,
+    curves,
+    grids,
+    matching,
+    reproduction,
+    statistics,
+    stream,
+    theme,
+    tokens,
+    tradeoff,
+    watched,
+)
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.statistics import p_values
 from dpcl_core.lessons.text import Scale
@@ -20,6 +32,7 @@ from tests.figures import (
     test_statistics,
     test_stream,
     test_tokens,
+    test_watched,
 )
 from tests.figures.making import accuracy
 from tests.support.signatures import TOLD
@@ -76,9 +89,8 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
         dark=dark,
     ),
     "tokens.ledger": lambda dark: tokens.ledger(SPENT, dark=dark),
-    "tokens.noise_growth": lambda dark: tokens.noise_growth(
-        {"prior": [2.0] * 4, "prior-const": [2.0 * math.sqrt(k) for k in range(1, 5)]}, dark=dark
-    ),
+    "watched.noise_against_tasks": lambda dark: watched.noise_against_tasks(test_watched.NOISE, dark=dark),
+    "watched.race": lambda dark: watched.race(test_watched.RACED, dark=dark),
     "stream.strips": lambda dark: stream.strips(
         {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}, ["0", "1"], finding="B differs.", dark=dark
     ),
@@ -114,9 +126,6 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "tradeoff.figure": lambda dark: tradeoff.figure(
         {"A": ANSWER}, [tradeoff.sentence(ANSWER)], colours=["#0072b2"], dark=dark
     ),
-    "reproduction.coordinates": lambda dark: reproduction.coordinates(
-        test_reproduction.ROWS, test_reproduction.FINALS, colours=test_reproduction.COLOURS, score="accuracy", dark=dark
-    ),
     "statistics.p_value_curve": lambda dark: statistics.p_value_curve(
         p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]), names=("A", "B"), dark=dark
     ),
@@ -131,7 +140,6 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "reproduction.published_and_ours, references": lambda dark: reproduction.published_and_ours(
         PUBLISHED, what="accuracy", references=REFERENCES, dark=dark
     ),
-    "curves.by_seed": lambda dark: curves.by_seed(SCORES, epsilon=4.0, n_tasks=5, published={"AA": [62.1]}, dark=dark),
     "stream.accuracy_by_scale": lambda dark: stream.accuracy_by_scale(test_stream.FOUND, chosen=1.4, chance=0.1, dark=dark),
     "matching.on_map": lambda dark: matching.on_map(ENTRIES, GROUPS, space="signature", dark=dark),
     "matching.margins": lambda dark: matching.margins(ENTRIES, dark=dark),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcl_core.figures import curves, grids, matching
+from dpcl_core.figures import grids, matching
 from dpcl_core.figures.matching import Space, ellipse, label_sides, margins, on_map
 from dpcl_core.runs import frames
 from tests.support.signatures import TOLD
@@ -82,18 +82,6 @@ def test_a_statistic_that_drowns_is_stamped() -> None:
     assert grids.signal_and_noise(clean).finding == "Nothing carries noise here."
 
 
-def test_scores_have_a_dot_a_seed_and_the_printed_value_as_a_tick() -> None:
-    rows = [(4.0, seed, name, value) for seed in (0, 1) for name, value in (("AA", 0.6 + 0.1 * seed), ("BWT", -0.05))]
-    table = pd.DataFrame([*rows, (4.0, 0, "FWT", math.nan)], columns=["epsilon", "seed", "metric", "value"])
-    picture = curves.by_seed(table, epsilon=4.0, n_tasks=5, published={"AA": [62.1], "FWT": [1.0]})
-    drawn = {trace.name: [round(float(x), 6) for x in trace.x] for trace in picture.figure.data}
-    assert drawn == {"published": [62.1], "AA": [60.0, 70.0], "BWT": [-5.0, -5.0], "mean": [65.0, -5.0]}
-    said = "At ε = 4, mean of 2 seeds: average accuracy 65.0, backward transfer −5.0 points."
-    implied = "Right after learning a task: 69.0, which is AA − BWT (T − 1) / T."
-    assert picture.finding.startswith(f"{said} {implied} Published: average accuracy 62.1")
-    assert "when the first model has learned all its tasks" in curves.by_seed(table, epsilon=8.0, n_tasks=5).finding
-
-
 @pytest.mark.parametrize("space", ["signature", "mean"])
 def test_marks_stand_where_their_entries_are(space: Space) -> None:
     picture = on_map(ENTRIES, GROUPS, space=space)
@@ -133,10 +121,9 @@ def test_margins_stand_in_the_column_of_their_client() -> None:
     drawn = {(int(c), y) for trace in picture.figure.data for c, y in zip(trace.customdata, trace.y, strict=True)}
     assert drawn == {(1, 0.9), (1, 0.8), (2, 0.05), (2, 0.3)}
     assert list(picture.figure.layout.xaxis.ticktext) == ["2", "1"]
-    assert picture.finding == "1 of 4 matches were close (margin below 0.1; median 0.55)."
+    assert picture.finding == "1 of 4 matches was close."
     regret = margins(ENTRIES, regret=True)
-    assert "Client 2 is the closest call: without this match its list costs 0 % more" in regret.finding
-    assert "; 1 could go at no cost." in regret.finding
+    assert regret.finding.startswith("Client 2 is the closest call: another group costs its list 0 % more; for 1 entry it")
 
 
 def test_nothing_is_said_in_words() -> None:

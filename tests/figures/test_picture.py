@@ -13,13 +13,12 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dpcl_core.figures import curves, html, matching, reproduction, stream, svg, tradeoff
+from dpcl_core.figures import curves, html, matching, stream, svg, tradeoff
 from dpcl_core.figures.curves import accuracy_over_tasks
 from dpcl_core.figures.picture import BREAK, Provenance, bold, epsilon_label, epsilon_phrase, epsilon_text
 from dpcl_core.runs import frames
 from tests.figures.making import accuracy, picture_of
 from tests.figures.pictures import ENTRIES, GROUPS, PICTURES
-from tests.figures.test_reproduction import COLOURS, FINALS
 from tests.support.signatures import TOLD
 from tests.support.tiers import quick
 
@@ -145,11 +144,3 @@ def test_builders_markup_stays_and_another_finding_changes_no_text() -> None:
     assert picture.figure.data[0].hovertemplate == "%{x}<extra></extra>"
     again = picture.saying("Two.")
     assert (again.finding, again.figure.data[0].text[0]) == ("Two.", picture.figure.data[0].text[0])
-
-
-def test_settings_side_by_side_are_literal() -> None:
-    rows = [{"setting": "public_labels", "A": "<b>x</b>", "B": "5 < 6", "C": "x"}]
-    picture = reproduction.coordinates(rows, FINALS, colours=COLOURS, score="accuracy")
-    drawn = all_texts(picture.figure)
-    assert any("<b>x</b>" in unescape(text) for text in drawn)
-    assert not [text for text in drawn if "<" in text.removeprefix("<b>").removesuffix("</b>")], "but for headings"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, pairwise
 
 import pandas as pd
 import pytest
 
 from dpcl_core.events import References
-from dpcl_core.figures import reproduction, svg_parts, theme
+from dpcl_core.figures import reproduction
 
 COLUMNS = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
 NAN = math.nan
@@ -124,81 +123,6 @@ def _pieces(heights: list[float | None]) -> list[tuple[float, float]]:
             pieces.append((min(piece), max(piece)))
             piece = []
     return [(low, high) for low, high in pieces if low < high]
-
-
-ROWS = [
-    {"setting": "Learning rate", "A": "0.01", "B": "0.001", "C": "0.1"},
-    {"setting": "Label list", "A": "prior", "B": "data", "C": "prior"},
-]
-FINALS = {"A": 0.5, "B": 0.25, "C": 0.75}
-COLOURS = ("#0072b2", "#d55e00", "#008c68")
-
-
-def _coordinates(rows: list[dict[str, str]] = ROWS, finals: dict[str, float] = FINALS) -> reproduction.Picture:
-    return reproduction.coordinates(rows, finals, colours=[*COLOURS, *COLOURS][: len(finals)], score="accuracy")
-
-
-def test_numbers_are_ordered_by_size_and_words_as_they_come() -> None:
-    picture = _coordinates()
-    places = {trace.name: list(trace.x) for trace in picture.figure.data}
-    assert places["B"][0] < places["A"][0] < places["C"][0]
-    assert places["A"][0] == pytest.approx((places["B"][0] + places["C"][0]) / 2)
-    assert places["A"][1] == places["C"][1] != places["B"][1]
-    assert {name: line[-1] for name, line in places.items()} == {"A": 50, "B": 25, "C": 75}
-    assert [list(trace.y) for trace in picture.figure.data] == [[2, 1, 0]] * 3
-    headings = {note.y: note.text for note in picture.figure.layout.annotations if note.yshift == 30}
-    assert headings == {2: "<b>Learning rate</b>", 1: "<b>Label list</b>", 0: "<b>Accuracy</b>"}
-    one, other = _coordinates([{"setting": "Share of ε", "A": "∞", "B": "0.5"}], {"A": 0.1, "B": 0.2}).figure.data
-    assert one.x[0] > other.x[0], "an endless budget is the largest number"
-
-
-def test_the_finding_names_the_best_and_no_cause_and_counts_what_is_not_drawn() -> None:
-    many = [{"setting": f"Setting {k}", "A": "1", "B": str(k + 2)} for k in range(8)]
-    finals = {"A": 0.5, "B": 0.6}
-    for picture, *said in (
-        (_coordinates(), "C ends highest, at 75.0 % accuracy; the runs differ in 2 settings.", "do not show which of them"),
-        (_coordinates(finals={"A": 0.5, "B": 0.5}), "A and B end equally high"),
-        (_coordinates(ROWS[1:]), "the runs differ in “Label list” alone."),
-        (_coordinates(many, finals), "differ in 8 settings. The first 6 are drawn."),
-    ):
-        assert all(part in picture.finding for part in said), picture.finding
-    assert len([note for note in picture.figure.layout.annotations if note.yshift == 30]) == 7
-    frame = reproduction.table(many, finals)
-    assert list(frame.columns) == ["run", *(row["setting"] for row in many), "final accuracy"]
-    assert frame.set_index("run").loc["B", "Setting 7"] == "9"
-
-
-def test_no_two_texts_overlap_on_a_phone() -> None:
-    """A figure is 316 pixels wide there, without its margins."""
-    rows = [
-        {"setting": "Method", "A": "PEFT ensemble, last layer", "B": "Cosine classifier", "C": "CSLR, head on the server"},
-        {"setting": "Stream", "A": "Class-incremental", "B": "Blurred tasks", "C": "Class-incremental"},
-    ]
-    for finals in ({"A": 0.571, "B": 0.563, "C": 0.2}, {"A": 0.5, "B": 0.5, "C": 0.5}, {"A": 0.0, "B": 1.0, "C": 0.99}):
-        figure = _coordinates(rows, finals).figure
-        low, high = figure.layout.xaxis.range
-        boxes = []
-        for note in figure.layout.annotations:
-            wide = svg_parts.width(note.text, note.font.size) * (high - low) / 316
-            left = note.x - {"left": 0.0, "center": wide / 2, "right": wide}[note.xanchor]
-            boxes.append((70 * note.y + note.yshift, left, left + wide))
-            assert low - 1 <= left <= left + wide <= high + 1, note.text
-        for (height, left, right), (other, begin, end) in combinations(boxes, 2):
-            assert abs(height - other) >= 13 or right <= begin or end <= left
-
-
-def test_six_runs_that_differ_in_all_settings_keep_their_texts_apart_and_off_the_lines() -> None:
-    runs, budgets = "ABCDEF", "0.1, 0.2, 0.5, 1, 2, 4, 8, 16"
-    rows = [{"setting": f"Setting {n}"} | {run: f"{budgets}, {n}{run}" for run in runs} for n in range(6)]
-    figure = _coordinates(rows, dict.fromkeys(runs, 0.5)).figure
-    lowest = min(note.yshift for note in figure.layout.annotations if budgets in note.text)
-    levels = sorted({note.y for note in figure.layout.annotations})
-    for low, high in pairwise(levels):
-        assert 70 * (high - low) + lowest - 30 >= 13, "the last value is above the next setting's name"
-    span = figure.layout.yaxis.range[1] - figure.layout.yaxis.range[0]
-    assert figure.layout.height - figure.layout.margin.t - figure.layout.margin.b == pytest.approx(70 * span, abs=1)
-    grounds = {note.bgcolor for note in figure.layout.annotations if budgets in note.text}
-    assert grounds == {theme.translucent(theme.ink(False).ground, 0.8)}
 
 
 def a_table(*accuracies: float) -> pd.DataFrame:

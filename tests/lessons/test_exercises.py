@@ -60,6 +60,10 @@ BY_HAND = {
     ("contract", "luck"): lambda *s: max(s) - sum(s) / 5,
     ("audit", "coins"): lambda e, _delta, n: n / (1 + math.exp(-e)),
     ("audit", "least"): lambda share, _delta: -math.log(100 / share - 1),
+    ("choice", "code"): lambda n, e, _delta: 100 / (1 + (n - 1) * math.exp(-e)),
+    ("network", "shorten"): lambda first, _second, length, clip: first * clip / length,
+    ("members", "line"): lambda hits, _1, alarms, _2: (hits + 100 - alarms) / 2,
+    ("gradient", "quotient"): lambda bias, weight: weight / bias,
     ("digits", "grid"): lambda step, value: step * math.floor(value / step + 0.5),
 }  # fmt: skip
 
@@ -248,6 +252,14 @@ def test_the_plan_fits_its_time_in_the_order_of_the_course(part: str) -> None:
     assert [name for _, _, name in rows] == [one for one in text.PARTS[part] if one in {name for _, _, name in rows}]
 
 
+def test_the_plan_for_one_class_fills_its_time_with_steps_that_are_there() -> None:
+    assert sum(block.minutes for block in text.one_class()) == in_browser.MINUTES
+    for block in text.one_class():
+        assert set(block.steps) <= set(range(1, len(text.load(block.lesson).steps) + 1))
+        assert list(block.steps) == sorted(set(block.steps))
+        assert not FORBIDDEN.search(block.ask)
+
+
 def test_an_unknown_part_is_one_sentence() -> None:
     with pytest.raises(BadInput, match="must be one of One release"):
         in_browser.page("Magic")
@@ -397,3 +409,18 @@ def test_the_digits_prove_more_than_was_asked_for() -> None:
     rows = edges.last_digits().rows
     assert float(rows[0][2]) > 2
     assert float(rows[1][2]) == 0
+
+
+def test_the_stolen_memory_is_the_truth_and_the_releases_are_not() -> None:
+    memory, *others = edges.stolen_state().rows
+    assert memory[1:3] == ("23", "24")
+    assert {row[3] for row in others} == {"55.3 %"}, "Phi(1 / 2 sigma) at epsilon 1, sigma 3.7306"
+    assert all(row[1:3] != memory[1:3] for row in others)
+
+
+def test_latecomers_learn_less_with_fresh_noise_and_less_the_later_they_come() -> None:
+    remembered, fresh = ([float(cell) for cell in row[1:]] for row in edges.latecomers().rows)
+    for values in (remembered, fresh):
+        assert values == sorted(values, reverse=True)
+        assert values[0] < 1
+    assert all(late > early for late, early in zip(remembered, fresh, strict=True))

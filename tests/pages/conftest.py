@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 from xml.etree import ElementTree
 
 import pytest
@@ -19,6 +20,7 @@ from streamlit.testing.v1.element_tree import Button
 
 from dpcl_core.elements.element import PICTURE
 from dpcl_core.runs.store import Store
+from pages.parts import document
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +93,8 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     monkeypatch.setattr(PagesManager, "__init__", made)
 
     def opened(name: str, **query: str) -> AppTest:
+        name, view = document.MOVED.get(name, (name, ""))  # a view by the name of the page that it was
+        query |= parse_qsl(view)
         page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=PATIENCE_SECONDS).switch_page(f"pages/{name}.py")
         for key, value in query.items():
             page.query_params[key] = value

@@ -78,7 +78,7 @@ def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
     monkeypatch.setattr(methods, "is_nominal", lambda name: name == "cosine")
     proved = checks.parse({**SPEC.jsonable(), "method": "naive", "params": {}})
     other = replay.fill(store, proved, replay.recorded(proved), name="proved")
-    said = words(open_page("compare", v="1", r=f"{run_id},{other}", f="0.5"))
+    said = words(open_page("runs", view="compare", v="1", r=f"{run_id},{other}", f="0.5"))
     assert "The ε of A is a claim that no ledger supports: at the same ε it promises nothing, while the others hold." in said
     assert "A (claimed): " in said
     assert "for some runs a claim, not verified" in said
@@ -119,5 +119,5 @@ def test_a_budget_of_the_replay_alone_is_called_that_on_every_page(
     listed = open_page("runs")
     assert "0.5, 8 (replay alone)" in listed.dataframe[0].value["epsilons"].tolist()
     other = replay.fill(store, spec, replay.recorded(spec), name="digits")
-    compared = words(open_page("compare", v="1", r=f"{run},{other}", f="8"))
+    compared = words(open_page("runs", view="compare", v="1", r=f"{run},{other}", f="8"))
     includes(compared, "Entity F1 or accuracy on the tasks seen so far", "A (replay alone): ")

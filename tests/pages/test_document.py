@@ -41,16 +41,15 @@ def client() -> TestClient:
 
 
 @pytest.mark.parametrize(
-    ("path", "called"), [("/", "Start"), ("/start", "Start"), ("/runs", "Runs"), ("/teacher", "For teachers")]
+    ("path", "called"), [("/", "Start"), ("/start", "Start"), ("/runs", "Runs"), ("/administration", "Administration")]
 )
 def test_a_page_has_its_title_before_any_script_runs(client, path, called):
     assert re.findall("<title>(.*)</title>", client.get(path).text) == [f"{called} · DP continual learning"]
 
 
 def test_every_page_of_the_menu_and_beside_it_has_a_document(client):
-    for pages in (*app.PAGES.values(), app.UNLISTED):
-        for name, _ in pages:
-            assert client.get(f"/{name}").status_code == 200
+    for name, _ in app.PAGES + app.UNLISTED:
+        assert client.get(f"/{name}").status_code == 200
     assert client.get("/nowhere").status_code == 404  # the framework's to answer
 
 
@@ -102,7 +101,33 @@ def test_documents_are_below_the_servers_own_path(monkeypatch):
     monkeypatch.setattr(document.st, "get_option", {"server.baseUrlPath": "/class/"}.__getitem__)
     routes = document.routes([("start", "Start"), ("runs", "Runs")])
     below = {"/class/start/{more}", "/class/runs/{more}"}
-    assert {each.path for each in routes} == {"/class/", "/class/start", "/class/runs", *below}
+    moved = {f"/class/{old}" for old in document.MOVED}
+    assert {each.path for each in routes} == {"/class/", "/class/start", "/class/runs", *below, *moved}
+
+
+@pytest.mark.parametrize(
+    ("old", "leads_to"),
+    [
+        ("playground?l=prior&t=2", "./explore?l=prior&t=2&view=playground"),
+        ("tokens?th=0.4", "./explore?th=0.4&view=words"),
+        ("anchors", "./explore?view=clients"),
+        ("compare?v=1&r=one,two&f=1", "./runs?v=1&r=one,two&f=1&view=compare"),
+        ("edges", "./lessons?view=edges"),
+        ("exercises?part=2", "./teach?part=2&view=exercises"),
+        ("teacher?p=3", "./teach?p=3&view=plan"),
+        ("room?room=QWERTY&large=1", "./teach?room=QWERTY&large=1&view=classroom"),
+        ("published?p=cslr&w=ours", "./questions?p=cslr&w=ours&w=paper"),
+    ],
+)
+def test_an_address_of_earlier_days_leads_to_its_view_with_its_settings(client, old, leads_to):
+    answer = client.get(f"/{old}", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, leads_to)
+    assert client.get(f"/{old}").status_code == 200
+
+
+def test_every_address_of_earlier_days_is_tried():
+    here = Path(__file__).read_text(encoding="utf-8")
+    assert all(f'("{old}' in here and old not in dict(app.PAGES + app.UNLISTED) for old in document.MOVED)
 
 
 def test_the_name_of_the_first_page_leads_to_it(client):

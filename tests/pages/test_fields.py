@@ -325,7 +325,7 @@ def test_back_in_the_browser_leads_back(monkeypatch: Patch, is_history: bool) ->
     page = _whole()
     _at(page, 3, shown=None)
     _at(page, 4, shown="3")
-    monkeypatch.setattr("pages.parts.state._is_history", lambda: is_history)
+    monkeypatch.setattr("pages.parts.state.is_history", lambda: is_history)
     page.query_params["s"] = "3"
     page.run()
     assert page.number_input[0].value == (3 if is_history else 4)
@@ -429,7 +429,7 @@ def test_a_group_is_picked_with_one_press_and_the_search_narrows_the_list(open_p
     tagged = [_filled(store, f"run {k} #lesson", labels="prior" if k % 2 else "prior-const") for k in range(3)]
     for k in range(comparison.MOST):
         _filled(store, f"other {k}", tasks=2)
-    page = open_page("compare")
+    page = open_page("runs", view="compare")
     (button,) = (one for one in page.button if one.label.startswith("\\#lesson"))
     button.click().run()
     assert set(page.multiselect[0].value) == set(tagged)

@@ -40,6 +40,12 @@ def act(page: AppTest, key: str) -> None:
         press(page, button.label)
 
 
+def at(open_page: Open, lesson: str, step: int, **more: str) -> AppTest:
+    """A lesson at a step, with a tick at each one before it."""
+    ticks = {f"d{text.link_number(lesson)}": ",".join(str(n) for n in range(1, step))}
+    return open_page("lessons", l=lesson, s=str(step), **ticks, **more)
+
+
 def parts(page: AppTest) -> list[str]:
     return [heading.value for heading in page.subheader]
 
@@ -60,13 +66,17 @@ def elements(page: AppTest) -> list[str]:
 
 # The choices that come true with each lesson's own settings, as its explanations say.
 TRUE = {
-    "coin": (1, 1, 1, 2, 1, 1),
+    "coin": (1, 1, 1, 1, 2, 1, 1),
     "unit": (2, 2, 2, 1, 2),
     "adding": (1, 1, 0, 2, 1, 0, 1),
     "forgetting": (2, 1, 1, 1, 1),
     "rare": (1, 1, 2, 2, 1),
     "contract": (2, 1, 1, 2, 1, 1),
     "audit": (1, 1, 1, 1, 1),
+    "choice": (2, 1, 2, 2, 1),
+    "network": (2, 1, 2, 1),
+    "members": (2, 2, 2, 1),
+    "gradient": (2, 1, 2, 2),
 }
 
 
@@ -193,16 +203,46 @@ def test_questions_with_answers_end_a_lesson(open_page: Open) -> None:
     assert asked == [" ".join(one.question.split()) for one in text.load("digits").think]
 
 
-def test_the_steps_can_be_jumped_to(open_page: Open) -> None:
-    page = open_page("lessons", l="shared")
+def test_a_step_without_a_prediction_holds_all_that_follow_by_button_and_by_link(open_page: Open) -> None:
+    page = open_page("lessons", l="shared", s="6", p3="1,2")
+    assert [info.value for info in page.info] == [
+        "Step 6 opens when each step before it has a prediction. This is the first without one."
+    ]
+    assert page.header[0].value == text.load("shared").steps[2].title
+    assert page.query_params["s"] == "3"
+    listed = {button.label: button.disabled for button in page.button if ". " in button.label}
+    assert [is_held for label, is_held in listed.items()] == [False, False, False, True, True, True]
+    assert not [button for button in page.button if button.label.startswith("Next")]
+    predict(page, 1)
+    assert page.header[0].value == text.load("shared").steps[2].title, "an answer does not move on by itself"
+    assert not page.info
+    press(page, "Next")
+    assert page.header[0].value == text.load("shared").steps[3].title
+    press(page, "○ 1.")
+    assert page.header[0].value == text.load("shared").steps[0].title
+
+
+def test_nothing_is_held_where_nobody_is_asked(open_page: Open) -> None:
+    page = open_page("lessons", l="shared", s="2", hide="prediction")
     press(page, "○ 6.")
     assert page.header[0].value == text.load("shared").steps[5].title
-    assert page.query_params["s"] == "6"
-    assert "d3" not in page.query_params
+
+
+def test_a_class_may_begin_later_and_is_held_from_there(open_page: Open) -> None:
+    page = open_page("lessons", l="shared", s="2", p3="1", e3="0.5")
+    link = next(code.value for code in page.code if "first=" in code.value)
+    query = dict(parse_qsl(urlsplit(link).query))
+    assert query == {"v": "1", "l": "shared", "s": "2", "first": "2", "e3": "0.5"}
+    student = open_page("lessons", **query)
+    assert student.header[0].value == text.load("shared").steps[1].title
+    assert not student.info
+    held = open_page("lessons", **query | {"s": "4"})
+    assert held.header[0].value == text.load("shared").steps[1].title
+    assert held.info
 
 
 def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
-    page = open_page("lessons", l="shared", s="6", d3="1", p3="1,1,2", e3="0.5")
+    page = open_page("lessons", l="shared", s="6", d3="1,4,5", p3="1,1,2", e3="0.5")
     page.multiselect[0].set_value(["epsilon", "prediction"]).run()
     link = next(code.value for code in page.code if "hide=" in code.value)
     query = dict(parse_qsl(urlsplit(link).query))
@@ -210,7 +250,7 @@ def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
     student = open_page("lessons", **query)
     assert not student.warning
     assert parts(student) == ["Do"]
-    assert not student.segmented_control
+    assert [one.key for one in student.segmented_control if "view" not in one.key] == []
     assert not student.multiselect  # a class is not offered to show it all
     assert "Privacy budget ε: **0.5**" in words(student)
 
@@ -232,7 +272,7 @@ def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
         (
             {"hide": "colour"},
             "The link asks for hidden controls = colour: must be at most 32 values between commas, each one of anchors, "
-            "by-heart, clip, delta, epsilon, kept, mix, noise and 10 others; that is left out.",
+            "batch, by-heart, clip, cut, delta, epsilon, kept and 13 others; that is left out.",
         ),
         ({"p3": "4"}, None),  # a fourth choice where there are three: no prediction
     ],
@@ -246,10 +286,10 @@ def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notic
 
 
 def test_a_link_may_name_lesson_and_step(open_page: Open) -> None:
-    page = open_page("lessons", lesson="shared", step="3")
+    page = open_page("lessons", lesson="shared", step="3", p3="1,1")
     assert any("step 3 of 6" in caption.value for caption in page.caption)
     assert not page.warning
-    assert dict(page.query_params) == {"v": "1", "l": "shared", "s": "3"}
+    assert dict(page.query_params) == {"v": "1", "l": "shared", "s": "3", "p3": "1,1"}
 
 
 def test_a_link_may_give_the_number_that_the_page_shows(open_page: Open) -> None:
@@ -261,7 +301,7 @@ def test_a_link_may_give_the_number_that_the_page_shows(open_page: Open) -> None
 
 
 def test_the_longest_link_is_short_enough() -> None:
-    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "alone": True}
+    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "view": "steps", "first": 4, "alone": True}
     values["hide"] = ("epsilon", "strength", "prediction")
     for name in text.NAMES:
         n_steps = len(text.load(name).steps)
@@ -276,7 +316,7 @@ def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
 
 
 def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:
-    page = open_page("lessons", l="shared", s="2", b3="8000")
+    page = at(open_page, "shared", 2, b3="8000")
     predict(page, 2)
     press(page, "Subtract")
     includes(words(page), "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346.", "Correct.")
@@ -287,7 +327,7 @@ def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> No
 
 
 def test_the_slider_reads_the_learners_off_without_training_again(open_page: Open, monkeypatch: Patch) -> None:
-    page = open_page("lessons", l="shared", s="4")
+    page = at(open_page, "shared", 4)
     predict(page, 2)
     press(page, "Train them all")
     assert "Correct." in words(page)
@@ -298,7 +338,7 @@ def test_the_slider_reads_the_learners_off_without_training_again(open_page: Ope
 
 def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page: Open) -> None:
     """1,000 of 1,000 rounds right prove ε >= 5.6; fresh noise is held to 128 / b = 9.85, and proves far less."""
-    page = open_page("lessons", l="shared", s="5")
+    page = at(open_page, "shared", 5)
     predict(page, 2)
     press(page, "Play 2 × 1,000 rounds")
     said = words(page)
@@ -309,7 +349,7 @@ def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page
 
 
 def test_a_link_with_another_strength_keeps_it(open_page: Open) -> None:
-    page = open_page("lessons", l="shared", s="4", b3="33")
+    page = at(open_page, "shared", 4, b3="33")
     predict(page)
     press(page, "Train them all")
     assert "Strength of the noise, b: **33**" in words(page)
@@ -318,7 +358,7 @@ def test_a_link_with_another_strength_keeps_it(open_page: Open) -> None:
 
 
 def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) -> None:
-    page = open_page("lessons", l="shared", s="6", e3="2")
+    page = at(open_page, "shared", 6, e3="2")
     predict(page, 0)
     press(page, "Run all three")
     said = words(page)
@@ -341,7 +381,7 @@ def test_the_printed_sign_learns_harder_in_one_step(open_page: Open) -> None:
 
 
 def test_the_turned_sign_needs_a_weight_that_no_sweep_had(open_page: Open) -> None:
-    page = open_page("lessons", l="sign", s="2")
+    page = at(open_page, "sign", 2)
     predict(page, 1)
     press(page, "Turn the sign")
     assert "Correct." in words(page)
@@ -350,7 +390,7 @@ def test_the_turned_sign_needs_a_weight_that_no_sweep_had(open_page: Open) -> No
 
 
 def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> None:
-    page = open_page("lessons", l="sign", s="4")
+    page = at(open_page, "sign", 4)
     predict(page, 2)
     press(page, "Show what was measured")
     told, said = shared_noise.record(), words(page)
@@ -378,7 +418,7 @@ def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open,
     rooms = Rooms(store)
     assert "lesson-ask" not in {button.key for button in open_page("lessons", l="coin").button}, "no room is open"
     code = rooms.open("Monday", "a" * 32)
-    page = open_page("lessons", l="coin", s="2")
+    page = at(open_page, "coin", 2)
     assert elements(page) == []
     press(page, "Ask my class this question")
     step = text.load("coin").steps[1]
@@ -388,6 +428,7 @@ def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open,
     rooms.end_poll(code, "a" * 32)
     page.run()
     assert "lesson-ask" in {button.key for button in page.button}
+    predict(page)
     press(page, "○ 3.")
     assert elements(page) == [], "another step is another question"
 
@@ -405,7 +446,7 @@ def test_who_is_in_a_room_brings_predictions_there(open_page: Open, store: Store
 
 
 def named(open_page: Open, name: str) -> AppTest:
-    page = open_page("exercises", part="2")
+    page = open_page("teach", view="exercises", part="2")
     page.text_input[0].set_value(name).run()
     return page
 
@@ -441,8 +482,9 @@ def test_another_name_begins_afresh_and_a_bad_one_is_one_sentence(open_page: Ope
 
 def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> None:
     good, other = exercises.sealed(Handed("amber fox", 1, "ab")), exercises.sealed(Handed("teal owl", 3, ""))
-    page = open_page("teacher", part="1")
-    assert "What to look for." in words(page)
+    page = open_page("teach", view="plan", part="1")
+    page.session_state["teacher-notes"] = True
+    assert "What to look for." in words(page.run())
     assert text.notes("One release").ask in words(page)
     page.session_state["teacher-views"] = "Codes"
     page.run()
@@ -459,7 +501,7 @@ def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> No
 
 
 def test_what_is_pasted_is_no_formula_in_the_table() -> None:
-    from pages import teacher
+    from pages import teach
 
-    written = teacher._written([teacher._row("=1+1"), teacher._row("@SUM(A1)")])
+    written = teach._written([teach._row("=1+1"), teach._row("@SUM(A1)")])
     assert [line.split(",")[0] for line in written.splitlines()[1:]] == ["'=1+1", "'@SUM(A1)"]

@@ -13,9 +13,10 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks, paths, presets
 from dpcl_core.data import intake, own, schema
-from dpcl_core.runs import administration
+from dpcl_core.runs import administration, worker
 from dpcl_core.runs.store import Store
-from pages.parts import own_data, train_form, visitor
+from dpcl_core.spec import Cell
+from pages.parts import own_data, own_model, train_form, visitor
 from tests.pages.conftest import Open, Patch, press, words
 from tests.support import replay
 from tests.support.asserting import includes
@@ -38,6 +39,20 @@ def kept(home: Path, monkeypatch: Patch) -> str:
 
 def box(page: AppTest, label: str):
     return next(one for one in page.selectbox if one.label == label)
+
+
+def folds(page: AppTest) -> list[str]:
+    return [one.label for one in page.expander]
+
+
+def several(page: AppTest):
+    """The question whether one person has several rows."""
+    return next(one for one in page.radio if "several rows" in one.label)
+
+
+def brought(page: AppTest, table: Path) -> AppTest:
+    next(one for one in page.text_input if one.key == "own-path").set_value(str(table))
+    return page.run()
 
 
 def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, open_page: Open, store: Store) -> None:
@@ -90,12 +105,12 @@ def test_every_field_of_a_schema_survives_a_change(kept: str, open_page: Open) -
 def test_the_stream_of_each_scenario_is_shown_from_public_facts(kept: str, open_page: Open) -> None:
     page = press(open_page("data"), "Change the schema")
     shown = {}
-    for place, title in enumerate(box(page, "Scenario").options):
-        box(page, "Scenario").set_value(place)
+    for place, title in enumerate(box(page, "What comes when").options):
+        box(page, "What comes when").set_value(place)
         page.run()
         shown[title] = words(page)
     assert {"New classes in every task", "Blurred tasks of equal size", "The classes in their own order"} <= set(shown)
-    assert all("The public plan alone" in text for text in shown.values())
+    assert all("We show no counts" in text for text in shown.values())
     next(one for one in page.number_input if one.label == "Tasks").set_value(4)
     page.run()
     assert "4 tasks" in words(page)
@@ -166,7 +181,7 @@ def test_an_upload_may_have_any_name(stem: str, home: Path, open_page: Open, mon
     monkeypatch.setattr(own_data.st, "file_uploader", lambda *_, **__: dropped)
     page = open_page("data")
     assert not page.error
-    assert "What was understood: a table of features" in words(page)
+    assert "What was understood: a table of features" in folds(page)
 
 
 def test_an_upload_that_the_disk_refuses_is_told(home: Path, open_page: Open, monkeypatch: Patch) -> None:
@@ -241,7 +256,7 @@ def test_a_label_needs_more_rows_where_a_person_has_several(kept: str, open_page
         with intake.taken_in(paths.home() / "visits.csv", intake.Asked(instead=fields)) as name:
             pass
         said = words(open_page("train", **train_form.parameters_of(checks.parse(presets.settings(name)))))
-        needed.append(int(re.search(r"or (\d+) (?:people|rows) \(ε = 8\)", said)[1]))
+        needed.append(int(re.search(r"about (\d+) (?:people|rows) \(ε = 1\)", said)[1]))
     assert needed[1] > needed[0]
 
 
@@ -252,10 +267,14 @@ def test_an_array_of_people_beside_embeddings_can_be_named(home: Path, open_page
     page.text_input[0].set_value(str(home / "e.npz"))
     page.run()
     said = words(page)
-    includes(said, "What was understood: embeddings", "| patient | unused |")
-    box(page, "Person").set_value(3)
+    assert "What was understood" not in said, "first it is asked whom the noise protects"
+    several(page).set_value(False)
+    includes(words(page.run()), "| patient | unused |")
+    assert "What was understood: embeddings" in folds(page)
+    several(page).set_value(True)
     said = words(page.run())
-    includes(said, "| patient | person |", "The privacy unit is a person")
+    assert box(page, "Person").value == 3
+    includes(said, "| patient | person |", "Each person counts once; one row of each is used.")
 
 
 def test_the_owner_declares_and_removes_a_budget_and_start_obeys_it(kept: str, open_page: Open, store: Store) -> None:
@@ -270,8 +289,7 @@ def test_the_owner_declares_and_removes_a_budget_and_start_obeys_it(kept: str, o
     train = open_page("train", **train_form.parameters_of(checks.parse(presets.settings(kept))))
     assert next(one for one in train.button if one.key == "start").disabled
     assert "epsilon 0.5, delta 0.001 is left of the budget of all runs on these rows" in words(train)
-    train = press(train, "Use settings that go together")
-    assert "They are: ε = 0.5" not in words(train)
+    train = press(train, "Use ε = 0.5 instead")
     assert not next(one for one in train.button if one.key == "start").disabled
     assert "Budget of" not in words(press(page, "Remove"))
     train = open_page("train", **train_form.parameters_of(checks.parse(presets.settings(kept))))
@@ -288,3 +306,105 @@ def test_on_a_shared_server_nobody_else_sets_the_budget(
     page.session_state["budget-visits"] = page.session_state["budget-visits-2"] = True
     page = page.run()
     assert [one.key for one in page.number_input if one.label == "ε of all runs together"] == ["budget-visits-epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "asked"),
+    [
+        (["id", "user", "text", "label"], "user"), (["PatientNr", "age", "label"], "PatientNr"),
+        (["age", "customer_id", "user_id"], "customer_id"), (["text", "label", "useful", "mail"], None), ([], None),
+    ],
+)  # fmt: skip
+def test_a_person_is_asked_about_by_the_name_of_the_column(columns: list[str], asked: str | None) -> None:
+    assert own_data.people_column(columns) == asked
+
+
+def test_whom_to_protect_is_asked_alike_of_files_with_and_without_repeated_people(
+    home: Path, open_page: Open, monkeypatch: Patch
+) -> None:
+    """Neighbours differ in private rows: whether a name repeats among them must not show."""
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
+    said = []
+    for people in (400, 90):
+        table = home / f"of {people}" / "tickets.csv"
+        table.parent.mkdir()
+        rows = "".join(f"u{row % people},ticket {row},{'ab'[row % 2]}\n" for row in range(400))
+        table.write_text(f"user,text,label\n{rows}", encoding="utf-8")
+        page = brought(open_page("data"), table)
+        assert several(page).label == "Did one person write several rows? (column user)"
+        assert several(page).value is None
+        assert not any(one.key == "own-start" for one in page.button), "nothing can be spent before it is answered"
+        said.append(words(page))
+    assert said[0] == said[1]
+
+
+def test_start_says_what_one_model_spends_and_makes_it(
+    home: Path, open_page: Open, store: Store, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    table = home / "tickets.csv"
+    rows = "".join(f"u{row % 300},ticket {row} of {'ab'[row % 2]},{'ab'[row % 2]}\n" for row in range(600))
+    table.write_text(f"user,text,label\n{rows}", encoding="utf-8")
+    page = brought(open_page("data"), table)
+    several(page).set_value(True)
+    page = page.run()
+    assert page.button(key="own-start").label == "Start: spends ε = 1 of tickets"
+    page.button_group(key="own-epsilon").set_value(2.0)
+    page = page.run()
+    assert page.button(key="own-start").label == "Start: spends ε = 2 of tickets"
+    assert not store.list_runs()
+    page = page.button(key="own-start").click().run()
+    assert not page.exception
+    (run,) = store.list_runs()
+    assert (run.spec.data.dataset, list(run.spec.cells())) == ("own:tickets", [Cell(2.0, 0)])
+    assert intake.kept_folder("own:tickets")[1].columns == schema.Columns(target="label", text="text", person="user")
+    assert "A model of tickets" in words(page)
+
+
+def test_a_stream_in_which_everybody_is_in_each_task_costs_more() -> None:
+    scenario = checks.parse({"scenario": {"kind": "permuted", "tasks": 3}}).scenario
+    assert own_model.price(scenario, 1.0, "rows") == "Start: spends up to ε = 3 of rows"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"), [("age,arm,patient,site\n4,a,p4,s1\n5,b,p5,s2\n", ""), ("height\n4\n", "INPUT = rows.csv")]
+)  # fmt: skip
+def test_a_model_is_asked(kept: str, row: str, said: str, open_page: Open, store: Store, monkeypatch: Patch) -> None:
+    """The answers are those of the released classifier, and asking is no use of the data."""
+    run_id = store.create(checks.parse({**presets.settings(kept), "labels": "prior-const"}))
+    assert worker.run_here(store, run_id).status == "finished"
+    before = administration.looks_at(store, kept)
+    page = press(open_page("data"), "Its model")
+    assert "These data have been used once: ε adds up to at most 1" in words(page)
+    dropped, usual = SimpleNamespace(name="rows.csv", getvalue=row.encode), own_model.st.file_uploader
+    asked = lambda *of, **named: dropped if "own-asked" in named["key"] else usual(*of, **named)  # noqa: E731
+    monkeypatch.setattr(own_model.st, "file_uploader", asked)
+    page = press(page, "Ask")
+    assert [one.value.replace("\\", "").partition(":")[0] for one in page.error] == ([said] if said else [])
+    answered = re.findall(r"\| row (\d) \| (low|mid|high|top) \|", words(page))
+    assert [row for row, _ in answered] == ([] if said else ["1", "2"])
+    assert administration.looks_at(store, kept) == before
+
+
+def test_what_to_expect_is_told_from_public_numbers_before_anything_is_spent(
+    home: Path, open_page: Open, monkeypatch: Patch
+) -> None:
+    """Other private labels and texts, with the same public part: the same words."""
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
+    said = []
+    for shift in (0, 1):
+        folder = home / f"of {shift}" / "tickets"
+        for part, n in (("train", 200), ("test", 60)):
+            path = folder / f"{part}.csv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            turned = shift if part == "train" else 0
+            rows = "".join(f"{part} {row + turned},{'ab'[(row + turned) % 2]}\n" for row in range(n))
+            path.write_text(f"text,label\n{rows}", encoding="utf-8")
+        page = open_page("data")
+        page.session_state["own-helper"] = True  # it is open
+        page = brought(page, folder)
+        assert not page.error
+        said.append(words(page))
+        includes(said[-1], "With about 240 examples, 2 classes and 2 tasks", "DP cosine classifier", "at least 8 in 10")
+    assert said[0] == said[1]

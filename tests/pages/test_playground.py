@@ -28,17 +28,21 @@ from tests.support.asserting import includes
 
 
 def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> None:
-    page = open_page("playground")
+    page = open_page("explore", view="playground")
     said = words(page)
-    assert "Whatever is published is at most 2.72 times likelier because of any" in said
-    assert "For teaching only: a recorded noise seed voids this bound." in said
+    assert "the noise is always the same, so it protects nobody" in said
+    assert "Whatever is published" not in said, "a statement opens when it is asked for"
+    page.session_state["play-promise"] = True
+    opened = words(page.run())
+    assert "Whatever is published is at most 2.72 times likelier because of any" in opened
+    assert "For teaching only: a recorded noise seed voids this bound." in opened
     assert "After 5 tasks: 90.0 % without noise, " in said
     assert len(drawings(page)) == 1  # the other tabs draw when they are opened
 
 
 def test_the_element_is_fed_the_same_at_every_budget(open_page: Open) -> None:
     """What is sent must not depend on where the slider was let go, or it would be sent again each time."""
-    page = open_page("playground", e="2")
+    page = open_page("explore", view="playground", e="2")
     first = page.get("bidi_component")[0].proto
     fed = json.loads(first.bytes)
     assert fed["start"] == 2.0
@@ -50,18 +54,18 @@ def test_the_element_is_fed_the_same_at_every_budget(open_page: Open) -> None:
 
 
 def test_ten_tasks_stay_within_what_a_page_may_send(open_page: Open) -> None:
-    page = open_page("playground", t="10")
+    page = open_page("explore", view="playground", t="10")
     assert len(page.get("bidi_component")[0].proto.bytes) < 250_000
 
 
 def test_labels_from_the_data_flip_the_bar_and_the_odds(open_page: Open) -> None:
-    said = words(open_page("playground", l="data", plain="1", e="2"))
+    said = words(open_page("explore", view="playground", l="data", plain="1", e="2"))
     includes(said, "Not DP. The list of labels is read from the data", f"\n{statement.NO_ODDS}")
     assert "73.11 %" not in said
 
 
 def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
-    page = open_page("playground", plain="1", e="0.5", t="2")
+    page = open_page("explore", view="playground", plain="1", e="0.5", t="2")
     source = calculator.digits("prior-const", 2)
     assert not page.get("bidi_component")
     assert source.sentence(0.5) in words(page)
@@ -78,14 +82,14 @@ def test_elements_that_cannot_load_give_way_to_slider_and_plotly(open_page: Open
 
     monkeypatch.setattr("pages.parts.figure_card.mounted", missing)
     monkeypatch.setattr("pages.parts.figure_card.mounted", missing)
-    page = open_page("playground")
+    page = open_page("explore", view="playground")
     assert page.get("plotly_chart"), "and figures are drawn by Plotly"
     assert page.select_slider[0].value == 1.0
     assert calculator.digits("prior-const", 5).sentence(1.0) in words(page)
 
 
 def test_pins_are_kept_in_the_link_and_compared(open_page: Open) -> None:
-    page = open_page("playground", p="prior~5~1,data~10~0.5", e="8")
+    page = open_page("explore", view="playground", p="prior~5~1,data~10~0.5", e="8")
     said = words(page)
     assert "Here now is ε = 8, 5 tasks, one list; A is ε = 1, 5 tasks, task lists; B is ε = 0.5, 10 tasks" in said
     press(page, "Pin this state")
@@ -98,7 +102,7 @@ def test_pins_are_kept_in_the_link_and_compared(open_page: Open) -> None:
 
 def test_a_quick_hand_loses_nothing_while_the_address_lags_behind(open_page: Open) -> None:
     """A browser sends the address it has, which may still be the one before the last change."""
-    page = open_page("playground", plain="1")
+    page = open_page("explore", view="playground", plain="1")
     before = dict(page.query_params)
     page.select_slider[0].set_value(4.0).run()
     page.query_params.clear()
@@ -112,7 +116,7 @@ def test_a_quick_hand_loses_nothing_while_the_address_lags_behind(open_page: Ope
 
 @pytest.mark.parametrize("pin", ["nonsense", "prior~3~1", "prior~5~banana", "0123456789ab~1", "../x~1"])
 def test_a_broken_pin_breaks_nothing(open_page: Open, pin: str) -> None:
-    page = open_page("playground", p=pin)
+    page = open_page("explore", view="playground", p=pin)
     assert any("a state that no longer exists" in button.label for button in page.button)
 
 
@@ -120,7 +124,7 @@ def test_a_broken_pin_breaks_nothing(open_page: Open, pin: str) -> None:
 def test_a_run_with_any_label_list_can_be_pinned(open_page: Open, store: Store, labels: LabelSetting) -> None:
     spec = replay.a_spec(labels=labels, epsilons=(1.0,), seeds=(0,))
     run_id = replay.fill(store, spec, replay.recorded(spec))
-    page = open_page("playground", p=f"{run_id}~1")
+    page = open_page("explore", view="playground", p=f"{run_id}~1")
     assert any(f"run {run_id[:4]}" in button.label for button in page.button)
 
 
@@ -134,7 +138,7 @@ def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) ->
             replace(event, guarantee=replace(event.guarantee, epsilon=more)) if isinstance(event, CellFinished) else event
             for event in replay.recorded(spec)
         ]
-        page = open_page("playground", run=replay.fill(store, spec, events), plain="1")
+        page = open_page("explore", view="playground", run=replay.fill(store, spec, events), plain="1")
         said = words(page)
         assert ("guesses whether you took part is right at most 73.11 %" in said) is has_odds
         assert ("One release with exactly this noise" in said) is has_exact
@@ -143,25 +147,26 @@ def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) ->
 
 def test_lists_read_from_the_examples_have_no_odds_and_need_no_epsilon(open_page: Open, store: Store) -> None:
     spec = replace(replay.a_spec(labels="prior"), scenario=IBlurry(task_prior="occurring"))
-    said = words(open_page("playground", run=replay.fill(store, spec, replay.recorded(spec)), plain="1", want="80"))
+    run = replay.fill(store, spec, replay.recorded(spec))
+    said = words(open_page("explore", view="playground", run=run, plain="1", want="80"))
     assert statement.NO_ODDS in said
     assert "One release with exactly this noise" not in said
     assert "no ε bounds that" in said
 
 
 def test_broken_links_are_answered(open_page: Open) -> None:
-    said = words(open_page("playground", e="banana", t="3", zz="1"))
+    said = words(open_page("explore", view="playground", e="banana", t="3", zz="1"))
     assert "The link asks for ε = banana: must be " in said
     assert "The link asks for tasks = 3: must be one of 2, 5, 10; using 5 instead." in said
     assert "zz" in said
-    gone = open_page("playground", run="0123456789ab")
+    gone = open_page("explore", view="playground", run="0123456789ab")
     assert "Showing the digits instead." in words(gone)
 
 
 def test_a_stored_run_steps_through_its_trained_budgets(open_page: Open, store: Store) -> None:
     spec = replay.a_spec(epsilons=(0.5, 1.0, 8.0))
     run_id = replay.fill(store, spec, replay.recorded(spec), name="my run")
-    page = open_page("playground", run=run_id, e="2", plain="1")
+    page = open_page("explore", view="playground", run=run_id, e="2", plain="1")
     said = words(page)
     slider = page.select_slider[0]
     assert list(slider.options) == ["0.5", "1", "8"]
@@ -174,7 +179,7 @@ def test_a_stored_run_steps_through_its_trained_budgets(open_page: Open, store: 
 def test_a_run_that_is_not_finished_or_of_another_method_is_refused(open_page: Open, store: Store) -> None:
     spec = replay.a_spec()
     failed = replay.fill(store, spec, [], status="failed")
-    said = words(open_page("playground", run=failed))
+    said = words(open_page("explore", view="playground", run=failed))
     assert "must be a finished run of the cosine classifier" in said
 
 
@@ -279,8 +284,8 @@ def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -
 
 
 def test_the_epsilon_that_a_wanted_accuracy_needs_is_computed_from_the_digits(open_page: Open) -> None:
-    said = words(open_page("playground", v="1", want="80"))
-    found = re.search(r"80 % accuracy needs about ε = ([0-9.]+), computed for budgets less than 5 % apart", said)
+    said = words(open_page("explore", view="playground", v="1", want="80"))
+    found = re.search(r"80 % accuracy needs ε of about ([0-9.]+) \(", said)
     assert found
     source = calculator.digits("prior-const", 5)
     below, above = (np.nanmean(source.frame(float(found[1]) * by).query("after_task == 4")["accuracy"]) for by in (0.9, 1.1))

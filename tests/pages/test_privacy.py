@@ -93,7 +93,7 @@ def test_one_gaussian_is_left_to_the_browser(open_page: Open) -> None:
     assert asked(page, "tasks")["tasks"] == 10
     said = words(page)
     assert "By privacy loss distributions" not in said
-    assert "variance after 10 tasks: 10 × σ² with one public list, 1 × σ² otherwise" in said
+    assert "fresh noise adds up to √tasks × σ" in said
 
 
 def test_labels_from_the_data_are_called_a_leak_and_not_a_weak_bound(open_page: Open) -> None:
@@ -154,6 +154,16 @@ def test_a_link_gives_the_same_view_again(open_page: Open) -> None:
     assert (asked(page, "tasks")["tasks"], asked(page, "tasks")["task_epsilon"]) == (7, 0.5)
 
 
+def test_the_noise_over_tasks_follows_the_tasks_of_a_person_and_the_race_the_calculators_tasks(open_page: Open) -> None:
+    """Picture findings: noise in σ of a single task, and what each attacker proves of ε = 1 after ten tasks."""
+    findings = {}
+    for people in ("1", "5"):
+        findings[people] = words(open_page("privacy", k="10", ke="1", kp=people))
+    assert "fresh 3.16, square root 1.79" in findings["1"]
+    assert "fresh 7.07, square root 6.91, fitted 6.46" in findings["5"]
+    assert "Fresh: all releases so far: ε = 1" in findings["1"]
+
+
 def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home: Path) -> None:
     cell = Cell(1.0, 0)
     ledger = Ledger(1e-5, "add-remove", "once")
@@ -189,4 +199,4 @@ def test_looks_at_ones_own_data_are_counted_beside_the_statement(
         run_id = replay.fill(store, spec, replay.recorded(spec))
     said = words(open_page("privacy", run=run_id))
     assert "Covered" in said
-    assert ("Looks at mine (own data) so far: 2 runs" in said) == (name == "own:mine")
+    assert ("These data have been used" in said) == (name == "own:mine")

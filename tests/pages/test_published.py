@@ -231,7 +231,7 @@ def test_table_8s_match_rates_stand_beside_ours_and_lead_to_the_anchors_page(ope
     assert f"your run {run[:4]}" in said, label
     includes(said, "| 10 | 0.18 | 0.07 | 0.61 | 0.20 | 0.9 |", "| 100 | 0.46 | 0.19 | – | – | – |")
     links = [link.proto for link in page.get("page_link")]
-    assert any("Matching clients" in link.label and f"run={run}" in link.query_string for link in links)
+    assert any("How many anchors" in link.label and f"run={run}" in link.query_string for link in links)
     assert "p̂ printed" not in words(_opened(open_page, p="cslr", x="paper-cslr-lists"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -339,3 +340,48 @@ def test_a_link_leads_back_to_the_gallery_that_was_just_left(open_page: Open, pr
     assert page.title[0].value == "Questions"
     assert page.query_params["p"] == "own"
     assert "from" not in page.query_params
+
+
+def test_two_seeds_are_added_to_an_answer_that_is_not_decided_with_their_time(
+    open_page: Open, store: Store, idle: None
+) -> None:
+    page = open_page("questions", question="blurry-digits")
+    assert "Not decided: less than" in words(page)
+    pressed = page.button(key="more-seeds")
+    assert re.fullmatch(r"Two more seeds: about \d+ \w+", pressed.label)
+    page = pressed.click().run()
+    assert not page.exception
+    found = Sets(store).newest("blurry-digits")
+    assert found is not None
+    asked = answers.table()["blurry-digits"]
+    assert set(found.runs) == {run for _, run, _ in asked.sides[:2]}
+    for label, run in found.runs.items():
+        spec = questions.specs("blurry-digits")[label]
+        assert run.spec == replace(spec, seeds=(5, 6)), "the next ones, and nothing else is changed"
+    for run in found.runs.values():
+        replay.fill(store, run.spec, replay.recorded(run.spec))
+    Sets(store).request_stop(found.id)
+    said = words(open_page("questions", question="blurry-digits"))
+    assert re.search(r"7 seeds, 2 of them added after a look", said)
+
+
+def test_seeds_are_added_to_both_sides_and_once(store: Store) -> None:
+    name = "blurry-digits"
+    labels = {run for _, run, _ in answers.table()[name].sides[:2]}
+    first = questions.lacking_seeds(name, labels, questions.results(name, store))
+    assert {label: spec.seeds for label, spec in first.items()} == dict.fromkeys(labels, (5, 6))
+    label, spec = next(iter(first.items()))
+    replay.fill(store, spec, replay.recorded(spec))
+    rest = questions.lacking_seeds(name, labels, questions.results(name, store))
+    assert {other: spec.seeds for other, spec in rest.items()} == dict.fromkeys(labels - {label}, (5, 6))
+    replay.fill(store, *((one := rest[min(labels - {label})]), replay.recorded(one)))
+    found = questions.results(name, store)
+    assert {model.seed for model in found[label].models} == set(range(7))
+    assert not questions.lacking_seeds(name, labels, found)
+
+
+def test_no_seeds_are_added_to_what_is_decided_and_to_records_of_an_older_edition(open_page: Open, store: Store) -> None:
+    assert "more-seeds" not in {one.key for one in open_page("questions", question="digits-cosine").button}
+    found = questions.results("blurry-digits", store)
+    older = {label: replace(run, edition=run.edition - 1) for label, run in found.items()}
+    assert not questions.lacking_seeds("blurry-digits", set(found), older)

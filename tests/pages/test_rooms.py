@@ -200,17 +200,17 @@ def test_a_browser_gets_its_cookie_with_its_first_page_and_keeps_it(served):
     [
         ("Why?", "a\nb\nc\nd\ne", "Answers = 5 answers: must be two to four different answers, one per line"),
         ("Why?", "Yes\nNo\nYes", "Answers = Yes, more than once: must be two to four different answers, one per line"),
-        ("", "Yes\nNo", "Question = nothing: must be one line of 1 to"),
+        ("", "Yes\nNo", "Write your question first."),
     ],
 )
 def test_a_refused_question_is_one_sentence_for_a_teacher(
     question: str, answers: str, said: str, open_page: Open, store: Store, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(visitor, "token", lambda: TEACHER)
-    page = open_page("room", room=Rooms(store).open("Monday", TEACHER))
+    page = open_page("teach", view="classroom", room=Rooms(store).open("Monday", TEACHER))
     page.text_area[0].set_value(question)
     page.text_area[1].set_value(answers)
-    assert said in words(press(page, "Ask"))
+    assert said in words(press(page, "Ask the class"))
 
 
 def test_a_teachers_second_window_leaves_the_shown_run_alone(open_page: Open, store: Store, monkeypatch: Patch) -> None:
@@ -220,7 +220,7 @@ def test_a_teachers_second_window_leaves_the_shown_run_alone(open_page: Open, st
     rooms.join(code, "b" * 32)
     run_id = replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
     rooms.add_run(code, "b" * 32, run_id)
-    first, second = (open_page("room", room=code) for _ in range(2))
+    first, second = (open_page("teach", view="classroom", room=code) for _ in range(2))
     first.selectbox(key="room-run").select(run_id).run()
     assert rooms.state(code).shown == run_id
     press(second, "Look for new runs")
@@ -231,7 +231,7 @@ def test_a_teachers_second_window_leaves_the_shown_run_alone(open_page: Open, st
 
 
 def test_a_code_that_is_none_is_refused_under_the_label_of_its_field(open_page: Open) -> None:
-    page = open_page("room")
+    page = open_page("teach", view="classroom")
     page.text_input[0].set_value("ABCDEF")
     assert "Code = ABCDEF: must be the six letters that your teacher shows" in words(press(page, "Join"))
 
@@ -313,6 +313,6 @@ def test_the_page_counts_too_and_says_that_a_device_is_a_vote(store: Store, open
     for number in range(parts_rooms.MOST):
         with pytest.raises(BadInput), parts_rooms.counted("127.0.0.1", str(number)):
             raise BadInput("room", "x", "no such room")
-    page = open_page("room", room=Rooms(store).open("Monday", "teacher"))
+    page = open_page("teach", view="classroom", room=Rooms(store).open("Monday", "teacher"))
     assert "wait 60 seconds" in page.error[0].value
     assert "Monday" not in words(page)

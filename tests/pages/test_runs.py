@@ -17,7 +17,7 @@ from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import runs
 from pages import runs as runs_page
-from tests.pages.conftest import Open, Patch, labels, press, words
+from tests.pages.conftest import Open, Patch, address, box, labels, press, words
 from tests.support import replay
 from tests.support.asserting import includes
 
@@ -124,19 +124,30 @@ def test_the_run_of_a_link_that_is_deleted_is_not_called_missing(open_page: Open
     assert not page.warning
 
 
-def test_only_finished_runs_are_counted_and_compared(open_page: Open, store: Store) -> None:
+def test_ticked_runs_that_have_finished_are_compared_below_the_list(open_page: Open, store: Store) -> None:
     replay.fill(store, SPEC, ALL, status="cancelled")
-    older, newer = (replay.fill(store, SPEC, ALL) for _ in range(2))
-
-    def compares(page: AppTest) -> dict[str, str]:
-        links = (link.proto for link in page.get("page_link"))
-        return {link.label: link.query_string for link in links if link.label.startswith("Compare")}
-
-    page = _tick(open_page("runs"), 0, 1)
-    assert list(compares(page)) == ["Compare these 2"]
-    assert compares(_tick(page, 0, 1, 2)) == {"Compare the 2 finished": f"v=1&r={newer}%2C{older}"}
-    assert not compares(_tick(page, 1, 2))
+    older, newer = (replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer"))
+    page = _tick(open_page("runs"), 0)
+    assert "**A** newer" not in words(page), "one run is opened, not compared"
+    page = _tick(page, 0, 1)
+    includes(words(page), "2 finished runs are compared below", "**A** newer", "**B** older")
+    assert address(page)["r"] == f"{newer},{older}"
+    again = open_page("runs", **address(page))
+    assert "**B** older" in words(again), "the link opens the same comparison"
+    includes(words(_tick(page, 0, 1, 2)), "2 finished runs are compared below", "**B** older")
+    page = _tick(page, 1, 2)
     assert "Only finished runs can be compared" in words(page)
+    assert "**A**" not in words(page)
+    assert "r" not in address(page)
+
+
+def test_ticked_runs_are_those_of_the_other_view(open_page: Open, store: Store) -> None:
+    older, newer = (replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer"))
+    page = _tick(open_page("runs"), 0, 1)
+    page.segmented_control[0].set_value("compare").run()
+    assert box(page, "multiselect", "Runs").value == [newer, older]
+    assert not page.dataframe, "the list is not drawn beside it"
+    assert address(page)["view"] == "compare"
 
 
 def test_retry_queues_the_same_settings(open_page: Open, store: Store, idle: None) -> None:
@@ -247,5 +258,5 @@ def test_all_runs_are_counted_and_searched_and_that_of_the_link_is_there(
     linked = open_page("runs", v="1", run=oldest)
     assert list(linked.dataframe[0].value["name"]) == ["oldest", "newest", "newer"]
     assert not linked.warning
-    compared = open_page("compare", v="1", r=oldest)
+    compared = open_page("runs", view="compare", v="1", r=oldest)
     assert compared.multiselect[0].value == [oldest]

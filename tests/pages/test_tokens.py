@@ -18,8 +18,8 @@ from dpcl_core.explorers import tokens
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from pages.parts import token_text
-from pages.tokens import CODEC
-from tests.pages.conftest import Open, Patch, words
+from pages.parts.sensitive_words import CODEC
+from tests.pages.conftest import Open, Patch, address, box, words
 from tests.support import replay
 from tests.support.asserting import includes
 from tests.support.texts import SCORED, with_texts
@@ -29,9 +29,8 @@ SAID = with_texts(replay.recorded(SPEC, n_tasks=3))
 
 
 def heatmap(page: AppTest) -> Any:
-    """What the explorer, or the heatmap of a run on Train, is drawn from; None where there is none."""
-    names = ("tokens", "heatmap")
-    told = [element.proto.bytes for element in page.get("bidi_component") if element.proto.component_name in names]
+    """What the explorer, or the text of a run on Train, is drawn from; None where there is none."""
+    told = [element.proto.bytes for element in page.get("bidi_component") if element.proto.component_name == "tokens"]
     return json.loads(told[0]) if told else None
 
 
@@ -57,7 +56,7 @@ def read_by_big(monkeypatch: Patch) -> None:
 
 
 def write(page: AppTest, text: str, *, is_public: bool) -> AppTest:
-    page.segmented_control[0].set_value("own").run()
+    box(page, "segmented_control", "Text").set_value("own").run()
     page.text_area[0].set_value(text).run()
     if is_public:
         page.checkbox[0].check().run()
@@ -66,7 +65,7 @@ def write(page: AppTest, text: str, *, is_public: bool) -> AppTest:
 
 @pytest.mark.parametrize("layer", tokens.SHOWN)
 def test_every_layer_has_its_edges_and_words_and_is_in_the_link(open_page: Open, layer: str) -> None:
-    page = open_page("tokens", l=layer)
+    page = open_page("explore", view="words", l=layer)
     assert not page.warning
     drawn = heatmap(page)
     assert len(text_of(drawn)) > 20
@@ -80,23 +79,25 @@ def test_every_layer_has_its_edges_and_words_and_is_in_the_link(open_page: Open,
 
 
 def test_the_page_opens_on_an_example_with_its_findings(open_page: Open) -> None:
-    page = open_page("tokens")
+    page = open_page("explore", view="words")
     said = words(page)
-    includes(said, "PeCL: which words are treated as sensitive?", "Nominal budget, no guarantee.")
+    includes(said, "Which words does the method think are private?", "nothing is protected. True ε for this text: 111.")
     drawn = heatmap(page)
     assert any(drawn["text"]["kinds"])
     assert (drawn["dials"]["threshold"], drawn["dials"]["upper"]) == (0.6, 10)
     assert len(json.dumps(drawn)) < 1_000_000, "it must fit into a page of 1.5 MB"
-    assert re.search(r"gives \d+ of \d+ noised tokens correctly\.", said)
+    assert "An attacker reads" not in said, "nothing is decoded until it is asked for"
+    page.session_state["tokens-read-1"] = True
+    assert re.search(r"An attacker reads \d+ of \d+ word pieces that have noise\.", words(page.run()))
     includes(said, "AUROC of the score for personal tokens: all tokens 0.", "against look-alikes")
     for chart in page.get("plotly_chart"):
         assert chart.proto.alt
-    assert dict(page.query_params) == {"v": "1"}
+    assert address(page) == {"view": "words", "v": "1"}
 
 
 def test_no_epsilon_stands_there_without_nominal_and_no_guarantee(open_page: Open) -> None:
     """Card check 23, block by block: whatever prints a number of ε says that it is nominal or whose noise it is of."""
-    page = open_page("tokens", l="nominal", lo="0.5", up="50")
+    page = open_page("explore", view="words", l="nominal", lo="0.5", up="50")
     blocks = [element.value for kind in ("markdown", "caption") for element in page.get(kind)]
     blocks += [html.proto.body for html in page.get("html") if "<style>" not in html.proto.body]
     for block in blocks:
@@ -115,21 +116,24 @@ def test_a_budget_above_its_range_is_explained_where_the_range_is_printed(open_p
     budgets = tokens.values(token_text.corpus().text(1, 0), "nominal", tokens.Dials())
     most = np.nanmax(budgets)
     assert most > tokens.Dials().upper
-    said = words(open_page("tokens"))
-    assert f"to {most:.3g} (nominal, no guarantee). Scores below 0 (tokens common in every task) put it above 10" in said
+    page = open_page("explore", view="words", l="nominal")
+    page.session_state["tokens-read-1"] = True
+    said = words(page.run())
+    assert "above the upper end of its range, 10" in said
+    assert "upper end of its range" not in words(open_page("explore", view="words")), "not beside every layer"
     assert f"nominal ε 1 to {most:.3g}, no guarantee" in said
     assert f"as published, nominal ε 1 to {most:.3g}, no guarantee" in said
-    within = words(open_page("tokens", a="1"))  # the surprise alone, which is never below 0
-    assert "Scores below 0" not in within
+    within = words(open_page("explore", view="words", l="nominal", a="1"))  # the surprise alone, which is never below 0
+    assert "upper end of its range" not in within
     assert "nominal ε 1 to 10, no guarantee" in within
 
 
 def test_settings_travel_in_the_link(open_page: Open) -> None:
     query = {"k": "6", "n": "3", "l": "hinge", "a": "0.2", "th": "0.3", "lo": "0.5", "up": "100", "la": "10", "lf": "full"}
     query["r"] = "30"
-    page = open_page("tokens", **query)
+    page = open_page("explore", view="words", **query)
     assert not page.warning
-    assert dict(page.query_params) == {"v": "1", **query}
+    assert address(page) == {"view": "words", "v": "1", **query}
     assert heatmap(page)["dials"]["threshold"] == 0.3
 
 
@@ -143,15 +147,15 @@ def test_settings_travel_in_the_link(open_page: Open) -> None:
     ],
 )
 def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notice: str | None) -> None:
-    page = open_page("tokens", **query)
+    page = open_page("explore", view="words", **query)
     notices = [warning.value.replace("\\", "") for warning in page.warning]
     assert len(notices) == (notice is not None)
     assert all(said.startswith(notice or "") for said in notices)
 
 
 def test_a_sentence_of_ones_own_stays_in_the_browser(open_page: Open) -> None:
-    page = open_page("tokens")
-    page.segmented_control[0].set_value("own").run()
+    page = open_page("explore", view="words")
+    box(page, "segmented_control", "Text").set_value("own").run()
     assert heatmap(page)["text"] is None
     assert not page.text_area
     assert "scored in your browser and sent nowhere" in words(page)
@@ -159,7 +163,7 @@ def test_a_sentence_of_ones_own_stays_in_the_browser(open_page: Open) -> None:
 
 @pytest.mark.usefixtures("read_by_big")
 def test_own_text_is_refused_until_it_is_marked_and_the_page_says_why(open_page: Open) -> None:
-    page = write(open_page("tokens"), "Grace Okafor lives in Tartu.", is_public=False)
+    page = write(open_page("explore", view="words"), "Grace Okafor lives in Tartu.", is_public=False)
     said = words(page)
     assert "A picture of exact scores leaks the whole text" in said
     assert not heatmap(page)
@@ -179,13 +183,13 @@ STRANGE = [
 @pytest.mark.usefixtures("read_by_big")
 @pytest.mark.parametrize("text", STRANGE)
 def test_any_text_is_shown_as_it_is(open_page: Open, text: str) -> None:
-    page = write(open_page("tokens"), text, is_public=True)
+    page = write(open_page("explore", view="words"), text, is_public=True)
     assert text_of(heatmap(page)) == text
 
 
 @pytest.mark.usefixtures("read_by_big")
 def test_no_text_says_what_to_do(open_page: Open) -> None:
-    page = write(open_page("tokens"), "  \n ", is_public=True)
+    page = write(open_page("explore", view="words"), "  \n ", is_public=True)
     assert "Type or paste a text above" in words(page)
     assert not heatmap(page)
 
@@ -197,7 +201,7 @@ def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
     assert "".join(parts) == text
     assert max(map(len, parts)) <= token_text.PART_CHARACTERS
     assert [len(part) for part in token_text.in_parts("x" * 12_000)] == [5000, 5000, 2000]
-    page = write(open_page("tokens"), text, is_public=True)
+    page = write(open_page("explore", view="words"), text, is_public=True)
     assert f"100,000 characters are shown in {len(parts)} parts; the model reads each by itself." in words(page)
     assert text_of(heatmap(page)) == parts[0]
     part = next(number for number in page.number_input if number.label.startswith("Part"))
@@ -206,7 +210,7 @@ def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
 
 
 def test_without_a_run_it_says_so(open_page: Open) -> None:
-    page = open_page("tokens", sh="run")
+    page = open_page("explore", view="words", sh="run")
     assert "No run has scored texts yet" in words(page)
     assert not heatmap(page)
 
@@ -214,7 +218,7 @@ def test_without_a_run_it_says_so(open_page: Open) -> None:
 @pytest.mark.parametrize("status", ["finished", "running", "failed", "cancelled", "lost"])
 def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store, status: Status) -> None:
     run = replay.fill(store, SPEC, SAID, status=status)
-    page = open_page("tokens", run=run, t="2", m="current", e="8")
+    page = open_page("explore", view="words", run=run, t="2", m="current", e="8")
     assert not page.warning
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
     said = words(page)
@@ -233,7 +237,7 @@ def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store
 )
 def test_a_run_that_told_nothing_says_so(open_page: Open, store: Store, status: Status, said: str) -> None:
     run = replay.fill(store, SPEC, replay.recorded(SPEC), status=status)
-    assert said in words(open_page("tokens", run=run))
+    assert said in words(open_page("explore", view="words", run=run))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +248,7 @@ def test_a_run_on_texts_that_may_be_private_says_why_it_shows_none(
 ) -> None:
     (home / "data" / "diary").mkdir(parents=True)
     spec = replace(SPEC, data=replace(SPEC.data, dataset=dataset))
-    page = open_page("tokens", run=replay.fill(store, spec, replay.recorded(SPEC), status="running"))
+    page = open_page("explore", view="words", run=replay.fill(store, spec, replay.recorded(SPEC), status="running"))
     assert not heatmap(page)
     assert said in words(page)
 
@@ -253,7 +257,7 @@ def test_a_run_with_empty_texts_says_so(open_page: Open, store: Store) -> None:
     from dpcl_core.events import TokensScored
 
     empty = [replace(event, texts=()) if isinstance(event, TokensScored) else event for event in SAID]
-    page = open_page("tokens", run=replay.fill(store, SPEC, empty))
+    page = open_page("explore", view="words", run=replay.fill(store, SPEC, empty))
     assert not heatmap(page)
 
 

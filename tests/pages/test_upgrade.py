@@ -18,8 +18,8 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import checks, export
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs.store import Store
-from pages import compare, playground, privacy, runs
-from pages.parts import link, train_form
+from pages import privacy, runs
+from pages.parts import link, playground, train_form
 from tests.pages.conftest import Open, words
 
 STORE = Path(__file__).resolve().parents[1] / "runs" / "layouts" / "first_version.sql"
@@ -45,7 +45,7 @@ LINKS: dict[str, tuple[link.Codec, str, dict[str, object]]] = {
     ),
     "runs": (runs.CODEC, "v=1&st=finished&so=seconds&q=Old", {"status": ("finished",), "sort": "seconds", "search": "Old"}),
     "compare": (
-        compare.CODEC, f"v=1&r={RUN}%2C{RUN}&f=1&a=A&b=B",
+        runs.CODEC, f"v=1&r={RUN}%2C{RUN}&f=1&a=A&b=B",
         {"runs": (RUN, RUN), "focus": 1.0, "first": "A", "second": "B"},
     ),
     "train": (train_form.codec_for({}), TRAIN, {"focus": 0.5, "epsilons": (0.5, math.inf), "seeds": (3, 4)}),

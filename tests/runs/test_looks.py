@@ -66,7 +66,7 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
     assert (found.runs, found.models, found.tuned, found.audits) == (2, 8, 0, 0)
     assert found.epsilon == pytest.approx(2 * 2 * (1.0 + 2.0))
     assert found.delta == pytest.approx(8 * 1e-5)
-    assert found.sentence.startswith("Looks at own:mine so far: 2 runs, 8 models. All of them together: at most epsilon 12,")
+    assert found.sentence == "These data have been used 8 times: ε adds up to at most 12 (δ = 8e-05). It cannot be undone."
     found = administration.Looks("own:m_ne", 1, 4, 0, 0, 6.0, pytest.approx(4e-5))
     assert administration.looks_at(store, "own:m_ne") == found, "_ is no wildcard"
 
@@ -91,7 +91,7 @@ def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say
 
 def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) -> None:
     launched(store, own_run())
-    assert administration.sentence(store, "own:new") == "Nobody has looked at own:new yet: the first run is the first look."
+    assert administration.sentence(store, "own:new") == "Nobody has used these data yet."
     assert administration.looks_at(store, "digits") is None
     assert administration.sentence(store, "digits") == ""
 
@@ -102,7 +102,7 @@ def test_one_look_without_a_bound_leaves_none_for_all(changes: dict[str, object]
     launched(store, own_run(**changes))
     found = administration.looks_at(store, "own:mine")
     assert (found.epsilon, found.document()["epsilon"]) == (math.inf, "inf")
-    assert "no bound is known, as one of them has none" in found.sentence
+    assert "one of these uses has no bound, so the sum has none" in found.sentence
 
 
 @both
@@ -126,7 +126,7 @@ def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None
     assert store.claim(audit_id)
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.models, found.tuned, found.audits) == (1, 1, 2, 1)
-    assert found.sentence.startswith("Looks at own:mine so far: 1 run, 1 model, 2 settings tried by tunings, 1 audit.")
+    assert found.sentence.startswith("These data have been used 4 times: one of these uses has no bound")
 
 
 def test_a_result_says_it_in_its_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_a_result_says_it_in_its_statement(tmp_path: Path, monkeypatch: pytest.M
     launched(store, spec)
     files = export.bundle(store, run_id)
     for name in ("privacy.txt", "report.html"):
-        assert "Looks at own:mine so far: 2 runs, 8 models." in files[name].decode(), name
+        assert "These data have been used 8 times: " in files[name].decode(), name
     assert b'"looks": {\n  "dataset": "own:mine",\n  "runs": 2,' in files["result.json"]
 
 
@@ -179,7 +179,7 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
     again = taken_in(home / "other.csv")
     found = administration.looks_at(store, again)
     assert (found.runs, found.models, found.epsilon) == (before.runs, before.models, before.epsilon)
-    assert "Some were at data with the same rows, under another name or deleted since." in found.sentence
+    assert "Uses of the same rows under another name, or deleted since, count." in found.sentence
     assert n_runs(store, taken_in(home / "target.csv", target="two")) == 2
     assert n_runs(store, taken_in(home / "fewer.csv", ROWS[::2])) == 2
     launched(store, own_run(again))

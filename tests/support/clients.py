@@ -116,7 +116,7 @@ def run(
             said += observer.events(learner.learn({group[0].seed: task}, ledgers))
             right = np.zeros(len(group))
             for tested in of.tasks:
-                (scores,) = learner.scores(group[0].seed, tested).values()
+                scores, *_ = learner.scores(group[0].seed, tested).values()
                 right += (scores.argmax(axis=2) == tested.test.labels).sum(axis=1)
             for place, cell in enumerate(group):
                 accuracies[cell].append(right[place] / sum(len(tested.test) for tested in of.tasks))

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print, Printed
+from dpcl_core.layers import Print
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import learned_list
 from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.stream_noise import (
+    ADDED_PRINTED,
+    FRESH_PRINTED,
+    PredictionParams,
+    RememberedParams,
+    check_remembered,
+    chosen,
+    derived,
+    has_shrunk,
+    predicts_shrunk,
+    remembers,
+)
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy.accounting import training_budget
-from dpcl_core.privacy.continual import Stream, check_size, choose, noisy_stream_sums, shrunk
+from dpcl_core.privacy.continual import Stream, check_size, noisy_named_sums, noisy_stream_sums, shrunk
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
@@ -27,21 +37,12 @@ from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import UnitRows, row_blocks, unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class CosineParams(Params):
+class CosineParams(PredictionParams, RememberedParams):
     """How the noise of several tasks goes together; its size follows from the budget alone."""
-
-    noise_over_tasks: Literal["fresh", "remembered"] = parameter(
-        "fresh", title="Noise over tasks",
-        description="fresh: new noise for every task, as printed; it adds up. remembered: one mechanism for the whole "
-        "stream, whose noises cancel in part; for one public list and people who are in one task each.")
-    prediction: Literal["added", "by-stream"] = parameter(
-        "added", title="What is added up",
-        description="added: what each task released, as printed. by-stream: where no class returns, each task's release is "
-        "shrunk towards zero first, as far as noise would explain it.")
 
 
 class CosineClassifier:
@@ -66,15 +67,13 @@ class CosineClassifier:
         self._sums = np.zeros((len(self._seeds), len(self._epsilons), context.n_labels, context.n_inputs))
         self._n_classes = context.n_classes
         self._streams: dict[int, Stream] = {}
-        if _remembers(spec):
+        if remembers(spec):
             check_size(8 * context.n_tasks * context.n_classes * context.n_inputs)
-            factorisation = choose(context.n_tasks).factorisation
+            factorisation = chosen(context).factorisation
             self._streams = {seed: Stream(factorisation, *self._sums.shape[2:]) for seed in self._seeds}
         self._stream_releases: dict[int, list[NDArray[np.float64]]] = {seed: [] for seed in self._streams}
-        has_two_rules = spec.labels == "prior-const" and context.n_tasks > 1
-        self._shrunk = np.zeros_like(self._sums) if has_two_rules else None
-        is_by_stream = getattr(spec.params, "prediction", "added") == "by-stream"
-        self._is_shrunk = is_by_stream and has_two_rules and not spec.scenario.classes_return
+        self._shrunk = np.zeros_like(self._sums) if has_shrunk(spec, context.n_tasks) else None
+        self._is_shrunk = predicts_shrunk(spec, context.n_tasks)
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
         self._units: UnitRows | None = None
         # Made of what is released and public: by seed and rule the directions of its sums, and which are some; test rows.
@@ -84,27 +83,27 @@ class CosineClassifier:
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for done, (row, seed) in enumerate(enumerate(self._seeds), start=1):
             task = tasks[seed]
-            cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
-            labels = task.train.labels
+            cells, labels = [Cell(epsilon, seed) for epsilon in self._epsilons], task.train.labels
             spaces = self._lists.released(cells, task.prior, labels, ledgers, tasks=(task.index,))
-            for space in dict.fromkeys(spaces):  # one space, unless every budget has learned its own
-                alike = [place for place, other in enumerate(spaces) if other == space]
-                train = labelled(task, space)
-                stds = [self._stds[place] for place in alike]
-                of = [cells[place] for place in alike]
-                drawn, entered = [self._noises[cell] for cell in of], [ledgers[cell] for cell in of]
-                if seed in self._streams:  # one list for all
-                    self._streams[seed].add(train.inputs, train.labels)
-                    self._remember(row, noisy_stream_sums(self._streams[seed], stds, drawn, entered, task=task.index))
-                else:
-                    found = noisy_class_sums(
-                        self._scaled(train), train.labels, space, self._sums.shape[2], stds, drawn, entered, task=task.index
-                    )
-                    self._add(row, alike, found, stds)
-                self._released[row][np.ix_(alike, space)] = True
+            (self._learn_remembered if self._streams else self._learn_fresh)(row, task, cells, spaces, ledgers)
             for rule in ("cosine", "shrunk"):
                 self._directions.pop((seed, rule), None)
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
+
+    def _learn_fresh(
+        self, row: int, task: Task, cells: Sequence[Cell], spaces: Sequence[tuple[int, ...]], ledgers: Mapping[Cell, Ledger]
+    ) -> None:
+        """Releases and adds a seed's task, with noise of its own."""
+        for space in dict.fromkeys(spaces):  # one space, unless every budget has learned its own
+            alike = [place for place, other in enumerate(spaces) if other == space]
+            train, stds = labelled(task, space), [self._stds[place] for place in alike]
+            of = [cells[place] for place in alike]
+            drawn, entered = [self._noises[cell] for cell in of], [ledgers[cell] for cell in of]
+            found = noisy_class_sums(
+                self._scaled(train), train.labels, space, self._sums.shape[2], stds, drawn, entered, task=task.index
+            )
+            self._add(row, alike, found, stds)
+            self._released[row][np.ix_(alike, space)] = True
 
     def _scaled(self, train: Examples) -> NDArray[np.generic] | UnitRows:
         """The examples' features; of several seeds, which learn the same rows, as rows that are scaled once."""
@@ -117,9 +116,34 @@ class CosineClassifier:
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Adds the clean sums of earlier tasks again: they are in no checkpoint."""
         for tasks in learned:
-            for seed, stream in self._streams.items():
-                train = labelled(tasks[seed], tasks[seed].prior)
-                stream.add(train.inputs, train.labels)
+            for seed in self._streams:
+                self._sum_up(tasks[seed], seed)
+
+    def _sum_up(self, task: Task, seed: int) -> None:
+        """Adds a task's rows to its seed's stream: of learned lists all, as a label may be named later."""
+        listed = self._lists.public(task.prior)
+        train = task.train if listed is None else labelled(task, listed)
+        self._streams[seed].add(train.inputs, train.labels)
+
+    def _learn_remembered(
+        self, row: int, task: Task, cells: Sequence[Cell], spaces: Sequence[tuple[int, ...]], ledgers: Mapping[Cell, Ledger]
+    ) -> None:
+        """Releases a seed's task under remembered noise: of all classes, or of those that learned lists name so far."""
+        seed, before = self._seeds[row], self._released[row].copy()
+        self._sum_up(task, seed)
+        stream, drawn, entered = self._streams[seed], [self._noises[one] for one in cells], [ledgers[one] for one in cells]
+        for place, space in enumerate(spaces):
+            self._released[row, place, list(space)] = True
+        if self._lists.public(task.prior) is not None:
+            self._remember(row, noisy_stream_sums(stream, self._stds, drawn, entered, task=task.index))
+            return
+        self._stream_releases[seed] = [*self._stream_releases[seed], np.zeros_like(self._sums[row])]
+        pairs = zip(self._stds, drawn, entered, self._released[row], before, strict=True)
+        for place, (std, noise, ledger, named, known) in enumerate(pairs):
+            found = noisy_named_sums(stream, std, noise, ledger, task=task.index, named=named, new=named & ~known)
+            for release, one in zip(self._stream_releases[seed], found, strict=True):
+                release[place] += one  # where it has been zero
+        self._sums[row] = stream.factorisation.running_sums(self._stream_releases[seed])
 
     def _add(self, row: int, places: Sequence[int], found: NDArray[np.float64], stds: Sequence[float]) -> None:
         """Adds what a task released [places, classes, K] of a seed, with noise of these standard deviations."""
@@ -201,34 +225,15 @@ def _single(rows: NDArray[np.generic]) -> NDArray[np.float32]:
 make_learner = CosineClassifier
 
 
-def _remembers(spec: RunSpec) -> bool:
-    """Whether noise is remembered over tasks; a method that builds on this learner may lack the setting."""
-    return getattr(spec.params, "noise_over_tasks", "fresh") == "remembered"
-
-
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): one noisy sum of every class a task."""
+    """The plan of a model (`methods.planned`): one noisy sum of every class a task, or one mechanism for all tasks."""
     std = class_sums_std(*training_budget(spec.privacy, spec.labels, epsilon), spec.privacy.adjacency)
-    if _remembers(spec):
-        ledger.spend(dp.GaussianDpEvent(std), task=0, what="planned sums", people_of=tuple(range(facts.n_tasks)))
-        return
-    for task in range(facts.n_tasks):
+    everyone = tuple(range(facts.n_tasks))
+    for task in everyone:
         learned_list(spec, facts, epsilon, ledger, (task,))
-        ledger.spend(dp.GaussianDpEvent(std), task=task, what="planned sums")
-
-
-def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where noise cannot be remembered, or where that would leave as much of it as fresh noise."""
-    field, value = "params.noise_over_tasks", "remembered"
-    if not _remembers(spec):
-        return
-    mend = {field: "fresh"}
-    if spec.labels != "prior-const":
-        allowed = "needs one public list of labels for all tasks: labels = prior-const, or fresh noise"
-        raise BadInput(field, value, allowed, mend)
-    if facts.recurrence == "every" or facts.n_tasks == 1:
-        allowed = "saves no noise here: it takes several tasks, and people who are in one each; choose fresh"
-        raise BadInput(field, value, allowed, mend)
+        if task == 0 or not remembers(spec):
+            people = everyone if remembers(spec) else None
+            ledger.spend(dp.GaussianDpEvent(std), task=task, what="planned sums", people_of=people)
 
 
 def forecast(
@@ -237,8 +242,8 @@ def forecast(
     """The noise on a class's sum, in each task whose release has a sum for it."""
     class_size, uses = facts.n_people / facts.n_classes, facts.n_tasks if spec.labels == "prior-const" else 1
     sigma = trainer.sigma(spec, epsilon)
-    if _remembers(spec):
-        sigma, uses = sigma * choose(facts.n_tasks).least, 1
+    if remembers(spec):
+        sigma, uses = sigma * chosen(facts).least, 1
     ratio = noise_to_signal(sigma, n_features, class_size, uses=uses)
     return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
 
@@ -249,19 +254,14 @@ CARD = params.card(
     summary="Sums the unit-length features of each class once per task, with Gaussian noise. A test example gets the class "
     "whose noisy sum is closest in direction. Nothing is trained, so a later task cannot overwrite an earlier one.",
     source="Tobaben et al. 2025, Algorithm 1",
-    params=CosineParams, matters=("noise_over_tasks", "prediction"), refuses=check, module=__name__,
-    planned=f"{__name__}:planned",
+    params=CosineParams, matters=("noise_over_tasks", "prediction"), refuses=check_remembered, derived=derived,
+    module=__name__, planned=f"{__name__}:planned",
     audit="dpcl_core.attacks.feature_games",
     forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),
     printed=Print(
         params.SOURCE,
         params.OF_ALL
-        | {
-            "params.noise_over_tasks": Printed(("fresh",), "Fresh noise adds up; remembered noise cancels in part."),
-            "params.prediction": Printed(
-                ("added",), "Where no class returns, most of what a class gets is noise, which shrinking removes."
-            ),
-        },
+        | {"params.noise_over_tasks": FRESH_PRINTED, "params.prediction": ADDED_PRINTED},
         left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},
     ),
 )

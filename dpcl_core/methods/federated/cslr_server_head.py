@@ -17,6 +17,7 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.stream_noise import ADDED_PRINTED, PredictionParams, predicts_shrunk
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, ListsObserved, Question, Replay, SeenLabels, TaskRows
@@ -29,7 +30,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class CslrServerHeadParams(federated.ListParams, federated.ReleaseParams, federated.ServerParams):
+class CslrServerHeadParams(PredictionParams, federated.ListParams, federated.ReleaseParams, federated.ServerParams):
     """One release per task, and a head trained on the mixture of all releases."""
 
 
@@ -45,7 +46,10 @@ CARD = federated.card(
     needs_anchors=True, asks_clients=True,
     printed=federated.printed_settings(
         federated.LISTS, federated.ONCE, federated.INVENTED, federated.HEAD,
-        {"params.steps": "In the paper clients train the head; the server's steps are ours."},
+        {
+            "params.steps": "In the paper clients train the head; the server's steps are ours.",
+            "params.prediction": ADDED_PRINTED,
+        },
         always=(
             federated.MATCHED_AT_HOME, federated.ONE_VECTOR,
             Departure(
@@ -64,7 +68,8 @@ class CslrServerHead:
     """Clients match their lists themselves; the server receives one noisy sum of their vectors per task and budget.
 
     The budgets of one seed share the clients' lists, never the noise. One head per budget, retrained from the same initial
-    weights after every task. `received`: what the server trains on.
+    weights after every task. Where the run predicts from shrunk releases, a second head a budget is trained on these, its
+    own. `received`: what the server trains on.
     """
 
     KEPT: ClassVar[tuple[str, ...]] = ("_seen", "_releases", "_weights")
@@ -76,8 +81,9 @@ class CslrServerHead:
         self._seen = SeenLabels(spec, context)
         self._releases = ReleaseSchedule(spec, cells, context, collect=collect)
         self._head = Head(context.n_inputs, context.n_classes, spec.params.hidden)
-        self._first = np.stack([self._head.initial(generator(self._seed, "head"))] * len(cells))
-        self._weights = self._first
+        self._rules = ("argmax", "shrunk") if predicts_shrunk(spec, context.n_tasks) else ("argmax",)
+        self._first = np.stack([self._head.initial(generator(self._seed, "head"))] * len(cells) * len(self._rules))
+        self._weights = self._first  # [rules * epsilons, P]
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task = tasks[self._seed]
@@ -99,6 +105,8 @@ class CslrServerHead:
     def _train(self, parts: Sequence[Sequence[Replay]], index: int) -> None:
         """Trains every budget's head on its mixtures of the tasks so far, all tasks with equal weight."""
         params = self._params
+        if "shrunk" in self._rules:
+            parts = [*parts, *(self._shrunk(budget) or of_budget for budget, of_budget in enumerate(parts))]
         n_labels = max(1, len({int(target.argmax()) for part in parts[0] for target in part.targets}))
         n, units = params.samples * n_labels, params.unit_length
         samples = [
@@ -108,6 +116,11 @@ class CslrServerHead:
         steps, size, rate = params.steps, params.batch_size, params.learning_rate
         self._weights = train_copies(self._head, self._first, z, targets, steps, size, rate, self._random("steps", index))
 
+    def _shrunk(self, budget: int) -> list[Replay]:
+        """A budget's mixtures of its shrunk releases, of the tasks that anything is left of."""
+        pairs = zip(self._releases.shrunk(budget), self._releases.parts[budget], strict=True)
+        return [self._releases.decoded(blocks, part.targets, budget) for blocks, part in pairs if blocks.any()]
+
     def _random(self, purpose: str, index: int) -> np.random.Generator:
         return generator(self._seed, f"{purpose} after task {index}")
 
@@ -116,16 +129,17 @@ class CslrServerHead:
         return self._releases.answers(self._seen.rows(task), question)[clients]
 
     def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
-        """The head's logits [epsilons, n, classes], the only prediction rule."""
+        """The heads' logits [epsilons, n, classes] by what they were trained on, the run's own first."""
         logits = self._head.logits(self._weights, client_release.features(task.test.inputs))
-        return {"argmax": self._seen.masked(logits, task)}
+        by_rule = np.split(self._seen.masked(logits, task), len(self._rules))
+        return dict(reversed(list(zip(self._rules, by_rule, strict=True))))
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The last task's noisy sums, and the weights [P] of the cell's `head`, trained on the releases of all tasks."""
-        return {**self._releases.released(cell), "head": self._weights[self._cells.index(cell)].copy()}
+        return {**self._releases.released(cell), "head": self._weights[self._cells.index(cell) - len(self._cells)].copy()}
 
     def rule(self, cell: Cell) -> Rule:
-        """The head's largest logit."""
+        """The largest logit of the run's own head."""
         return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
 
 

@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import ADDED
+from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.stream_noise import PredictionParams, RememberedParams
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, Question, Replay, SeenLabels, features
 from dpcl_core.methods.federated.lists import Floats, Ints, Reals
@@ -22,8 +25,19 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelMeansParams(federated.ReleaseParams):
+class LabelMeansParams(PredictionParams, RememberedParams, federated.ReleaseParams):
     """The statistics released of every class; nothing is trained."""
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where clients and axes do not fit the data, or where noise cannot be remembered."""
+    federated.check_federated(spec, facts)
+    stream_noise.check_remembered(spec, facts)
+
+
+def _derived(params: LabelMeansParams, facts: PublicSizes) -> str:
+    said = f"{facts.n_tasks} releases in all, of every client each; nothing is trained."
+    return f"{said} {stream_noise.derived(params, facts)}".rstrip()
 
 
 CARD = federated.card(
@@ -34,7 +48,7 @@ CARD = federated.card(
     source="Nearest class mean, released once a task under user-level privacy",
     params=LabelMeansParams, matters=("dimensions", "radius", "slots"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
-    derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; nothing is trained.",
+    refuses=check, derived=_derived,
     needs_anchors=True, asks_clients=True, printed=ADDED,
     table_names=lambda spec: ("Added: class means", federated.axes(spec)),
 )
@@ -51,38 +65,80 @@ class LabelMeans:
         self._cells, self._seed, self._n_classes = tuple(cells), cells[0].seed, context.n_classes
         self._seen = SeenLabels(spec, context)
         self._releases = ReleaseSchedule(spec, cells, context, collect=collect)
+        self._remembers = stream_noise.remembers(spec)
+        self._has_shrunk = stream_noise.has_shrunk(spec, context.n_tasks)
+        self._is_shrunk = stream_noise.predicts_shrunk(spec, context.n_tasks)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._seed]
         self._releases.of_task(self._seen.rows(task), task.index, ledgers)
         yield Progress("training", 1, 1, task.index, f"class means of {task.name}")
 
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """With remembered noise adds the clean sums of earlier tasks again: they are in no checkpoint."""
+        for tasks in learned if self._remembers else ():
+            task = tasks[self._seed]
+            self._releases.recall(self._seen.rows(task), task.index)
+
     def answers(self, task: Task, question: Question, clients: Ints) -> Reals:
         """The clients' class means, as vectors of the task's release."""
         return self._releases.answers(self._seen.rows(task), question)[clients]
 
     def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
-        """Nearness of each class's mean [epsilons, n, classes], the only prediction rule."""
-        z = self._releases.public.view.residuals(features(task.test.inputs))
-        scores = np.stack([self._nearness(z, parts) for parts in self._releases.parts])
-        return {"nearest": self._seen.masked(scores, task)}
+        """Nearness of each class's mean [epsilons, n, classes] by rule, the run's own first.
+
+        Where one list stands for several tasks: of the nearest mean of any task, or of the running sums' where noise is
+        remembered; and of the mean of all tasks' releases, shrunk.
+        """
+        z, places = self._releases.public.view.residuals(features(task.test.inputs)), range(len(self._cells))
+        found = {"nearest": np.stack([self._nearness(z, self._parts(place)) for place in places])}
+        if self._has_shrunk:
+            found["shrunk"] = np.stack([self._nearness(z, self._shrunk(place) or self._parts(place)) for place in places])
+        rules = sorted(found, reverse=self._is_shrunk)
+        return {rule: self._seen.masked(found[rule], task) for rule in rules}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The noisy sums of the last task, and the `means` [labels, d] decoded from them."""
-        parts = self._parts(cell)
-        return {**self._releases.released(cell), **({"means": parts[-1].means} if parts else {})}
+        """The noisy sums of the last task, or of all with remembered noise, and the `means` [labels, d] decoded from them.
+
+        `shrunk` [labels, d]: the means of all tasks' releases, shrunk, of the labels that anything is left of.
+        """
+        place = self._cells.index(cell)
+        parts, left = self._parts(place), self._shrunk(place) if self._has_shrunk else ()
+        means = {"means": parts[-1].means} if parts else {}
+        return {**self._releases.released(cell), **means, **({"shrunk": left[0].means} if left else {})}
 
     def rule(self, cell: Cell) -> Rule | None:
-        """The nearest mean of any task along the public axes; None before the first release."""
-        view, parts = self._releases.public.view, self._parts(cell)
+        """The nearest mean of any task along the public axes, or of the mixture of all; None before the first release."""
+        view, place = self._releases.public.view, self._cells.index(cell)
+        parts, left = self._parts(place), self._shrunk(place) if self._is_shrunk else ()
         if not parts:
             return None
-        columns, public = parts[-1].targets.argmax(axis=1).tolist(), {"centre": view.centre, "axes": view.axes}
-        return self._seen.rule("nearest-mean", ("means",), columns=columns, public=public, uses_all=True)
+        columns, public = (left or parts)[-1].targets.argmax(axis=1).tolist(), {"centre": view.centre, "axes": view.axes}
+        array, uses_all = "shrunk" if left else "means", not left and not self._remembers
+        return self._seen.rule("nearest-mean", (array,), columns=columns, public=public, uses_all=uses_all)
 
-    def _parts(self, cell: Cell) -> Sequence[Replay]:
-        """The cell's mixtures so far, one a task."""
-        return self._releases.parts[self._cells.index(cell)]
+    def _parts(self, place: int) -> Sequence[Replay]:
+        """A budget's mixtures so far, one a task; with remembered noise the last, which is of all tasks."""
+        parts = self._releases.parts[place]
+        return parts[-1:] if self._remembers else parts
+
+    def _shrunk(self, place: int) -> tuple[Replay, ...]:
+        """One mixture of all of a budget's releases so far, shrunk; none where nothing would be left.
+
+        A label's blocks are averaged over the tasks in which anything is left of them.
+        """
+        parts = self._releases.parts[place]
+        blocks = self._releases.shrunk(place)
+        if not any(one.any() for one in blocks):
+            return ()
+        totals = np.zeros((self._n_classes, blocks[0].shape[1]))
+        counts = np.zeros(self._n_classes)
+        for part, of_task in zip(parts, blocks, strict=True):
+            labels = part.targets.argmax(axis=1)
+            totals[labels] += of_task
+            counts[labels] += of_task.any(axis=1)
+        kept = np.flatnonzero(counts)
+        return (self._releases.decoded(totals[kept] / counts[kept, None], np.eye(self._n_classes)[kept], place),)
 
     def _nearness(self, z: Floats, parts: Sequence[Replay]) -> Floats:
         """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of all tasks'."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext
@@ -22,8 +23,9 @@ from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings,
 from dpcl_core.methods.federated.params import ListParams, ReleaseParams, RoundParams
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
+from dpcl_core.privacy.continual import Stream, check_size, noisy_stream_sums, shrunk
 from dpcl_core.privacy.dp_events import dp
-from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.spec import Adjacency, Cell, RunSpec
 
@@ -100,8 +102,12 @@ def _head_beside(horizon: Horizon, epsilon: float, release: float) -> float:
 
 
 def releases(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """A plan (`methods.planned`): one vector of every client a task."""
-    each_task(ledger, facts, subsampled_gaussian(Horizon.of(spec, facts).releases(epsilon), 1.0, 1))
+    """A plan (`methods.planned`): one vector of every client a task, or one mechanism for all tasks."""
+    event = subsampled_gaussian(Horizon.of(spec, facts).releases(epsilon), 1.0, 1)
+    if stream_noise.remembers(spec):
+        ledger.spend(event, task=0, what="planned", people_of=tuple(range(facts.n_tasks)))
+    else:
+        each_task(ledger, facts, event)
 
 
 def rounds(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
@@ -110,8 +116,12 @@ def rounds(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) ->
     each_task(ledger, facts, horizon.rounds_of(horizon.one_per_round(epsilon)))
 
 
+_REMEMBERED = "sums of clients' vectors, over all tasks with remembered noise"
+
+
 class ReleaseSchedule:
-    """The released mixtures of one seed's budgets. Keeps only releases and public facts.
+    """The released mixtures of one seed's budgets. Keeps only releases and public facts; with remembered noise the clean
+    sums of all tasks stay in memory, and in no checkpoint (`recall`), and a task's mixture is of all tasks so far.
 
     `multipliers`: noise over sensitivity of each release, one per budget (0: none); by default one release per task spends
     the budget. `public`: the method's public embeddings; `n_groups`: of every label. `collect`: asks clients that are
@@ -141,10 +151,19 @@ class ReleaseSchedule:
         self._latest: dict[tuple[int, int], Floats] = {}  # (budget, label): groups' means, latest release
         self._fresh = public_modes(self.public.others, self.n_groups) if self.n_groups > 1 else np.zeros(0)
         self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture per task
+        self._stream: Stream | None = None
+        if stream_noise.remembers(spec):  # one list of labels, and so one layout, for all tasks
+            layout, factorisation = self._layout(len(context.public)), stream_noise.chosen(context).factorisation
+            check_size(8 * context.n_tasks * layout.width)
+            bound, width = layout.sensitivity, layout.width
+            self._stream = Stream(factorisation, 1, width, bound=bound, what=_REMEMBERED, channel=REPLAY)
 
     def layout(self, rows: TaskRows) -> client_release.Layout:
         """The layout of a client's vector in a task's sum: a single slot needs no shares."""
-        n_slots = len(rows.space) * self.n_groups
+        return self._layout(len(rows.space))
+
+    def _layout(self, n_labels: int) -> client_release.Layout:
+        n_slots = n_labels * self.n_groups
         if n_slots == 1 or self._params.slots == "even":
             return client_release.EvenSlots(self.public.view, n_slots)
         return client_release.WeightedSlots(self.public.view, n_slots)
@@ -156,15 +175,65 @@ class ReleaseSchedule:
 
         `lists`: returns the clients' lists of the task; called only where a label has several groups.
         """
-        everyone, layout = np.arange(self._n_users), self.layout(rows)
+        layout = self.layout(rows)
+        if self._stream is not None:
+            self._remembered(self._stream, layout, rows, index, [ledgers[cell] for cell in self._cells])
+            return
         for budget, cell in enumerate(self._cells):
-            question = Question(index, 0, layout.width, self.prototypes(budget, rows.space))
-            vectors = self.answers(rows, question, lists) if self._collect is None else self._collect(question, everyone)
+            vectors = self._vectors(rows, index, budget, lists)
             multiplier, noise, n = [self.multipliers[budget]], [self._noises[budget]], self._n_clients
             (mixture,) = client_release.release_vectors(
                 vectors, layout, self.targets(rows), multiplier, noise, [ledgers[cell]], task=index, n_clients=n
             )
             self.keep(budget, index, rows, mixture)
+
+    def _vectors(self, rows: TaskRows, index: int, budget: int, lists: Callable[[], Lists] | None = None) -> Reals:
+        """Every client's vector for a budget's sum. Private."""
+        width = self.layout(rows).width
+        question = Question(index, 0, width, self.prototypes(budget, rows.space))
+        if self._collect is not None:
+            return self._collect(question, np.arange(self._n_users))
+        return self.answers(rows, question, lists)
+
+    def recall(self, rows: TaskRows, index: int) -> None:
+        """Adds a task's clean sum to the stream: again for an earlier one, as clean sums are in no checkpoint."""
+        if self._stream is not None:
+            self._stream.add_vectors(self._vectors(rows, index, 0))
+
+    def _remembered(
+        self, stream: Stream, layout: client_release.Layout, rows: TaskRows, index: int, ledgers: Sequence[Ledger]
+    ) -> None:
+        """Releases a task under remembered noise, and reads every budget's mixture off the running sum of all tasks."""
+        self.recall(rows, index)
+        of, expected = stream.factorisation, client_release.expected_clients(self._n_clients) * (index + 1)
+        released = noisy_stream_sums(stream, self.multipliers, self._noises, ledgers, task=index)
+        for budget, one in enumerate(released):
+            totals = of.running_sums([*of.releases(self._totals(budget)), one[0]])
+            std = self.multipliers[budget] * layout.sensitivity * of.sensitivity() * float(of.prefix_noise[index])
+            (mixture,) = client_release.decoded(totals[None], layout, self.targets(rows), expected, [std])
+            self.keep(budget, index, rows, mixture)
+
+    def _totals(self, budget: int) -> list[Floats]:
+        """The noisy sums [D] of a budget's mixtures so far."""
+        return [part.sums for part in self.parts[budget] if part.sums is not None]
+
+    def shrunk(self, budget: int) -> list[Floats]:
+        """What each task added to a budget's sums, in blocks [K, B] of its slots, each shrunk (`continual.shrunk`)."""
+        found, before = list[Floats](), np.zeros(1)
+        for index, (part, after) in enumerate(zip(self.parts[budget], self._totals(budget), strict=True)):
+            std = self.multipliers[budget] * self._layout(len(part.targets) // self.n_groups).sensitivity
+            if self._stream is not None:
+                of = self._stream.factorisation
+                std, after, before = std * of.sensitivity() * of.step_noise(index), after - before, after
+            found.append(shrunk(after.reshape(len(part.targets), -1), std))
+        return found
+
+    def decoded(self, blocks: Floats, targets: Floats, budget: int) -> Replay:
+        """The mixture of blocks [K, B] of the slots with these targets; a slot of zeros has no weight."""
+        layout = self._layout(len(targets) // self.n_groups)
+        stds, expected = [self.multipliers[budget] * layout.sensitivity], client_release.expected_clients(self._n_clients)
+        (mixture,) = client_release.decoded(blocks.reshape(1, -1), layout, targets, expected, stds)
+        return replace(mixture, weights=mixture.weights * blocks.any(axis=1))
 
     def released(self, cell: Cell) -> dict[str, NDArray[np.generic]]:
         """The last task's noisy `sums` [D], from which a cell's mixture is decoded; empty before the first release."""

@@ -26,12 +26,13 @@ def federated_head(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Reals:
 
 
 def nearest_mean(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Reals:
-    """Minus half the squared distance [n, competing] to a label's mean along public axes, the nearest of all tasks'."""
+    """Minus half the squared distance [n, competing] to a label's mean along public axes, the nearest of all steps'."""
     last = steps[-1]
     z = _along_axes(last, features(inputs))
     nearness = np.full((len(z), len(last.competing)), -np.inf)
     for step in steps:
-        for mean, name in zip(_along_axes(last, step.real("means")), step.classes, strict=True):
+        means = step.real("shrunk" if "shrunk" in step.arrays else "means")
+        for mean, name in zip(_along_axes(last, means), step.classes, strict=True):
             if name in last.competing:
                 place = last.competing.index(name)
                 nearness[:, place] = np.maximum(nearness[:, place], -((z - mean) ** 2).sum(axis=1) / 2)

@@ -1,10 +1,10 @@
-"""Compare page: several runs on one axis, differences paired by seed, and settings side by side."""
+"""Comparing on Runs: several runs on one axis, differences paired by seed, and settings side by side."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +17,7 @@ from dpcl_core.papers import measured
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
-from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, state, text, train_form
+from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, state, text, train_form
 from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
@@ -32,28 +32,26 @@ HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream
 Differences are formed seed by seed, because runs with the same seed see the same classes in the same order. A difference
 counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is a choice based on the data:
 on your own data, that spends privacy too."""
-CODEC = link.Codec(
-    [
-        link.Field("runs", "r", "runs", link.Many(link.Text(12), comparison.MOST), ()),
-        link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
-        link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
-        link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
-        *comparison.fields(tuple(LETTERS)),
-        comparison.FIELD,
-    ]
-)
+FIELDS: list[object] = [
+    link.Field("runs", "r", "runs", link.Many(link.Text(12), comparison.MOST), ()),
+    link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
+    link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
+    link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
+    *comparison.fields(tuple(LETTERS)),
+    comparison.FIELD,
+]
+NOTHING: dict[str, object] = {"focus": None, "first": None, "second": None, "wanted": None, **comparison.NOT_CHOSEN}
 
 
-@state.guarded
-def page() -> None:
-    """The page."""
+def page(codec: link.Codec) -> None:
+    """The view. `codec`: of the links of the page, which have `FIELDS`."""
     state.store()
-    view = state.View("compare", lambda _: CODEC)
+    view = state.View("runs", lambda _: codec)
     linked = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
     stored = _listed() | state.store().listed(linked)
     runs = {run_id: run for run_id, run in stored.items() if comparison.has_result(run)}
     start, missing = _initial_runs(view, runs, stored)
-    place = layout.heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
+    place = layout.heading("Runs", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
         _nothing_yet()
         layout.actions(place, help_text=HELP)
@@ -68,19 +66,17 @@ def page() -> None:
         "Runs", _offered(view, runs), format_func=named, key=view.key("runs"), max_selections=comparison.MOST,
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
-    results = {LETTERS[i]: state.run_result(state.store().get(run_id)) for i, run_id in enumerate(picked)}
-    nothing = {"focus": None, "first": None, "second": None, "wanted": None}
-    values: dict[str, object] = {"runs": tuple(picked), **nothing, **comparison.NOT_CHOSEN}
-    if not results:
+    values: dict[str, object] = {**view.read.values, **NOTHING, "runs": tuple(picked)}
+    if not picked:
         st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
     else:
-        if len(results) == 1:
+        if len(picked) == 1:
             st.info(_ALONE)
             run = runs[picked[0]]
             label, query = f"Open the settings of {plain(run.name)} in Train", train_form.parameters_of(run.spec)
             layout.arrow("train", label, query)
-        values |= _comparison(view, results)
-    view.commit(values, CODEC)
+        values |= draw(view, picked)
+    view.commit(values, codec)
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
 
@@ -135,11 +131,13 @@ def _nothing_yet() -> None:
         st.markdown("**Nothing to compare yet.** You need two finished runs; each takes a few seconds. Below: an example.")
         st.page_link("pages/train.py", label="Start a run")
     example = state.example()
-    pecl_claim.privacy_bar(example.guarantees)
+    run_panel.statement(example, example.spec.privacy.usual_epsilon, is_over=True)
     _trade_off({"Example": example})
 
 
-def _comparison(view: state.View, results: dict[str, Result]) -> dict[str, object]:
+def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
+    """Draws the comparison of finished runs; returns what the link carries of its choices."""
+    results = {letter: state.run_result(state.store().get(run_id)) for letter, run_id in zip(LETTERS, run_ids, strict=False)}
     specs = {letter: result.spec for letter, result in results.items()}
     layers = {letter: f" ({plain(layer.title)})" for letter, spec in specs.items() if (layer := methods.layer(spec))}
     names = (f"**{letter}** {plain(result.name)}{layers.get(letter, '')}" for letter, result in results.items())
@@ -159,16 +157,16 @@ def _comparison(view: state.View, results: dict[str, Result]) -> dict[str, objec
     else:
         st.info("These runs share no ε, so their curves cannot be compared. Their trade-offs below can.")
     values: dict[str, object] = {"focus": chosen}
-    draw: dict[str, Callable[[], None]] = {
+    views: dict[str, Callable[[], None]] = {
         "Paired difference": lambda: values.update(_pair(view, results)),
         "What privacy costs": lambda: _trade_off(results),
         "p values": lambda: values.update(comparison.p_value_curve(view, results, chosen, _provenance)),
         comparison.TITLE: lambda: values.update(wanted=_needed(view, results)),
-        "Settings": lambda: _settings(results, chosen),
+        "Settings": lambda: _settings(results),
     }
     # A link holds a t-test, or a wanted accuracy, only while its tab is open.
     linked = "p values" if view["t_first"] is not None else comparison.TITLE if view["wanted"] is not None else None
-    layout.views(draw, view.key("views"), linked)
+    layout.views(views, view.key("views"), linked)
     return values
 
 
@@ -343,31 +341,10 @@ def _finals(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["after_task"] == frame["after_task"].max()][["epsilon", "seed", "value"]]
 
 
-def _settings(results: dict[str, Result], chosen: float | None) -> None:
+def _settings(results: dict[str, Result]) -> None:
     rows, n_equal = comparison.differences({letter: result.spec for letter, result in results.items()})
     if rows:
-        _coordinates(results, rows, chosen)
         st.dataframe(rows, hide_index=True, key="settings-diff", alt=f"{len(rows)} settings that differ between the runs")
     else:
         st.markdown("The runs have the same settings.")
     st.caption(f"{n_equal} other settings are the same in all runs.")
-
-
-def _coordinates(results: dict[str, Result], rows: list[dict[str, str]], chosen: float | None) -> None:
-    """Draws a line per run through the settings that differ, to its final accuracy at the chosen budget."""
-    from dpcl_core.figures import curves, reproduction
-
-    if chosen is None or len(results) < 2:
-        return
-    finals = {letter: _finals(curves.mean_so_far(result.accuracy)) for letter, result in results.items()}
-    means = {letter: float(frame[frame["epsilon"] == chosen]["value"].mean()) for letter, frame in finals.items()}
-    picture = reproduction.coordinates(rows, means, colours=_colours(results), score=_score(results), dark=text.is_dark())
-    figure_card.show(
-        picture, _provenance(results), key="coordinates", title="From settings to accuracy",
-        note=f"one line per run; ε = {epsilon_text(chosen)}; mean over seeds", table=reproduction.table(rows, means),
-        linked=True,
-    )  # fmt: skip
-
-
-if __name__ == "__main__":
-    page()

@@ -1,4 +1,4 @@
-"""Matching clients page: client lists matched by anchors and by other methods, in a simulation or in a run."""
+"""Matching clients on Explore: client lists matched by anchors and by other methods, in a simulation or in a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.events import Signatures
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
-from pages.parts import anchor_pictures, anchor_source, fields, layout, link, pecl_claim, run_panel, state
+from pages.parts import anchor_pictures, anchor_source, fields, layout, link, run_panel, state
 
 SIMULATION, RUN = "play", "run"
 SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
@@ -28,12 +28,11 @@ both do equally well, the few public directions help, not the anchors. Entries, 
 view; a server sees only what is released. Marks at the map's edge lie beyond it."""
 
 
-@state.guarded
 def page() -> None:
-    """The page."""
+    """The view."""
     view = state.View("anchors", lambda _: CODEC)
-    question = "CSLR: how are entries of different clients' lists matched?"
-    place = layout.heading("Matching clients", question, notices=[*view.read.notices, *fields.missing_run(view)])
+    question = "Can 20 phones line up what they learned without labels?"
+    place = layout.heading("Explore", question, notices=[*view.read.notices, *fields.missing_run(view)])
     controls, answer = layout.controls_and_answer()
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)
@@ -54,11 +53,6 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
         setup, values = anchor_source.choose(view)
         rest = st.container()
     with answer:
-        pecl_claim.facts(
-            ("Nothing to protect", "public digits, dealt to simulated clients; noise from an ordinary generator"),
-            ("Visible to the server", "released groups" if setup.side == "client" else "noisy lists"),
-            ("Not visible to the server", "the single entries below and their true modes"),
-        )
         if setup.is_played:
             setup = anchor_pictures.play_lists(setup, key=view.key("explorer"))
             values = {**values, "m": setup.m, "noise": setup.noise, "matcher": setup.matcher}
@@ -71,9 +65,10 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
         )  # fmt: skip
         noise = setup.noise if setup.is_local else None
         chosen = {} if setup.is_played else _maps(view, scene)
-        _more(scene, noise, lambda: anchor_source.of_simulation(setup), _no_accuracy)
+        _more(scene, noise)
     with rest:
-        st.caption("Digits replace texts here, because a picture shows what an entry describes. A run shows real texts.")
+        seen = "released groups" if setup.side == "client" else "noisy lists"
+        st.caption(f"Public digits, dealt to simulated clients: nothing is private. A server would see the {seen} alone.")
     return {**values, **chosen}
 
 
@@ -119,15 +114,11 @@ def _run_figures(
         at, round_value = anchor_source.at_round(result, rounds, view)
         settings, what_if = anchor_pictures.choose_what_if(result, model, view)
     now = rounds[at]
-    guarantee = result.guarantees.get(now.cell.epsilon)
     anchor_pictures.what_if_notice(result, now, settings)
     scene = anchor_pictures.what_if_scene(result, rounds, at, settings, is_live=is_live)
     chosen = _maps(view, scene)
-    _more(
-        scene, settings.noise or None if settings is not None else None,
-        lambda: anchor_source.draw_run_epsilon(guarantee, is_over=not is_live),
-        lambda: anchor_source.accuracy(result, now.cell.epsilon, live=is_live),
-    )  # fmt: skip
+    _more(scene, settings.noise or None if settings is not None else None)
+    layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
     return {**round_value, **what_if, **chosen}
 
 
@@ -160,9 +151,7 @@ def _maps(view: state.View, scene: anchor_source.Scene) -> Mapping[str, object]:
     return chosen
 
 
-def _more(
-    scene: anchor_source.Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None]
-) -> None:  # fmt: skip
+def _more(scene: anchor_source.Scene, noise: float | None) -> None:
     """Draws the other figures, in tabs, when opened."""
     draw = {
         "Margins": lambda: anchor_pictures.margins(scene),
@@ -170,17 +159,5 @@ def _more(
         "Noise": lambda: anchor_pictures.by_noise(scene, noise),
         "Anchors": lambda: anchor_pictures.anchors(scene),
         "Signal": lambda: anchor_pictures.signal(scene),
-        "Cost": costs,
-        "Accuracy": accuracy,
     }
     layout.views(draw, "anchor-views")
-
-
-def _no_accuracy() -> None:
-    with layout.card("anchor-accuracy"):
-        st.caption("No model is trained here. A run of a CSLR method shows its accuracy matrix, AA, BWT and FWT.")
-        layout.arrow("train", "Train one")
-
-
-if __name__ == "__main__":
-    page()

@@ -1,4 +1,4 @@
-"""Playground page: drag ε, with exact or recorded results, and pin up to three states for comparison."""
+"""The Playground on Explore: drag ε, with exact or recorded results, and pin up to three states for comparison."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import streamlit as st
 
-from dpcl_core.elements import calculator
-from dpcl_core.elements.calculator import SETTINGS, TEACHING, Source
+from dpcl_core.elements import calculator, element
+from dpcl_core.elements.calculator import SETTINGS, Source
 from dpcl_core.errors import BadInput
+from dpcl_core.events import Guarantee
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from dpcl_core.spec import LABELS, LabelSetting
-from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, state, text
+from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, state, text
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ CODEC = link.Codec(
     ]
 )
 HELP = """Move ε and let go: all figures follow. **exact**: computed for exactly this budget. **looked up**: the slider steps
-through the budgets of a stored run. **Pin** a state to keep its curves while you change something else."""
+through the budgets of a stored run. **Pin** a state to keep its curves while you change something else. The digits are
+public on purpose: a slider needs their sums without noise and the same noise at every ε, and either one voids any guarantee.
+On your own data every ε is a release of its own, so there you train a model for each."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,10 @@ class State:
 
 
 def page() -> None:
-    """The page."""
+    """The view."""
     view = state.View("playground", lambda _: CODEC)
     run_source, run_notices = _linked_source(view)
-    place = layout.heading("Playground", "What happens if I change this?", notices=[*view.read.notices, *run_notices])
+    place = layout.heading("Explore", "What happens if I change this?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
         values = _controls(view, run_source)
@@ -84,10 +87,9 @@ def page() -> None:
             )  # fmt: skip
         now = State(source, epsilon)
         if source.is_exact:
-            given = calculator.digits_guarantee(source.labels, source.n_tasks, epsilon)
+            _promise(calculator.digits_guarantee(source.labels, source.n_tasks, epsilon), epsilon)
         else:
-            given = state.run_result(state.store().get(source.key)).guarantees[epsilon]
-        pecl_claim.privacy_bar({epsilon: given}, chosen=epsilon)
+            run_panel.statement(state.run_result(state.store().get(source.key)), epsilon, is_over=True)
         pins = _pins(view, now)
         wanted = _figures(view, now, [_pinned(pin) for pin in pins], partial(_show, moved=not values["plain"]))
         changed.update(epsilon=epsilon, pins=pins, wanted=wanted)
@@ -96,6 +98,14 @@ def page() -> None:
         layout.draw_apart(draw, lambda: view.settle({**values, **changed}, CODEC))
     view.commit({**values, **changed}, CODEC)
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
+
+
+def _promise(given: Guarantee, epsilon: float) -> None:
+    """Draws what this ε would promise, were the noise fresh, in one line that opens; in full where there is no bound."""
+    box = layout.folded("What this ε would promise", "play-promise") if given.is_private else st.container()
+    if box is not None:
+        with box:
+            pecl_claim.privacy_bar({epsilon: given}, chosen=epsilon)
 
 
 def _linked_source(view: state.View) -> tuple[Source | None, list[str]]:
@@ -129,8 +139,9 @@ def _controls(view: state.View, source: Source | None) -> dict[str, object]:
     if source is None:
         labels = st.radio(
             "Label list", list(SETTINGS), list(SETTINGS).index(cast(LabelSetting, labels)),
-            format_func=lambda name: SETTINGS[name][0], captions=[caption for _, caption in SETTINGS.values()],
-            key=view.key("labels"), help="Where the classifier's list of labels comes from.",
+            format_func=lambda name: SETTINGS[name][0], key=view.key("labels"),
+            help="Where the classifier's list of labels comes from. "
+            + " ".join(f"**{title}**: {meaning}" for title, meaning in SETTINGS.values()),
         )  # fmt: skip
         options = {str(n): str(n) for n in calculator.TASKS}
         help_text = "The same ten digits, divided into this many tasks."
@@ -145,7 +156,7 @@ def _controls(view: state.View, source: Source | None) -> dict[str, object]:
         "Plain slider", bool(view["plain"]), key=view.key("plain"), help="For browsers in which the picture does not appear."
     )
     if source is None:
-        st.caption(TEACHING)
+        st.caption(element.TEACHING)
     return values
 
 
@@ -229,7 +240,7 @@ def _needed(view: state.View, states: dict[str, State]) -> int | None:
     if not sources:
         st.info(comparison.NO_BOUND)
         return None
-    runs = {name: comparison.Budgets(source.finals, is_exact=source.is_exact) for name, source in sources.items()}
+    runs = {name: comparison.Budgets(source.finals) for name, source in sources.items()}
     colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in sources]
     return comparison.panel(view, runs, colours=colours, provenance=_provenance(states))
 
@@ -326,7 +337,3 @@ def _provenance(states: dict[str, State]) -> Provenance:
         runs=tuple(sorted({one.source.key for one in states.values() if not one.source.is_exact})),
         is_seeded=any(one.source.is_exact for one in states.values()),
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    page()

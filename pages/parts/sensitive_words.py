@@ -1,4 +1,4 @@
-"""Sensitive words page: which words PeCL treats as sensitive, what its noise hides, and what a trained model leaks."""
+"""Sensitive words on Explore: which words PeCL treats as sensitive, what its noise hides, and what a trained model leaks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcl_core.events import TokensScored
 from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of
 from dpcl_core.figures.picture import Provenance
-from pages.parts import fields, layout, link, state, token_heat, token_text
+from pages.parts import fields, layout, link, pecl_claim, state, token_heat, token_text
 
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
@@ -30,17 +30,16 @@ CODEC = link.Codec(
     ]
 )
 HELP = """**Score** is PeCL's measure of how sensitive a token is: how unlikely a language model finds it, corrected by how
-common it is. It determines the **noise** on the token and its weight in the **loss**. The published budgets are nominal and
-come without a guarantee: the noise is too small by a factor of two, depends on the token itself, and leaves stop words out.
-Outlines mark personal data: compare the shades with them."""
+common it is. It determines the **noise** on the token and its weight in the **loss**. The published budgets are
+nominal and come without a guarantee: the noise is too small by a factor of two, depends on the token itself, and leaves stop
+words out. Outlines mark personal data: compare the shades with them."""
 
 
-@state.guarded
 def page() -> None:
-    """The page."""
+    """The view."""
     view = state.View("tokens", lambda _: CODEC)
     place = layout.heading(
-        "Sensitive words", "PeCL: which words are treated as sensitive?",
+        "Explore", "Which words does the method think are private?",
         notices=[*view.read.notices, *fields.missing_run(view)],
     )  # fmt: skip
     controls, answer = layout.controls_and_answer()
@@ -98,8 +97,8 @@ def _empty(selected: token_text.Selected) -> None:
 
 
 def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:
-    """Draws the explorer and, for a text that the server has, its bar and what noise leaves; returns settings and layer."""
-    text, bar = selected.text, st.container()
+    """Draws the explorer and, for a text that the server has, what its noise is worth; returns settings and layer."""
+    text, banner = selected.text, st.container()
     budgets = sorted({*BUDGETS, start.upper})
     with layout.card("heat"):
         key = view.key("explorer")
@@ -108,11 +107,17 @@ def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: 
             token_heat.footer(text, dials, selected.name)
     if text is None:
         return dials, layer
-    with bar:
-        is_published = selected.result is None or selected.result.standing == "claimed"
-        token_heat.bar(text, dials, selected.name, is_published=is_published)
+    with banner:
+        true = tokens.text_epsilon(text, dials)
+        said = f"The paper's ε is only a name here: nothing is protected. True ε for this text: {true:,.0f}."
+        if selected.result is not None and selected.result.standing != "claimed":
+            said = f"{said} This run adds other noise: see its statement on the Privacy page."
+        pecl_claim.not_dp(said)
     if selected.reader is not None:
-        token_heat.card(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
+        box = layout.folded("What can an attacker read of it?", view.key("read"))
+        if box is not None:
+            with box:
+                token_heat.draw_read(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
     return dials, layer
 
 
@@ -138,7 +143,3 @@ def _many(selected: token_text.Selected, dials: Dials) -> None:
     if texts:
         key = (*state.where(), selected.result.run_id, len(texts), *wanted)
         token_heat.detection_card(texts, key, dials, replace(selected.result.provenance, n_train=len(texts)))
-
-
-if __name__ == "__main__":
-    page()

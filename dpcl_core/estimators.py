@@ -1,0 +1,578 @@
+"""Private classifiers for programs that use scikit-learn, `DPCosineClassifier` and `DPHeadEnsemble`: `fit` and `predict`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from numbers import Integral, Real
+from typing import Any, Literal, Self
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Guarantee, Planned
+from dpcl_core.methods.features.cosine import CosineParams
+from dpcl_core.methods.features.linear_heads import Heads, fresh
+from dpcl_core.methods.features.params import Rule
+from dpcl_core.methods.features.peft_ensemble import EnsembleParams
+from dpcl_core.methods.features.process_pool import Job
+from dpcl_core.methods.features.rules import VoteAccumulator
+from dpcl_core.privacy import statement
+from dpcl_core.privacy.accounting import noise_multiplier
+from dpcl_core.privacy.budgets import check_accounted, check_budget, for_a_row, smallest_delta
+from dpcl_core.privacy.card import document
+from dpcl_core.privacy.card_events import Card
+from dpcl_core.privacy.continual import shrunk
+from dpcl_core.privacy.guarantee import guarantee
+from dpcl_core.privacy.labels import spend_on_read_list
+from dpcl_core.privacy.ledger import Entry, Ledger, joint_release, ledger_entries
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
+from dpcl_core.privacy.noise import Noise, noise_of
+from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.runs import spend
+from dpcl_core.spec import Adjacency, Cell, DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec, validated
+
+_FIXED = ("delta", "labels", "adjacency", "disjoint_people", "rows_per_person")  # what all calls of one model share
+_ALLOWED: dict[str, tuple[object, ...]] = {
+    "labels": ("declared", "data"), "adjacency": ("add-remove", "replace"), "disjoint_people": (False, True),
+}  # fmt: skip
+_DISJOINT = "no person has rows in two calls: so whoever made them declares, and nothing checks it"
+_DIVIDED = "which call a row was handed to depends on that row alone: so whoever made the calls declares"
+_LIMITS = ("predictions for the training rows and scores on them: they are computed without noise",)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Privacy:
+    """What is promised to those whose rows were learned. Printed, it is the statement in full.
+
+    `entries`: the ledger, one entry for each mechanism; `account`: all that was fitted on the data of the same name.
+    """
+
+    guarantee: Guarantee
+    entries: tuple[Entry, ...]
+    account: spend.Account
+    adjacency: Adjacency
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of this model so far; inf: no bound."""
+        return self.guarantee.epsilon
+
+    @cached_property
+    def epsilon_of_all(self) -> float:
+        """Epsilon of all releases on the data of this name together, this model's among them, at the same delta."""
+        return self.account.epsilon(self.guarantee.delta, self.adjacency)
+
+    def __repr__(self) -> str:
+        asked = self.guarantee.claimed_epsilon or 0.0
+        return statement.text({asked: self.guarantee}) + self.account.sentence(self.guarantee.delta, self.adjacency)
+
+    def _repr_html_(self) -> str:
+        from dpcl_core.figures import html
+
+        said, spent = statement.guarantee_words(self.guarantee), self.account.sentence(self.guarantee.delta, self.adjacency)
+        return html.cell("What is protected", None, [said.banner or said.headline, said.odds], spent)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """A call: its rows that count [n, K], the place of each one's label in `known`, and where this task's labels are there.
+
+    `known`: all labels so far. `n_rows`: how many rows were handed in, which is public.
+    """
+
+    rows: NDArray[np.float64]
+    places: NDArray[np.int64]
+    known: NDArray[Any]
+    space: NDArray[np.int64]
+    n_rows: int
+    is_first: bool
+    index: int
+    cell: Cell
+    release: spend.Release
+    ledger: Ledger
+
+
+class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What private classifiers share: a call is one task, one mechanism, and one entry in the account of its data."""
+
+    epsilon: float
+    delta: float
+    classes: Sequence[object] | None
+    labels: Literal["declared", "data"]
+    adjacency: Adjacency
+    disjoint_people: bool
+    rows_per_person: int
+    data_id: str | None
+    random_state: int | None
+
+    classes_: NDArray[Any]
+    _cell: Cell
+    _ledger: Ledger
+    _stream: str | None
+    _fixed: tuple[object, ...]
+    _sizes: tuple[int, ...]
+    _lists: tuple[tuple[object, ...], ...]
+
+    def _settings(self) -> tuple[str, Params]:
+        """The method's name and its own settings. Raises BadInput."""
+        raise NotImplementedError
+
+    def _planned(self, params: Params, privacy: PrivacySpec) -> spend.Release:
+        """What a call will release, with the budget of one row."""
+        raise NotImplementedError
+
+    def _train(self, task: _Task) -> None:
+        """Releases what a call learns, through a mechanism that writes into the ledger."""
+        raise NotImplementedError
+
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
+        """Scores [n, classes] of rows [n, K]; -inf for a class of which nothing was released."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Forgets what was learned and learns all rows X [n, K] with labels y [n]. Raises BadInput.
+
+        `groups` [n]: the person of each row, who is then protected.
+        """
+        return self._learn(X, y, None, groups, is_first=True)
+
+    def partial_fit(self, X: Any, y: Any, classes: Sequence[object] | None = None, groups: Any = None) -> Self:
+        """Learns one more task: rows X [n, K] with labels y [n], as `fit` takes them. Raises BadInput.
+
+        `classes`: the labels of this task, new ones among them, which are public; None: all that were declared so far.
+        """
+        return self._learn(X, y, classes, groups, is_first=not hasattr(self, "_ledger"))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class [n] with the largest score for each row of X [n, K]."""
+        check_is_fitted(self, "_ledger")
+        found: NDArray[Any] = self.classes_[self._scores(self._rows(X, reset=False)).argmax(axis=1)]
+        return found
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Softmax [n, classes] of the scores: it orders classes as `predict` does, and says not how often it is right."""
+        check_is_fitted(self, "_ledger")
+        scores = self._scores(self._rows(X, reset=False)).astype(np.float64)
+        best = scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores - np.where(np.isfinite(best), best, 0.0))
+        weights[~np.isfinite(best[:, 0])] = 1.0  # nothing is known of any class
+        found: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+        return found
+
+    @property
+    def privacy_(self) -> Privacy:
+        """The statement, the ledger, and what all models on the data of the same name have spent."""
+        check_is_fitted(self, "_ledger")
+        return Privacy(self._guarantee(), tuple(self._ledger.entries), spend.account(self.data_id), self._ledger.adjacency)
+
+    @property
+    def card_(self) -> Card:
+        """The privacy card, which `dpcl verify` checks once it is saved."""
+        check_is_fitted(self, "_ledger")
+        cell, written = self._cell, ledger_entries(self._ledger)
+        joint, delta = joint_release([{cell: self._ledger}])
+        plan = Planned(joint, delta, self._n_people(), len(self._sizes), ((cell,),), ((cell.epsilon, written),))
+        finished = CellFinished(cell, {}, self._guarantee(), 0.0, written)
+        return document("", self._settings()[0], self._spec.data.dataset, [finished], plan)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self.random_state is None and self.epsilon != math.inf
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Parameters and what was released. A copy's further calls may hold the same people as the original's."""
+        return {**super().__getstate__(), "_stream": None}
+
+    def _learn(self, X: Any, y: Any, classes: Sequence[object] | None, groups: Any, *, is_first: bool) -> Self:
+        fixed, (_, params) = self._checked(is_first, groups is not None), self._settings()
+        rows = self._rows(X, reset=is_first)
+        labels = _labels(y, "y", self.labels == "declared")
+        people = None if groups is None else _labels(groups, "groups", True)
+        check_consistent_length(rows, labels, people)
+        if self.delta >= 1 / len(rows):
+            raise BadInput("delta", self.delta, f"must be below 1/{len(rows)}, one over the number of rows")
+        known, listed = self._listed(labels, classes, is_first)
+        most, cell = int(self.rows_per_person), Cell(float(self.epsilon), int(self.random_state or 0))
+        asked = PrivacySpec(epsilons=(cell.epsilon,), delta=float(self.delta), adjacency=self.adjacency)
+        release = replace(self._planned(params, for_a_row(asked, most)), rows=0 if people is None else most)
+        is_bounded = self.random_state is None and self.labels == "declared"
+        stream = None if not self.disjoint_people else uuid4().hex if is_first or self._stream is None else self._stream
+        spend.charge(self.data_id, release if is_bounded else replace(release, sigma=0.0), stream)
+
+        # From here on rows are read: what they hold refuses nothing and warns of nothing, but where labels are no secret.
+        task = 0 if is_first else len(self._sizes)
+        ledger = Ledger(self.delta, self.adjacency, "once" if self.disjoint_people else "every", rows_per_unit=most)
+        ledger.entries = [] if is_first else [*self._ledger.entries]
+        if self.labels == "data":
+            known = listed = _joined(known, _read_labels(labels))
+            spend_on_read_list([ledger], task=task)
+        space = np.searchsorted(known, listed)
+        places = _places(labels, known)
+        used = np.flatnonzero(np.isin(places, space))
+        if people is not None:
+            used = used[_counted(rows[used], places[used], people[used], most)]
+        self._train(_Task(rows[used], places[used], known, space, len(rows), is_first, task, cell, release, ledger))
+        self.classes_, self._cell, self._ledger, self._stream, self._fixed = known, cell, ledger, stream, fixed
+        self._sizes = (len(rows),) if is_first else (*self._sizes, len(rows))
+        self._lists = (tuple(listed.tolist()),) if is_first else (*self._lists, tuple(listed.tolist()))
+        return self
+
+    def _noise(self, task: _Task) -> Noise:
+        """The source of a call's noise: it has no state that a copy could take along."""
+        return noise_of("release" if self.random_state is None else "seeded", task.cell, f"call {task.index + 1}")
+
+    def _checked(self, is_first: bool, has_people: bool) -> tuple[object, ...]:
+        """The settings that all calls of a model share. Raises BadInput for the first one that is not allowed."""
+        for name, allowed in _ALLOWED.items():
+            if not isinstance(getattr(self, name), str | bool | np.bool_) or getattr(self, name) not in allowed:
+                raise BadInput(name, getattr(self, name), f"must be one of {', '.join(map(repr, allowed))}")
+        for name in ("epsilon", "delta"):
+            if not isinstance(getattr(self, name), Real) or isinstance(getattr(self, name), bool):
+                raise BadInput(name, getattr(self, name), "must be a number above 0")
+        if self.epsilon != math.inf:
+            check_budget(self.epsilon)
+        check_accounted(self.delta)
+        spend.checked_name(self.data_id)
+        whole = {"random_state": (self.random_state or 0, 0), "rows_per_person": (self.rows_per_person, 1)}
+        for name, (value, least) in whole.items():
+            if not isinstance(value, Integral) or not least <= int(value) < 2**32:
+                raise BadInput(name, value, f"must be a whole number of at least {least}")
+        if self.rows_per_person > 1 and not has_people:
+            raise BadInput("rows_per_person", self.rows_per_person, "needs groups, which say whose each row is")
+        if self.epsilon < math.inf and self.delta < smallest_delta(self.epsilon, int(self.rows_per_person)):
+            raise BadInput("rows_per_person", self.rows_per_person, "is too many for this epsilon and delta: take fewer")
+        now = (*(getattr(self, name) for name in _FIXED), has_people)
+        if not is_first and now != self._fixed:
+            names = (*_FIXED, "groups")
+            at = next(place for place, one in enumerate(now) if one != self._fixed[place])
+            raise BadInput(names[at], now[at], "was another in the first call: fit anew to change it")
+        return now
+
+    def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float64]:
+        """The rows [n, K]. Refused is only what types, names and shapes show."""
+        if hasattr(X, "tocsr"):
+            raise BadInput("X", type(X).__name__, "must not be sparse: take .toarray()")
+        X = X.detach().cpu().numpy() if hasattr(X, "detach") else X
+        if hasattr(X, "columns") and hasattr(X, "__dataframe__"):
+            X = _frame(X)
+        else:
+            try:
+                X = np.asarray(X, np.float64 if isinstance(X, list | tuple) else None)
+            except (TypeError, ValueError):
+                raise BadInput("X", type(X).__name__, "must have rows of numbers, all of one length") from None
+            if X.dtype.kind not in "biuf" or X.dtype.itemsize > 8:
+                allowed = "must be numbers of at most 8 bytes: texts, objects and Complex data not supported"
+                raise BadInput("X", str(X.dtype), allowed)
+            if X.ndim != 2:  # the library's own message shows numbers of the rows
+                raise BadInput("X", f"{X.ndim} axes", "must have two, rows and columns: Reshape your data")
+        found: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        return found
+
+    def _listed(
+        self, labels: NDArray[Any], classes: Sequence[object] | None, is_first: bool
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """All labels that were declared so far, and those of this call, both ascending."""
+        parts = [_names(one) for one in (self.classes, classes) if one is not None]
+        parts += [] if is_first else [self.classes_]
+        if not parts and self.labels == "declared":
+            allowed = "must be the list of all labels, which is public; or set labels='data', which protects nobody"
+            raise BadInput("classes", None, allowed)
+        if not parts:
+            return labels[:0], labels[:0]
+        known = parts[0]
+        for one in parts[1:]:
+            known = _joined(known, one)
+        if self.labels == "declared" and labels.dtype.kind != "O" and _is_text(labels) != _is_text(known):
+            raise BadInput("y", str(labels.dtype), "must hold labels of the kind that classes are: texts or numbers")
+        return known, known if classes is None else _names(classes)
+
+    @property
+    def _spec(self) -> RunSpec:
+        """The settings as those of a run."""
+        ledger, is_one_list = self._ledger, len({*self._lists}) == 1
+        privacy = PrivacySpec(
+            epsilons=(self._cell.epsilon,), delta=ledger.delta, adjacency=ledger.adjacency,
+            noise="release" if self.random_state is None else "seeded",
+        )  # fmt: skip
+        method, params = self._settings()
+        return RunSpec(
+            method=method, params=params, privacy=privacy,
+            labels="data" if self.labels == "data" else "prior-const" if is_one_list else "prior",
+            data=DataSpec(dataset=f"own:{spend.checked_name(self.data_id)}"), scenario=ScenarioSpec(kind="calls"),
+            seeds=(self._cell.seed,),
+        )  # fmt: skip
+
+    def _n_people(self) -> int:
+        """The public number of people: in all calls where these hold different ones, else in the largest."""
+        n_rows: int = sum(self._sizes) if self.disjoint_people else max(self._sizes)
+        return max(1, n_rows // self._ledger.rows_per_unit)
+
+    def _guarantee(self) -> Guarantee:
+        unit = "person" if self._fixed[-1] else "example"
+        return guarantee(
+            self._ledger, self._spec, self._cell, unit=unit, n_people=self._n_people(), n_tasks=len(self._sizes),
+            assumed=(_DIVIDED, *([_DISJOINT] if self.disjoint_people else [])), limits=_LIMITS,
+        )  # fmt: skip
+
+
+class DPCosineClassifier(_Private):
+    """The DP cosine classifier (Tobaben et al. 2025, Algorithm 1): a noisy sum of unit-length rows for each class.
+
+    A row gets the class whose sum is closest in direction. `fit` learns all rows; `partial_fit` adds a task a call.
+    Types, shapes and declarations are checked. A row with a missing or infinite number, or with a label that is not
+    declared, is left out silently: an error would tell that somebody has such a row.
+
+    Args:
+        epsilon: the budget of a call, above 0; inf: no noise.
+        delta: of each guarantee, below one over the number of rows.
+        classes: all labels, which are public; or give them to `partial_fit`.
+        labels: "declared", or "data": read from y, which protects nobody.
+        adjacency: "add-remove" or "replace".
+        disjoint_people: by your word, no person has rows in two calls. Otherwise every call may hold the same people, and
+            calls add up.
+        prediction: "added", or "by-stream": each call's sums are first shrunk as far as noise would explain them; for tasks
+            that have a class each.
+        rows_per_person: how many rows of a person count in a call, where `groups` says whose each row is: then persons are
+            protected, else rows. Those with the smallest hash of their own bytes count.
+        data_id: a name of the data. Everything fitted on one name adds up in one account, also copies, folds and searches.
+            None: the one account of all data without a name.
+        random_state: None for noise of the operating system. A whole number makes it repeatable, and protects nobody.
+
+    Attributes: `classes_` [classes]; `sums_` [classes, K], the released sums; `privacy_`; `card_`.
+
+    Errors are `BadInput`, a ValueError, in one sentence; those of shapes are scikit-learn's.
+
+    >>> model = DPCosineClassifier(epsilon=1.0, classes=["no", "yes"]).fit([[0.0, 1.0], [1.0, 0.0]], ["no", "yes"])
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    """
+
+    sums_: NDArray[np.float64]
+    _shrunk: NDArray[np.float64]
+    _released: NDArray[np.bool_]
+
+    def __init__(
+        self, *, epsilon: float = 1.0, delta: float = 1e-5, classes: Sequence[object] | None = None,
+        labels: Literal["declared", "data"] = "declared", adjacency: Adjacency = "add-remove", disjoint_people: bool = False,
+        rows_per_person: int = 1, prediction: Literal["added", "by-stream"] = "added", data_id: str | None = None,
+        random_state: int | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.labels = labels
+        self.adjacency = adjacency
+        self.disjoint_people = disjoint_people
+        self.rows_per_person = rows_per_person
+        self.prediction = prediction
+        self.data_id = data_id
+        self.random_state = random_state
+
+    def _settings(self) -> tuple[str, Params]:
+        return "cosine", validated(CosineParams, {"prediction": self.prediction})
+
+    def _planned(self, params: Params, privacy: PrivacySpec) -> spend.Release:
+        return spend.Release(class_sums_std(privacy.epsilons[0], privacy.delta, privacy.adjacency), 0)
+
+    def _train(self, task: _Task) -> None:
+        std, space = task.release.sigma, [int(one) for one in task.space]
+        (found,) = noisy_class_sums(
+            task.rows, task.places, space, len(task.known), [std], [self._noise(task)], [task.ledger], task=task.index
+        )
+        sums, small, released = np.zeros_like(found), np.zeros_like(found), np.zeros(len(task.known), np.bool_)
+        if not task.is_first:
+            before = np.searchsorted(task.known, self.classes_)
+            sums[before], small[before], released[before] = self.sums_, self._shrunk, self._released
+        released[space] = True
+        self.sums_, self._shrunk, self._released = sums + found, small + shrunk(found, std), released
+
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
+        is_shrunk = self.prediction == "by-stream" and self._shrunk.any()
+        directions = unit_rows(self._shrunk if is_shrunk else self.sums_)
+        usable = self._released & directions.any(axis=1)
+        found: NDArray[np.float64] = np.where(usable, unit_rows(X) @ directions.T, -np.inf)
+        return found
+
+
+class DPHeadEnsemble(_Private):
+    """Last layers trained by DP-SGD, a fresh one for each call, which vote (Tobaben et al. 2025, Algorithm 2).
+
+    As `DPCosineClassifier`, whose arguments it shares; rows are best scaled to length 1 by a rule that reads no other row.
+    Needs many rows: a step's noise is that of a batch.
+
+    Args:
+        epochs: how often each row is seen on average.
+        sample_rate: chance that a row is in a batch (Poisson sampling).
+        clip_norm: longest gradient that one row may contribute.
+        learning_rate: of Adam.
+        rule: how the members of all calls vote: "argmax", "median" or "entropy".
+
+    Attributes: `classes_` [classes]; `members_`, the labels of each with its weights [labels, K+1]; `privacy_`; `card_`.
+    """
+
+    members_: tuple[tuple[NDArray[Any], NDArray[np.floating]], ...]
+
+    def __init__(
+        self, *, epsilon: float = 1.0, delta: float = 1e-5, classes: Sequence[object] | None = None,
+        labels: Literal["declared", "data"] = "declared", adjacency: Adjacency = "add-remove", disjoint_people: bool = False,
+        rows_per_person: int = 1, epochs: int = 40, sample_rate: float = 0.1, clip_norm: float = 1.0,
+        learning_rate: float = 0.003, rule: Rule = "argmax", data_id: str | None = None, random_state: int | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.labels = labels
+        self.adjacency = adjacency
+        self.disjoint_people = disjoint_people
+        self.rows_per_person = rows_per_person
+        self.epochs = epochs
+        self.sample_rate = sample_rate
+        self.clip_norm = clip_norm
+        self.learning_rate = learning_rate
+        self.rule = rule
+        self.data_id = data_id
+        self.random_state = random_state
+
+    def _settings(self) -> tuple[str, Params]:
+        names = ("epochs", "sample_rate", "clip_norm", "learning_rate", "rule")
+        return "peft-ensemble", validated(EnsembleParams, {name: getattr(self, name) for name in names})
+
+    def _planned(self, params: Params, privacy: PrivacySpec) -> spend.Release:
+        assert isinstance(params, EnsembleParams)
+        rate, n_steps, (epsilon,) = params.sample_rate, params.n_steps, privacy.epsilons
+        is_exact = math.isinf(epsilon)
+        sigma = 0.0 if is_exact else noise_multiplier(epsilon, privacy.delta, rate, n_steps, privacy.adjacency)
+        return spend.Release(sigma, 0, rate, n_steps)
+
+    def _train(self, task: _Task) -> None:
+        _, params = self._settings()
+        assert isinstance(params, EnsembleParams)
+        plan = params.schedule(task.n_rows)
+        steps = plan.steps(task.release.sigma)
+        task.ledger.spend(steps, task=task.index, what=plan.words)
+        space, n_known = [int(one) for one in task.space], len(task.known)
+        batches = steps.batches(self.random_state, f"call {task.index + 1}")
+        start = fresh([space], task.rows.shape[1], n_known)
+        job = Job(start, task.rows, task.places, plan, [steps.noise_multiplier], batches, [self._noise(task)])
+        member = task.known[space], job.trained().weights[0]
+        self.members_ = (member,) if task.is_first else (*self.members_, member)
+
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
+        votes = VoteAccumulator(one_space=len({*self._lists}) == 1)
+        for labels, weights in self.members_:
+            columns, allowed = np.searchsorted(self.classes_, labels), np.ones((1, len(labels)), np.bool_)
+            votes.add(Heads(weights[None].astype(np.float64), columns, allowed, len(self.classes_)).logits(X))
+        found: NDArray[np.floating] = votes.scores(self.rule)[self.rule][0]
+        return found
+
+
+def _frame(frame: Any) -> Any:
+    """A frame of pandas with numbers alone, read by the types of its columns: what is missing becomes NaN."""
+    import pandas as pd
+
+    frame = frame if isinstance(frame, pd.DataFrame) else pd.api.interchange.from_dataframe(frame)
+    names = [*frame.columns]
+    if len({*names}) < len(names):
+        raise BadInput("X columns", ", ".join(map(str, names[:12])), "must have different names")
+    for name, kind in zip(names, frame.dtypes, strict=True):
+        of_numbers = pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_complex_dtype(kind)
+        if not of_numbers or isinstance(kind, pd.SparseDtype):
+            raise BadInput(f"X column {name}", str(kind), "must hold numbers, and not be sparse: convert it or leave it out")
+    return pd.DataFrame(frame.to_numpy(dtype=np.float64, na_value=np.nan), columns=frame.columns)
+
+
+def _labels(y: Any, name: str, is_secret: bool) -> NDArray[Any]:
+    """The labels, or persons, [n]. Refused is only what type and shape show.
+
+    `is_secret`: what has no type of its own is taken one by one, so that no odd one changes how the others are read.
+    """
+    if y is None:
+        raise BadInput(name, None, "the classifier requires y to be passed, but the target y is None")
+    y = y.detach().cpu().numpy() if hasattr(y, "detach") else y
+    if is_secret and (isinstance(y, list | tuple) or not isinstance(getattr(y, "dtype", np.dtype("O")), np.dtype)):
+        y = _one_by_one([*y]) if not hasattr(y, "columns") else y
+    try:
+        labels: NDArray[Any] = column_or_1d(y, warn=True)
+    except ValueError:
+        raise BadInput(name, type(y).__name__, "must have one entry for each row: a 1d array") from None
+    if labels.dtype.kind not in "biufUSTO":
+        raise BadInput(name, str(labels.dtype), "must hold texts or numbers")
+    return labels
+
+
+def _one_by_one(values: list[Any]) -> NDArray[np.object_]:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def _read_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels that are read from the data, and so may be refused for what they are. Raises ValueError."""
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise BadInput("y", "NaN or infinite", "must be labels where labels='data' reads them")
+    check_classification_targets(labels)
+    return labels
+
+
+def _counted(rows: NDArray[np.float64], places: NDArray[np.int64], people: NDArray[Any], most: int) -> NDArray[np.int64]:
+    """Which rows [n, K] count: of each person at most so many, those with the smallest hash of their bytes and label.
+
+    Which rows of a person count depends on that person's rows alone, and equal rows are one as good as another. So one
+    person changes at most `most` rows. A row of nobody is left out.
+    """
+    coins = [blake2b(row.tobytes() + place.tobytes()).digest() for row, place in zip(rows, places, strict=True)]
+    named, seen, kept = people.tolist(), Counter[Any](), []
+    for row in sorted(range(len(rows)), key=coins.__getitem__):
+        try:
+            is_somebody = named[row] is not None and bool(named[row] == named[row])
+            seen[named[row]] += 1
+        except TypeError:  # nothing that could name a person
+            continue
+        if is_somebody and seen[named[row]] <= most:
+            kept.append(row)
+    return np.asarray(kept, np.int64)
+
+
+def _is_text(labels: NDArray[Any]) -> bool:
+    return labels.dtype.kind in "UST" or (labels.dtype.kind == "O" and len(labels) > 0 and isinstance(labels[0], str))
+
+
+def _names(classes: Any) -> NDArray[Any]:
+    """Declared labels, ascending. Raises BadInput for a list that is none."""
+    names = np.asarray(classes).tolist() if not isinstance(classes, str) and np.ndim(classes) == 1 else []
+    of_text = {isinstance(name, str) for name in list(classes)} if names else set()
+    if len(of_text) != 1 or any(name is None or name != name for name in names):
+        raise BadInput("classes", classes, "must be a list of labels, all texts or all numbers")
+    return np.unique(np.asarray(names))
+
+
+def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """All labels of both lists, ascending. Raises BadInput for texts beside numbers."""
+    if len(one) and len(other) and _is_text(one) != _is_text(other):
+        raise BadInput("classes", other[:3].tolist(), "must be of the kind of the others: all texts or all numbers")
+    return np.unique(np.concatenate([one, other]) if len(one) else other)
+
+
+def _places(labels: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
+    """The place of each label [n] among the known ones; -1 for any other, whatever it is."""
+    places = {name: place for place, name in enumerate(known.tolist())}
+    found = np.full(len(labels), -1, np.int64)
+    for row, label in enumerate(labels.tolist()):
+        try:
+            found[row] = places.get(label, -1)
+        except TypeError:  # nothing that could be a label
+            continue
+    return found

@@ -1,0 +1,284 @@
+"""Faults in noise that is remembered over tasks, and what finds each: held against an accountant of all releases jointly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import toeplitz
+
+from dpcl_core import checks
+from dpcl_core.methods.common import state
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features import cosine
+from dpcl_core.privacy import continual
+from dpcl_core.privacy.continual import Factorisation, Stream
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import Cell
+
+N_TASKS, N_CLASSES, WIDTH, N_ROWS = 4, 3, 8, 60
+Draw = tuple[Cell, np.ndarray, float, np.ndarray]  # the model, clean values, their noise's deviation, what left
+
+
+@dataclass
+class Play:
+    """What a learner drew and left behind."""
+
+    draws: list[Draw] = field(default_factory=list)
+    ledgers: dict[Cell, Ledger] = field(default_factory=dict)
+    learner: Any = None
+
+    def joint(self, other: Play, cell: Cell) -> float:
+        """mu between two plays of all that left of a model: independent Gaussians of known deviations."""
+        pairs = zip(self.of(cell), other.of(cell), strict=True)
+        return math.sqrt(sum(np.square((one[1] - two[1]) / one[2]).sum() for one, two in pairs))
+
+    def of(self, cell: Cell) -> list[Draw]:
+        return [draw for draw in self.draws if draw[0] == cell]
+
+
+def played(*, gone: int | None = None, is_resumed: bool = False, labels: str = "prior-const", order: int = 1) -> Play:
+    """Two budgets over four tasks. `gone`: the task that lacks its first row; `order`: of rows, forwards or backwards."""
+    spec = checks.parse(
+        {
+            "method": "cosine", "data": {"dataset": "digits"}, "labels": labels, "seeds": [0],
+            "scenario": {"kind": "i-blurry", "tasks": N_TASKS}, "privacy": {"epsilons": [1.0, 700.0]},
+            "params": {"noise_over_tasks": "remembered"},
+        }
+    )  # fmt: skip
+    cells, found, public = list(spec.cells()), Play(), tuple(range(N_CLASSES))
+    context = PublicContext(n_people=N_TASKS * N_ROWS, n_tasks=N_TASKS, n_classes=N_CLASSES, n_inputs=WIDTH, public=public)
+    found.ledgers = {cell: Ledger(spec.privacy.delta, "add-remove", "once") for cell in cells}
+    tasks = [task_of(index, gone == index, order) for index in range(N_TASKS)]
+    with pytest.MonkeyPatch.context() as patch:
+        honest = cosine.noise_of
+        patch.setattr(cosine, "noise_of", lambda kind, cell, what: Heard(honest(kind, cell, what), cell, found.draws))
+        found.learner = cosine.make_learner(spec, cells, context)
+        for index, task in enumerate(tasks):
+            list(found.learner.learn({0: task}, found.ledgers))
+            if is_resumed and index == 1:
+                found.learner._noises = dict.fromkeys(cells)  # the system's noise has no state
+                document, arrays = state.saved({"learner": found.learner})
+                found.learner = cosine.make_learner(spec, cells, context)
+                fresh, found.learner._noises = found.learner._noises, dict.fromkeys(cells)
+                state.restore({"learner": found.learner}, document, arrays)
+                found.learner._noises = fresh
+                found.learner.recall([{0: one} for one in tasks[:2]])
+    return found
+
+
+def task_of(index: int, is_gone: bool, order: int) -> Task:
+    """A task with rows of all classes; label 2 is rare before the third."""
+    rows = np.random.default_rng(index).standard_normal((N_ROWS, WIDTH)) * 10.0 ** np.arange(-3, 5)
+    labels = np.arange(N_ROWS) % (N_CLASSES if index >= 2 else 2)
+    chosen = np.arange(int(is_gone), N_ROWS)[::order]
+    none = Examples(rows[:0], labels[:0])
+    return Task(index, f"task {index + 1}", Examples(rows[chosen], labels[chosen]), none, tuple(range(N_CLASSES)))
+
+
+class Heard:
+    """Noise whose every addition is written down."""
+
+    def __init__(self, source: Any, cell: Cell, draws: list[Draw]) -> None:
+        self.source, self.cell, self.draws = source, cell, draws
+
+    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
+        found = self.source.added(clean, std)
+        self.draws.append((self.cell, clean.copy(), std, found))
+        return found
+
+
+# What finds faults: each returns what does not fit, in words.
+
+
+def more_than_charged(*, is_resumed: bool = False) -> str:
+    """A person of the first task, whose column of C is the longest: the joint mu of all that left against the charge."""
+    there, away = played(is_resumed=is_resumed), played(gone=0, is_resumed=is_resumed)
+    for cell, ledger in there.ledgers.items():
+        (entry,) = ledger.entries
+        found, charged = there.joint(away, cell), 1 / entry.event.noise_multiplier
+        if not (1 - 1e-4) * charged <= found <= charged:
+            return f"mu is {found:.4g}, and {charged:.4g} is charged"
+    return ""
+
+
+def changed_by_a_resume() -> str:
+    return more_than_charged(is_resumed=True)
+
+
+def not_the_square_root() -> str:
+    for decay in (1.0, 0.8):
+        of = continual.square_root(8, decay)
+        column, zeros = toeplitz(of.column, np.zeros(8)), np.zeros(8)
+        if not np.allclose(column @ column, toeplitz(decay ** np.arange(8), zeros), atol=1e-3):
+            return f"C C is not A for decay {decay}"
+    return ""
+
+
+def one_task_too_many() -> str:
+    found = played()
+    try:
+        list(found.learner.learn({0: replace(task_of(0, False, 1), index=N_TASKS)}, found.ledgers))
+    except ValueError:
+        return ""
+    return "a fifth of four tasks was released"
+
+
+def not_the_worst_tasks() -> str:
+    """Sensitivities of a person in several tasks against every choice of tasks."""
+    for of in (continual.square_root(9), continual.fitted(9, 3, 2)):
+        c = toeplitz(of.column, np.zeros(9))
+        for k, gap in ((1, 1), (3, 2), (4, 1)):
+            chosen = [t for t in combinations(range(9), k) if all(b - a >= gap for a, b in pairwise(t))]
+            worst = max(float(np.linalg.norm(c[:, list(t)].sum(axis=1))) for t in chosen)
+            if not worst <= of.sensitivity(k, gap) <= worst * (1 + 1e-8):
+                return f"{k} tasks at least {gap} apart move more than is charged"
+    return ""
+
+
+def not_all_rows() -> str:
+    """The running sum of a label that is named at the third task, with next to no noise, against all of its rows."""
+    found = played(labels="dp-learned")
+    place = found.learner._released[0, 1].nonzero()[0]
+    if 2 not in place:
+        return "never named"
+    for label in place:
+        rows = [task_of(index, False, 1).train for index in range(N_TASKS)]
+        exact = sum(unit_rows(one.inputs[one.labels == label]).sum(axis=0) for one in rows)
+        if np.abs(found.learner._sums[0, 1, label] - exact).max() > 1.5:
+            return f"label {label} lacks rows of earlier tasks"
+    first = np.stack(found.learner._stream_releases[0])[0, 1, 2]
+    return "" if first.any() else "noise of a late label begins when it is named"
+
+
+def not_in_every_order() -> str:
+    forwards, backwards = played(), played(order=-1)
+    same = all(np.array_equal(one[1], two[1]) for one, two in zip(forwards.draws, backwards.draws, strict=True))
+    return "" if same else "clean sums depend on the order of rows"
+
+
+def one_noise_for_two() -> str:
+    found = played()
+    one, other = ([(out - clean) / std for _, clean, std, out in found.of(cell)] for cell in found.ledgers)
+    likeness = abs(np.corrcoef(np.ravel(one), np.ravel(other))[0, 1])
+    return "" if likeness < 0.6 else "two budgets share their noise"  # of 96 numbers; 0.6 is six deviations
+
+
+# The faults.
+
+
+def wrong_column(patch: pytest.MonkeyPatch) -> None:
+    last = lambda self, n_tasks=1, gap=1: float(self.column[0])  # noqa: E731  # the last column of C has one entry
+    patch.setattr(Factorisation, "sensitivity", last)
+
+
+def redrawn(patch: pytest.MonkeyPatch) -> None:
+    """Who goes on releases the tasks before once more, and forgets what was released."""
+    honest = cosine.CosineClassifier.recall
+
+    def again(self: Any, learned: Any) -> None:
+        for tasks in learned:
+            honest(self, [tasks])
+            (stream,), noises = self._streams.values(), list(self._noises.values())
+            books = [Ledger(1e-5, "add-remove", "once") for _ in noises]
+            self._stream_releases[0][stream.n_tasks - 1] = continual.noisy_stream_sums(
+                stream, self._stds, noises, books, task=stream.n_tasks - 1
+            )
+
+    patch.setattr(cosine.CosineClassifier, "recall", again)
+
+
+def no_decay(patch: pytest.MonkeyPatch) -> None:
+    honest = continual._power
+    patch.setattr(continual, "_power", lambda exponent, pole, n_tasks: honest(exponent, 1.0, n_tasks))
+
+
+def unending(patch: pytest.MonkeyPatch) -> None:
+    """Nobody counts tasks, and beyond the last the weights go on."""
+    honest = Factorisation.encoder
+
+    def encoder(self: Any, task: int) -> Any:
+        weights = honest(self, min(task, self.n_tasks - 1))
+        return np.append(weights, np.zeros(task + 1 - len(weights)))
+
+    patch.setattr(continual, "_enter", lambda *args: None)
+    patch.setattr(Factorisation, "encoder", encoder)
+    patch.setattr(cosine.CosineClassifier, "_remember", lambda self, row, released: None)
+
+
+def once(patch: pytest.MonkeyPatch) -> None:
+    honest = Factorisation.sensitivity
+    patch.setattr(Factorisation, "sensitivity", lambda self, n_tasks=1, gap=1: honest(self, 1, gap))
+
+
+def own_origin(patch: pytest.MonkeyPatch) -> None:
+    """A label that is named late begins then."""
+    honest = continual.noisy_named_sums
+
+    def late(*args: Any, new: Any, **named: Any) -> Any:
+        return honest(*args, new=np.zeros_like(new), **named)
+
+    patch.setattr(cosine, "noisy_named_sums", late)
+
+
+def floating(patch: pytest.MonkeyPatch) -> None:
+    """Rows are added up as they come, in single precision."""
+
+    def add(self: Any, features: Any, labels: Any) -> None:
+        sums = np.zeros(self._shape, np.float32)
+        for row, label in zip(unit_rows(features).astype(np.float32), labels, strict=True):
+            sums[label] += row
+        self._sums.append(np.rint(sums / self._step * 2**10).astype(np.int64))
+
+    patch.setattr(Stream, "add", add)
+
+
+def shared_noise(patch: pytest.MonkeyPatch) -> None:
+    """The second budget's noise is the first one's, made larger or smaller."""
+    kept: dict[Any, Any] = {}
+
+    def noised(stream: Any, clean: Any, std: float, noise: Heard) -> Any:
+        scale, key = std * stream.factorisation.sensitivity(), (id(stream), stream.n_tasks)
+        kept.setdefault(key, noise.source.added(np.zeros_like(clean), 1.0))
+        noise.draws.append((noise.cell, clean, scale, clean + scale * kept[key]))
+        return noise.draws[-1][3]
+
+    patch.setattr(continual, "_noised", noised)
+
+
+FAULTS: Mapping[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], str]]] = {
+    "Δ from the wrong column": (wrong_column, more_than_charged),
+    "noise redrawn at a resume": (redrawn, changed_by_a_resume),
+    "decay left out of C": (no_decay, not_the_square_root),
+    "a task more than T": (unending, one_task_too_many),
+    "k tasks of a person counted once": (once, not_the_worst_tasks),
+    "noise of a late label begins late": (own_origin, not_all_rows),
+    "sums in the order of rows": (floating, not_in_every_order),
+    "noise shared between budgets": (shared_noise, one_noise_for_two),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_honest_stream_passes(fault: str) -> None:
+    assert FAULTS[fault][1]() == ""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_stream_is_found(fault: str) -> None:
+    plant, find = FAULTS[fault]
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        assert find() != ""
+
+
+def table() -> list[str]:
+    """The table's lines for `docs/sabotage.md`: each fault, and the check that finds it."""
+    rows = [f"| {name} | `{find.__name__}` |" for name, (_, find) in FAULTS.items()]
+    return ["| fault in remembered noise | found by |", "| --- | --- |", *rows]
