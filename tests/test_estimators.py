@@ -164,7 +164,7 @@ def test_calls_add_up_unless_they_are_declared_to_hold_different_people(adjacenc
 ODD = [None, math.nan, "seven", 12, -1, math.inf, (), [1], {}, pd.NA, pd.NaT, object()]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
 def test_a_row_with_an_odd_label_is_left_out_silently(odd: object) -> None:
     plain = exact().fit(X, Y)
     labels: list[object] = [*Y.tolist(), odd]
