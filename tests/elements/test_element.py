@@ -34,7 +34,8 @@ def test_bytes_of_json_are_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     one = _of(monkeypatch, "export default function element({ data, add }) {\n  return data.text + add;\n}")
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
     sent = list(json_bytes({"text": "ε ≤ 1 \U0001f600"}))
-    check = f"import made from './module.mjs'; process.stdout.write(made({{data: Uint8Array.from({sent}), add: '!'}}))"
+    drawn = f"made({{data: Uint8Array.from({sent}), add: '!', parentElement: {{}}}})"
+    check = f"import made from './module.mjs'; process.stdout.write({drawn})"
     assert javascript.printed(check, tmp_path) == "ε ≤ 1 \U0001f600!"
 
 
