@@ -137,7 +137,7 @@ def test_a_projector_shows_each_picture_with_its_slider_in_large_letters(app: Ap
 
 
 def test_presenter_size_is_switched_kept_over_pages_and_a_reload_and_shared(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/lessons", width=1024)
+    page = visit(f"{app.url}/lessons", width=1360)
     letters_of(page, USUAL)
     page.get_by_role("button", name="Presenter size").press("Enter")
     expect(page.get_by_role("button", name="Normal size")).to_be_visible()
