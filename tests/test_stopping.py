@@ -53,7 +53,11 @@ def environment() -> dict[str, str]:
 
 def started(store: Store, stderr: int) -> tuple[subprocess.Popen[bytes], Run]:
     """A command whose run is under way, and this run."""
-    running = subprocess.Popen(command(NEVER_SECONDS), cwd=ROOT, env=environment(), stderr=stderr, start_new_session=True)
+    running = subprocess.Popen(
+        command(NEVER_SECONDS), cwd=ROOT, env=environment(), stderr=stderr, start_new_session=True,
+        # Where the tests run under nohup, their commands would rightly ignore the end of a terminal.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )  # fmt: skip
     until(lambda: [run.status for run in store.list_runs()] == ["running"])
     return running, store.list_runs()[0]
 
