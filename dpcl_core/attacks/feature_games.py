@@ -352,8 +352,8 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
     public; learned label lists are attacked through last layers alone.
 
     Where people recur, an ensemble trains a new model of them in every task: the scores are those of each and their sum,
-    which is the log-likelihood ratio of all, as their noises are independent. Other methods go on with one model, whose later
-    steps start where this attack cannot read them: they are played for one task, which has the whole budget.
+    which is the log-likelihood ratio of all, as their noises are independent. Other methods go on with one model, and what
+    moved it later this attack cannot read: they are played for one task, which has the whole budget.
     """
     from dpcl_core.attacks.one_run import noisy_sum, one_step_context, one_step_game
 

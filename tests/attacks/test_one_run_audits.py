@@ -265,7 +265,8 @@ def test_people_who_recur_are_told_by_every_member_of_an_ensemble(fixed: None) -
     """
     chosen = replace(of_pictures("peft-ensemble", "film", 8.0), scenario=Permuted(tasks=5))
     game = feature_games.pictures_game(chosen, 8.0, 300)
-    ((seed, seen, ledger),) = play.released(game.spec, 8.0, [11], game.known, lambda seed: game.tasks(seed, True), game.start)
+    streams = lambda seed: game.tasks(seed, True)  # noqa: E731
+    ((seed, seen, ledger),) = play.released(game.spec, 8.0, [11], game.known, streams, game.start)
     scores, took_part = game.score(seed, seen), game.takes_part(seed)
     assert len(seen) == 2
     assert ledger.epsilon() > 12  # of two tasks with 8 each
