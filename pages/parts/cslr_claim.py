@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dpcl_core.attacks import cslr_games
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.explorers import matching
@@ -314,13 +315,11 @@ def _theorem_2(controls: Controls, reading: Reading) -> None:
 
 def _attacks(view: state.View, reading: Reading) -> float:
     """Draws the choice of a claim and its attacks; returns the chosen claim."""
-    from dpcl_core.attacks.cslr_games import ATTACKS, Setting, audited
-
     st.markdown("**Attack it**")
     titles = {epsilon: f"ε = {epsilon_text(epsilon)}, σ = {sigma:g}" for epsilon, sigma in TABLE_5.items()}
     start = None if view["r_claim"] in TABLE_5 else 4.0
     claimed = fields.segmented(view, "r_claim", "Claim that is attacked, not verified", titles, start=start)
-    setting = Setting(
+    setting = cslr_games.Setting(
         claimed, TABLE_5[claimed] / reading.sensitivity, reading.n_rounds, reading.sample_rate, reading.delta,
         n_statistics=reading.n_statistics * (2 if reading.with_list else 1),
     )  # fmt: skip
@@ -329,7 +328,7 @@ def _attacks(view: state.View, reading: Reading) -> float:
         "is fixed beforehand on the attacker's own releases. Each attack takes seconds, the second one longer."
     )
     # The attack on lists needs a run whose clients add noise; its cost is on the card about local privacy.
-    games = {name: attack for name, attack in ATTACKS.items() if name != "lists"}
+    games = {name: attack for name, attack in cslr_games.ATTACKS.items() if name != "lists"}
 
     def remark(name: str, result: Audited) -> str:
         said = result.attack.removeprefix(games[name].attack).removeprefix("; ")
@@ -337,7 +336,7 @@ def _attacks(view: state.View, reading: Reading) -> float:
 
     attacks(
         {name: (one, one.n_releases(TRIALS)) for name, one in games.items()},
-        lambda name: audited(setting, name, TRIALS), setting, key="list-audit", more=remark,
+        lambda name: cslr_games.audited(setting, name, TRIALS), setting, key="list-audit", more=remark,
         than=lambda result: f"the claimed {result.claimed:g}",
     )  # fmt: skip
     most = {n: math.floor(100 * bound_of_counts(n, n, 0, n, reading.delta)) / 100 for n in (TRIALS, 10 * TRIALS, 100)}

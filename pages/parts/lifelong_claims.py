@@ -6,16 +6,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
+from dpcl_core.attacks import l2dp_games
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
+from dpcl_core.figures import stream
 from dpcl_core.figures.picture import Provenance
+from dpcl_core.lessons import shared_noise
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.audit_bounds import bound_of_counts
 from dpcl_core.privacy.noise import ReleaseNoise
@@ -23,11 +26,6 @@ from dpcl_core.privacy.statement import shown_number
 from pages.parts import figure_card, layout, link, pecl_claim, state, text
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
 from pages.parts.text import percent, plain
-
-if TYPE_CHECKING:
-    from dpcl_core.attacks.l2dp_games import Setting
-    from dpcl_core.lessons.shared_noise import Accuracies, Pictures
-
 
 # Shared noise, interactively: its scale, a learner's accuracy under it, and what subtracting two pictures reveals.
 
@@ -81,16 +79,14 @@ def _learners(scale: float) -> None:
 
 
 def _every_scale(scale: float) -> None:
-    from dpcl_core.figures import stream as sharing
-
     pictures, scales = bundled_pictures(), sorted({0.0, scale, *SCALES})
     with st.spinner("Training ..."):
         curves = accuracy_curves({each: _accuracies(each) for each in scales})
-    picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=text.is_dark())
+    picture = stream.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=text.is_dark())
     figure_card.show(picture, pictures_source(), key="every-scale-figure", title="Accuracy of three learners")
 
 
-def accuracy_curves(accuracies: Mapping[float, Accuracies]) -> dict[str, dict[float, float]]:
+def accuracy_curves(accuracies: Mapping[float, shared_noise.Accuracies]) -> dict[str, dict[float, float]]:
     """Accuracy by scale of the noise, for each of the three learners."""
     columns = zip(*((each.shared, each.shared_clipped, each.independent) for each in accuracies.values()), strict=True)
     return {name: dict(zip(accuracies, column, strict=True)) for name, column in zip(LEARNERS, columns, strict=True)}
@@ -103,8 +99,6 @@ def _subtraction(scale: float) -> None:
     if not st.session_state.get("subtracted"):
         st.caption("Two pictures with the same noise, and the difference of the noisy pictures.")
         return
-    from dpcl_core.figures import stream
-
     pictures = bundled_pictures()
     first, second = (pictures.train[row] for row in pictures.one_of_each()[[3, 8]])
     noise = _noise(scale)
@@ -131,8 +125,6 @@ def _second_value(scale: float) -> None:
     )
     if not st.button("Test two candidates", key="second-value"):
         return
-    from dpcl_core.attacks import l2dp_games
-
     records = bundled_pictures().train[: _RECORDS + 1]
     theta = np.random.default_rng(0).normal(0, (2 / records.shape[1]) ** 0.5, (records.shape[1], _UNITS))
     chi1, chi2 = (scale * ReleaseNoise().laplace((size,)) for size in theta.shape)
@@ -147,17 +139,13 @@ def _second_value(scale: float) -> None:
 
 
 @st.cache_resource(show_spinner=False)
-def bundled_pictures() -> Pictures:
+def bundled_pictures() -> shared_noise.Pictures:
     """The bundled digits as training and test pictures."""
-    from dpcl_core.lessons import shared_noise
-
     return shared_noise.pictures()
 
 
 @st.cache_data(max_entries=50, show_spinner=False)
-def _accuracies(scale: float) -> Accuracies:
-    from dpcl_core.lessons import shared_noise
-
+def _accuracies(scale: float) -> shared_noise.Accuracies:
     return shared_noise.accuracies(bundled_pictures(), scale)
 
 
@@ -306,22 +294,18 @@ def _scales(sizes: claim.Sizes, inputs: Inputs) -> None:
         layout.draw_table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
 
 
-def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> Setting:
+def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> l2dp_games.Setting:
     """The attacked noise: that of the run on the page, else that of the theorem's card."""
-    from dpcl_core.attacks.l2dp_games import Setting
-
     if given is None or given.claim is None:
-        return Setting(inputs.epsilon, inputs.share, plan.input_scale, plan.scale2)
+        return l2dp_games.Setting(inputs.epsilon, inputs.share, plan.input_scale, plan.scale2)
     terms, numbers = given.claim.terms, given.claim.numbers
     total = given.claim.epsilon
     of_output = terms.get("ε2", 0.5 * total) / total
     scale2 = numbers.get("Δ_L", plan.sizes.delta_l) / terms.get("ε2", plan.epsilon2)
-    return Setting(total, 1 - of_output, numbers.get("noise scale on an input value", plan.input_scale), scale2)
+    return l2dp_games.Setting(total, 1 - of_output, numbers.get("noise scale on an input value", plan.input_scale), scale2)
 
 
-def _audits(setting: Setting, given: Guarantee | None) -> None:
-    from dpcl_core.attacks.l2dp_games import ATTACKS, audited
-
+def _audits(setting: l2dp_games.Setting, given: Guarantee | None) -> None:
     whose = "the run above" if given is not None else "the numbers on the left"
     with layout.card("audits"):
         st.markdown("**Attack it**")
@@ -331,8 +315,9 @@ def _audits(setting: Setting, given: Guarantee | None) -> None:
             f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
         )
         attacks(
-            {name: (one, min(TRIALS, one.most or TRIALS)) for name, one in ATTACKS.items()},
-            lambda name: audited(setting, name, TRIALS, DELTA), setting, key="audit", than=lambda result: "is claimed",
+            {name: (one, min(TRIALS, one.most or TRIALS)) for name, one in l2dp_games.ATTACKS.items()},
+            lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
+            than=lambda result: "is claimed",
         )  # fmt: skip
         st.caption(
             f"Without any error, this many rounds prove at most {_most(TRIALS):.2f} ({_most(100):.2f} for the last attack): "

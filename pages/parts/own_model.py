@@ -10,7 +10,7 @@ from typing import Final
 
 import streamlit as st
 
-from dpcl_core import apart, checks, presets
+from dpcl_core import apart, checks, export, presets
 from dpcl_core.apart import Answered, Tried
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
@@ -228,8 +228,6 @@ def _watch(run_id: str) -> None:
 @st.cache_data(max_entries=20, show_spinner=False)
 def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
     """The released classifier of a run as files; empty where it has none."""
-    from dpcl_core import export
-
     try:
         return export.classifier(state.store(), run_id)
     except BadInput:
@@ -266,8 +264,6 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
 
 def _answers(files: dict[str, bytes], name: str, content: bytes) -> Answered:
     """What the classifier says of a file's examples, in a process of its own. Raises BadInput."""
-    from dpcl_core import export
-
     with tempfile.TemporaryDirectory(prefix="dpcl-") as place:
         export.write(Path(place, "released"), files)
         asked = Path(place, f"{intake.slug(PurePath(name).stem)}{PurePath(name).suffix.lower()[:_LONGEST]}")

@@ -11,6 +11,7 @@ from typing import Any, cast
 import streamlit as st
 
 from dpcl_core.events import Guarantee
+from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, counted, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import audit_bounds, text_mechanisms
@@ -265,8 +266,6 @@ def _costs(inputs: Inputs) -> None:
 
 
 def _curves(inputs: Inputs) -> None:
-    from dpcl_core.figures import tokens
-
     epsilon, delta, length, epochs, times = inputs.epsilon, inputs.delta, inputs.length, inputs.epochs, inputs.times
     nominal = sorted({*_CURVE, epsilon})
     costs = {
@@ -335,9 +334,7 @@ def _times(count: int, what: str) -> str:
 
 
 def _number(value: float) -> str:
-    from dpcl_core.figures.tokens import budget_number
-
-    return budget_number(value)
+    return tokens.budget_number(value)
 
 
 CLAIM = Claim(TITLE, ABOUT, FIELDS, text_mechanisms.SOURCE, _lines, _body)

@@ -18,7 +18,7 @@ from dpcl_core.elements.element import GALLERY
 from dpcl_core.errors import DataMissing
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers.matching import TABLE_8
-from dpcl_core.figures import statistics
+from dpcl_core.figures import reproduction, statistics
 from dpcl_core.figures.picture import counted, epsilon_label, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, catalog, claims, comparison, measured, paper_figures, questions, report
@@ -346,8 +346,6 @@ def findings(key: Key, _content: PaperSide) -> None:
 
 def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
     """Draws the published numbers and ours, with their lines of reference."""
-    from dpcl_core.figures import reproduction
-
     form, experiment = found.form, found.form.experiment
     frame = report.drawn_numbers(found.of_metric(metric))
     references = questions.references_beside(experiment.preset(form.size), form.specs, form.runs, metric)

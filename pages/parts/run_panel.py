@@ -16,9 +16,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import checks
+from dpcl_core import export as files
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import Leaks, Retained
+from dpcl_core.figures import grids
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
+from dpcl_core.figures.statistics import MIN_SEEDS
 from dpcl_core.papers import measured
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.results import Result, rule_title
@@ -224,8 +227,6 @@ def _more(result: Result) -> None:
 
 def _has_intervals(spec: RunSpec) -> bool:
     """Whether its seeds are enough for intervals."""
-    from dpcl_core.figures.statistics import MIN_SEEDS  # loads scipy
-
     return len(spec.seeds) >= MIN_SEEDS
 
 
@@ -236,8 +237,6 @@ def _key(result: Result) -> _Key:
 @st.cache_resource(max_entries=60, show_spinner=False)
 def _grids(key: _Key, chosen: float, dark: bool, _result: Result) -> tuple[Picture, Picture]:
     """Matrix and forgetting of a run, cached for all visitors until the run has new events."""
-    from dpcl_core.figures import grids
-
     table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
     return (
         grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
@@ -372,8 +371,6 @@ def _file(store: Store, run_id: str, make: Callable[[Result], str]) -> str:
 
 
 def _archive(store: Store, run_id: str) -> bytes:
-    from dpcl_core import export as files
-
     return archive({f"run-{run_id}/{name}": content for name, content in files.bundle(store, run_id).items()})
 
 

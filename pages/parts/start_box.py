@@ -13,6 +13,7 @@ from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.figures import stream as drawing
 from dpcl_core.figures.picture import Picture, Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
@@ -340,8 +341,6 @@ def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, fil
 
 @lru_cache(maxsize=60)
 def _picture(shown: scenarios.Preview, filled: float, dark: bool) -> Picture:
-    from dpcl_core.figures import stream as drawing
-
     return drawing.stream(
         shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, filled=filled, dark=dark
     )
