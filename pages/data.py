@@ -102,7 +102,7 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         if fields is not None:
             # Written when pressed: a file that a redraw replaces would be gone while the browser still asks for it.
             content = partial(schema.schema_toml, fields, looked.features)
-            st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore", type="tertiary")
+            layout.download("schema.toml", content, "schema.toml", type="tertiary")
     if is_started or is_kept:
         _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon) if is_started else None)
     place = st.container()

@@ -43,13 +43,10 @@ class _Lesson(link.Written):
 def _fields() -> list[object]:
     """The fields of the page's link: lesson, step, hidden controls; and by lesson the ticks, predictions and controls."""
     names = {control.name for name in text.NAMES for control in text.load(name).controls}
+    instead = text.NAMES[0], f"lessons are 1 to {len(text.NAMES)}, and this is the first"
     fields: list[object] = [
-        link.Field(
-            "lesson", "l", "lesson", _Lesson(), _UNNAMED, word="lesson",
-            invalid=(text.NAMES[0], f"lessons are 1 to {len(text.NAMES)}, and this is the first"),
-        ),
+        link.Field("lesson", "l", "lesson", _Lesson(), _UNNAMED, "lesson", False, instead),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
-        link.Field("view", "view", "view", link.Choice(tuple(VIEWS)), "steps"),
         link.Field("first", "first", "first step of a class", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
         link.Field("alone", "alone", "this lesson alone", link.Flag(), False),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
@@ -73,21 +70,19 @@ CODEC = link.Codec(_fields())
 
 def page() -> None:
     """The page."""
+    opened = layout.open_view(VIEWS)
     view = View("lessons", lambda _: CODEC, start=lambda: {"l": text.NAMES[0]})
     linked = str(view["lesson"])
     notices, n_steps = list(view.read.notices), len(text.load(linked).steps)
     if (cast("int | None", view["step"]) or 1) > n_steps:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
     place = layout.heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
-    draw = {VIEWS["steps"]: lambda: _lessons(view, linked), VIEWS["edges"]: lambda: _edges(view)}
-    layout.views(draw, view.key("view"), VIEWS[str(view["view"])])
+    if opened == "edges":
+        view.commit(view.read.values, CODEC)  # the lessons stay where they were
+        edges.draw(view)
+    else:
+        _lessons(view, linked)
     layout.actions(place, is_shared=True, help_text=HELP)
-
-
-def _edges(view: View) -> None:
-    """Draws the pitfalls; the lessons stay where they were."""
-    view.commit({**view.read.values, "view": "edges"}, CODEC)
-    edges.draw(view)
 
 
 def _lessons(view: View, linked: str) -> None:
@@ -202,7 +197,12 @@ def _in_browser(state: _State) -> None:
     epoch = state.view.key(f"{state.name}-{state.jumps}")
     hidden = sorted(state.hidden - {PREDICTION})
     data = in_browser.document(
-        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, first=state.first,
+        state.name,
+        state.progress,
+        epoch=epoch,
+        hidden=hidden,
+        is_quiet=PREDICTION in state.hidden,
+        first=state.first,
         is_alone=False,
     )
     reported = figure_card.mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")

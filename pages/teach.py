@@ -129,11 +129,8 @@ def _plan(part: str, number: int) -> None:
             rows.append((f"{start} to {in_browser.MINUTES}", "A run of everybody's own, in the classroom"))
         layout.draw_table(("minutes", "what"), rows, names=2)
         with st.container(horizontal=True):
-            st.download_button(
-                "Handout", lambda: in_browser.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html",
-                key="handout",
-                on_click="ignore", help="On paper: notes and plan, a sheet to fill in, its answers apart.",
-            )  # fmt: skip
+            paper = "On paper: notes and plan, a sheet to fill in, its answers apart."
+            layout.download("Handout", lambda: in_browser.page(part), f"{part.lower().replace(' ', '-')}.html", paper)
             layout.arrow("teach", "Its exercises", {"view": "exercises", "p": str(number)})
             layout.arrow("teach", "Classroom", {"view": "classroom", "v": "1"})
     box = layout.folded("Notes: what to look for, and what students often believe", "teacher-notes")
@@ -167,7 +164,7 @@ def _codes() -> None:
         for name, *_, valid, why in rows:
             if valid != VALID:
                 st.markdown(f"**{plain(name)}**: {plain(why)}.")
-        st.download_button("CSV", lambda: _written(rows), "codes.csv", "text/csv", key="teacher-csv", on_click="ignore")
+        layout.download("CSV", lambda: _written(rows), "codes.csv")
 
 
 def _row(code: str) -> tuple[str, ...]:

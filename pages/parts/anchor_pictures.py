@@ -313,10 +313,8 @@ def play_lists(setup: Setup, *, key: str) -> Setup:
         now = reported_setup(reported, setup)
         with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(plain(now.provenance().line()), width="stretch")
-            st.download_button(
-                "CSV", lambda: csv(now), "anchors.csv", "text/csv", key="csv-anchor-play", type="tertiary",
-                on_click="ignore", help="The groups of every matcher at this noise and number of anchors",
-            )  # fmt: skip
+            about = "The groups of every matcher at this noise and number of anchors"
+            layout.download("CSV", lambda: csv(now), "anchors.csv", about, type="tertiary")
             link.offer()
     return now
 

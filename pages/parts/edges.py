@@ -34,7 +34,7 @@ def _card(view: View, number: int, edge: text.Edge) -> None:
 
                 st.session_state[key] = edges.demonstration(edge.key)
             if edge.lesson is not None:
-                query = view.linked({"v": link.VERSION, "l": edge.lesson})
+                query = view.linked({"view": "steps", "v": link.VERSION, "l": edge.lesson})
                 layout.arrow("lessons", f"Lesson {text.number(edge.lesson)}", query)
         if (shown := cast("Shown | None", st.session_state.get(key))) is not None:
             layout.draw_table(shown.head, shown.rows)

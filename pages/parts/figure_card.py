@@ -165,23 +165,20 @@ def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.
     """Draws what can be saved, only when it is asked for: a page with many figures would send six pieces for each."""
     from dpcl_core.figures import html, png, svg
 
+    file = partial(layout.download, type="tertiary")
     dark = text.is_dark()  # asked now: a download is built outside of the page's run
     source = provenance.line() if provenance is not None else ""
     with st.container(key=f"files-{key}", horizontal=True, gap="small"):
         if table is not None:
-            _file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "text/csv", "A table")
-        _file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "text/html", "Opens without the app")
+            file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "A table")
+        file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "Opens without the app")
         drawn = partial(svg.draw_svg, picture, dark=dark, source=source)
-        _file("Drawing (SVG)", drawn, f"{key}.svg", "image/svg+xml", "Stays sharp at every size")
+        file("Drawing (SVG)", drawn, f"{key}.svg", "Stays sharp at every size")
         painted = partial(png.draw_png, picture, dark=dark, source=source)
-        _file("Picture (PNG)", painted, f"{key}.png", "image/png", "For documents and slides")
+        file("Picture (PNG)", painted, f"{key}.png", "For documents and slides")
     if linked:
         st.markdown("This link opens exactly this view:")
         link.draw()
-
-
-def _file(label: str, make: Callable[[], str | bytes], name: str, mime: str, help_text: str) -> None:
-    st.download_button(label, make, name, mime, key=f"file-{name}", type="tertiary", on_click="ignore", help=help_text)
 
 
 # The ε-drag: a browser element that redraws while ε is dragged and sends its value to the server when released.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,6 +111,15 @@ def await_paint() -> None:
     """
     if st.session_state.pop(_IS_FIRST, False):
         time.sleep(_PAINT_SECONDS)
+
+
+def download(label: str, make: Callable[[], str | bytes], name: str, help_text: str | None = None, **looks: Any) -> None:
+    """Draws a button that saves a file of this name, which `make` makes when it is pressed.
+
+    `looks`: what else `st.download_button` takes.
+    """
+    mime = guess_type(name)[0] or "text/plain"
+    st.download_button(label, make, name, mime, key=f"file-{name}", on_click="ignore", help=help_text, **looks)
 
 
 def arrow(page: str, label: str, query: Mapping[str, str] | None = None) -> None:

@@ -32,7 +32,7 @@ def page() -> None:
     """The view."""
     view = state.View("anchors", lambda _: CODEC)
     question = "Can 20 phones line up what they learned without labels?"
-    place = layout.heading("Explore", question, notices=[*view.read.notices, *fields.missing_run(view)])
+    place = layout.heading("Explore", question, notices=[*view.read.notices, *fields.linked_run(view)[1]])
     controls, answer = layout.controls_and_answer()
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)

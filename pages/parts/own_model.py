@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import tempfile
 from dataclasses import asdict
 from functools import partial
@@ -13,8 +16,9 @@ import streamlit as st
 from dpcl_core import apart, checks, export, presets
 from dpcl_core.apart import Answered, Tried
 from dpcl_core.backbones import catalog as backbones
+from dpcl_core.classifiers import folder as folders
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import intake, own, schema
+from dpcl_core.data import intake, own, schema, table_features
 from dpcl_core.data.card import PICTURES
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.figures.picture import epsilon_text
@@ -200,10 +204,8 @@ def stage() -> None:
         files = _files(state.where(), run.id)
         with st.container(horizontal=True, vertical_alignment="center"):
             if files:
-                st.download_button(
-                    "Download classifier", partial(run_panel.archive, files), "classifier.zip", "application/zip",
-                    key="own-classifier", type="primary", on_click="ignore", help=_INSIDE,
-                )  # fmt: skip
+                packed = partial(run_panel.archive, files)
+                layout.download("Download classifier", packed, "classifier.zip", _INSIDE, type="primary")
             layout.arrow("train", "The whole run", {"v": "1", "run": run.id})
         if files:
             _try(run, files)
@@ -236,17 +238,22 @@ def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
 
 def _try(run: Run, files: dict[str, bytes]) -> None:
     """Draws the fields for examples of the visitor's, and what the released classifier says of them."""
-    kind, asked, typed, dropped = datasets.card(run.spec.data.dataset).kind, None, "", None
+    kind, asked, dropped = datasets.card(run.spec.data.dataset).kind, None, None
+    typed = header = ""
     with st.form("own-try", border=False):
         st.markdown("**Try it.** The answers come from what was released: asking costs no ε.")
         if kind in ("text", "tagged"):
             typed = st.text_area("A text, or one a line", key=f"own-typed-{run.id}", max_chars=20_000, height=100)
         else:
+            if kind == "table":
+                header = _header(files)
+                typed = st.text_area("Rows, one a line", header, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
             what, suffixes = ("A picture", PICTURES) if kind == "image" else ("A file of rows", _TABLES)
             dropped = st.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
         if st.form_submit_button("Ask"):
-            asked = (dropped.name, dropped.getvalue()) if dropped is not None else ("typed.txt", typed.encode())
-    if asked is None or not asked[1].strip():
+            name = "typed.csv" if kind == "table" else "typed.txt"
+            asked = (dropped.name, dropped.getvalue()) if dropped is not None else (name, typed.encode())
+    if asked is None or asked[1].decode(errors="ignore").strip() in ("", header.strip()):
         return
     try:
         with st.spinner("Asking ..."):
@@ -260,6 +267,15 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
     layout.draw_table(("example", "answer", "then"), [tuple(map(plain, row)) for row in rows[:_SHOWN_ROWS]], names=3)
     for one in said.warnings:
         st.caption(plain(one))
+
+
+def _header(files: dict[str, bytes]) -> str:
+    """The line with the columns that a classifier of rows reads; empty where its data had no such line."""
+    step = json.loads(files[f"{folders.NAME}/{folders.DOCUMENT}"])["models"][0]["steps"][-1]
+    rows = table_features.read_encoding(step["facts"]["rows"])
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([rows.names] if rows.has_names else [])
+    return written.getvalue()
 
 
 def _answers(files: dict[str, bytes], name: str, content: bytes) -> Answered:

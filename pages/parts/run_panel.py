@@ -352,17 +352,14 @@ def export(run_id: str) -> None:
     if files is None:
         return
     with files:
-        st.download_button(
-            "Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", "application/zip",
-            key="export-zip", on_click="ignore", help="Report, classifiers, tables, figures, notebook, settings, card",
-        )  # fmt: skip
+        inside = "Report, classifiers, tables, figures, notebook, settings, card"
+        layout.download("Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", inside)
         made: dict[str, Callable[[Result], str]] = {
             "report.html": lambda of: of.to_html(administration.sentence(store, of.spec.data.dataset)),
             "accuracy.csv": lambda of: of.scores.to_csv(index=False),
         }
         for name, make in made.items():
-            content = partial(_file, store, run_id, make)
-            st.download_button(name, content, f"{run_id}-{name}", key=f"export-{name}", on_click="ignore")
+            layout.download(name, partial(_file, store, run_id, make), f"{run_id}-{name}")
 
 
 def _file(store: Store, run_id: str, make: Callable[[Result], str]) -> str:

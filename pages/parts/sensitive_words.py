@@ -40,7 +40,7 @@ def page() -> None:
     view = state.View("tokens", lambda _: CODEC)
     place = layout.heading(
         "Explore", "Which words does the method think are private?",
-        notices=[*view.read.notices, *fields.missing_run(view)],
+        notices=[*view.read.notices, *fields.linked_run(view)[1]],
     )  # fmt: skip
     controls, answer = layout.controls_and_answer()
     with controls:

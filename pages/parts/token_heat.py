@@ -195,10 +195,8 @@ def footer(text: ScoredText, dials: Dials, name: str) -> None:
         settings = f"α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets(text, dials)}"
         provenance = f"{name} · {len(text.tokens)} tokens · {settings}"
         st.caption(plain(provenance), width="stretch")
-        st.download_button(
-            "CSV", lambda: csv(text, dials), "tokens.csv", "text/csv", key="csv-heat", type="tertiary", on_click="ignore",
-            help="Every token with the numbers of every layer",
-        )  # fmt: skip
+        about = "Every token with the numbers of every layer"
+        layout.download("CSV", lambda: csv(text, dials), "tokens.csv", about, type="tertiary")
         link.offer()
 
 

@@ -149,7 +149,7 @@ def test_the_computer_is_described_in_one_line(open_page: Open) -> None:
 
 def test_every_pitfall_stands_there_and_can_be_shown(open_page: Open) -> None:
     page = open_page("lessons", view="edges")
-    assert page.segmented_control[0].value == "Sharp edges"
+    assert page.segmented_control[0].value == "edges"
     assert [heading.value for heading in page.header] == [f"{n}. {edge.title}" for n, edge in enumerate(text.edges(), 1)]
     buttons = [button for button in page.button if button.label == "Show it"]
     assert len(buttons) == len(text.edges())
