@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import text as course
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.runs import process, queue
@@ -33,7 +33,7 @@ PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plo
 def page() -> None:
     """The page."""
     layout.header("About", "Can I trust this?")
-    words = "\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in glossary.words())
+    words = "\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in course.words())
     draw = {"Methods and data": _cards, "Words": lambda: st.markdown(words), "Limits, version, citation": _limits}
     layout.views(draw, "about-views")
 

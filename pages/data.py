@@ -18,7 +18,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.papers import expected
 from dpcl_core.runs import administration
-from pages.parts import helper, layout, own_data, own_model, settings_form, state, visitor
+from pages.parts import layout, own_data, own_model, settings_form, start_box, state, visitor
 from pages.parts.text import labelled, plain
 
 HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
@@ -115,7 +115,7 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         if n_features and scenario.recurrence == "once" and fields.per_person == 1:
             of = n_people, len(looked.plan.classes), n_tasks, looked.network, n_features
             with place:
-                helper.helper(expected.Sizes(*of, "dp-learned", looked.privacy.delta), "own-helper")
+                start_box.helper(expected.Sizes(*of, "dp-learned", looked.privacy.delta), "own-helper")
     note.caption(plain(" ".join(said)))
 
 

@@ -12,11 +12,12 @@ import streamlit as st
 from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts import edges, figure_card, layout, lesson_stage, link
+from pages.parts import figure_card, layout, lesson_stage, link
 from pages.parts.state import View
 from pages.parts.text import is_dark
 
 if TYPE_CHECKING:
+    from dpcl_core.lessons.edges import Shown
     from dpcl_core.lessons.in_browser import Progress
 
 VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
@@ -79,7 +80,7 @@ def page() -> None:
     place = layout.heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
     if opened == "edges":
         view.commit(view.read.values, CODEC)  # the lessons stay where they were
-        edges.draw(view)
+        _edges(view)
     else:
         _lessons(view, linked)
     layout.actions(place, is_shared=True, help_text=HELP)
@@ -335,6 +336,36 @@ def _teacher(state: _State, lesson: Lesson) -> None:
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
         part = lesson_stage.number(text.part_of_lesson(state.name))
         layout.arrow("teach", "Notes, plan, handout, codes", {"view": "plan", "p": str(part)})
+
+
+# Sharp edges: pitfalls of private learning, how each is prevented here, each demonstrated.
+
+
+def _edges(view: View) -> None:
+    """Draws a card for each pitfall. `view`: the page's, which leads to the lesson that teaches it."""
+    columns, edges = st.columns(2), text.edges()
+    for number, edge in enumerate(edges, start=1):
+        with columns[number > (len(edges) + 1) // 2]:
+            _edge(view, number, edge)
+
+
+def _edge(view: View, number: int, edge: text.Edge) -> None:
+    key = f"edge:{edge.key}"
+    with layout.card(f"edge-{edge.key}"):
+        st.header(f"{number}. {edge.title}", anchor=False)
+        layout.markdown(edge.wrong)
+        st.markdown(f"**Here:** {edge.prevented} :small[`{edge.where}`]")
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if st.button("Show it", key=f"show-{edge.key}", help=f"Demonstrates the mistake: {edge.title}"):
+                from dpcl_core.lessons import edges  # loads the accountants, which take a second
+
+                st.session_state[key] = edges.demonstration(edge.key)
+            if edge.lesson is not None:
+                query = view.linked({"view": "steps", "v": link.VERSION, "l": edge.lesson})
+                layout.arrow("lessons", f"Lesson {text.number(edge.lesson)}", query)
+        if (shown := cast("Shown | None", st.session_state.get(key))) is not None:
+            layout.draw_table(shown.head, shown.rows)
+            st.markdown(f"**{shown.finding}**")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dpcl_core.elements import calculator as calculators
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.figures import tokens, watched
+from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import accounting, gaussian, guarantee, statement, watching
@@ -234,7 +234,7 @@ def _composition(view: state.View) -> dict[str, object]:
     people = _noise(view, tasks, provenance)
     raced = pd.DataFrame(_race(tasks, epsilon), columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
     figure_card.show(
-        figure_card.kept_builder(watched.race)(raced, dark=is_dark()), provenance, key="race",
+        figure_card.kept_builder(tokens.race)(raced, dark=is_dark()), provenance, key="race",
         title="Who watches the stream, and who sees the last model",
         note="one person, in the first task; all releases together stay within the ε asked for", table=raced, linked=True,
     )  # fmt: skip
@@ -247,7 +247,7 @@ def _noise(view: state.View, tasks: int, provenance: Provenance) -> str:
     people = str(fields.segmented(view, "people", "Tasks that one person may be in", names))
     table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
     figure_card.show(
-        figure_card.kept_builder(watched.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
+        figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
         title="Must noise pile up over tasks?", table=table, linked=True,
         note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
     )  # fmt: skip

@@ -184,6 +184,7 @@ class Duel:
         """Share of rounds in which he was right; 0.5 is chance."""
         return self.n_right / self.n_rounds
 
+
 def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
     """Largest share of hits that (epsilon, delta) allows whatever the mechanism (Kairouz et al. 2015).
 

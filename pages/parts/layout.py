@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import text as course
 from pages.parts import link, state, visitor
 from pages.parts.state import View
 from pages.parts.text import plain
@@ -158,7 +158,7 @@ def markdown(text: str) -> None:
     st.markdown(text, unsafe_allow_html="<" in text)  # for which a browser must load a parser
 
 
-def marked(text: str, seen: set[glossary.Word]) -> str:
+def marked(text: str, seen: set[course.Word]) -> str:
     """The Markdown with tags around the first use of every word that is not in `seen`; grows `seen`."""
     parts, done = [], 0
     for kept in _KEPT.finditer(text):
@@ -167,9 +167,9 @@ def marked(text: str, seen: set[glossary.Word]) -> str:
     return "".join([*parts, _prose(text[done:], seen)])
 
 
-def _prose(text: str, seen: set[glossary.Word]) -> str:
+def _prose(text: str, seen: set[course.Word]) -> str:
     parts, done = [], 0
-    for start, end, word in glossary.first_uses(text, seen):
+    for start, end, word in course.first_uses(text, seen):
         meaning = escape(f"{word.word}: {word.meaning}")
         parts.append(f'{text[done:start]}<span class="term" role="term" tabindex="0" aria-description="{meaning}">')
         parts.append(f"{text[start:end]}</span>")

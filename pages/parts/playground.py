@@ -20,7 +20,7 @@ from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from dpcl_core.spec import LABELS, LabelSetting
-from pages.parts import comparison, fields, figure_card, helper, layout, link, pecl_claim, run_panel, state, text
+from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, start_box, state, text
 from pages.parts.text import plain
 
 LETTERS = ("A", "B", "C")
@@ -94,7 +94,7 @@ def page() -> None:
 
     with answer:
         layout.draw_apart(draw, lambda: view.settle({**values, **changed}, CODEC))
-        helper.asking_helper()
+        start_box.asking_helper()
     view.commit({**values, **changed}, CODEC)
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
