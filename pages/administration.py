@@ -12,11 +12,9 @@ from dpcl_core.figures.picture import counted
 from dpcl_core.runs import administration, queue
 from dpcl_core.runs.run import Run
 from pages.parts import figure_card, layout, state
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
-HELP = """Visitors are known by a random token in their browser. Only its digest is kept; its first letters are their name
-here. Settings and results of runs are not shown: they belong to the visitors. The guide *What a server keeps* says what is
-kept, for how long, and how a person's data are deleted."""
+HELP = WORDS["administration"]["help"]
 _OPEN = "administrator"  # session key
 _MOST = 100  # visitors that are listed
 

@@ -19,11 +19,9 @@ from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.papers import expected
 from dpcl_core.runs import administration
 from pages.parts import layout, own_data, own_model, settings_form, start_box, state, visitor
-from pages.parts.text import labelled, plain
+from pages.parts.text import WORDS, labelled, plain
 
-HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
-**public** about the data is written in a schema: all that is shown before a private release depends on it and on the public
-test part alone. A part of the rows becomes that test part; no budget protects it."""
+HELP = WORDS["data"]["help"]
 _KINDS: Final = {
     "image": "pictures", "text": "texts", "tagged": "sentences with entities", "table": "a table of features",
     "embedding": "embeddings", "sensor": "windows of sensors",

@@ -14,7 +14,7 @@ from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
 from pages.parts import figure_card, layout, lesson_stage, link
 from pages.parts.state import View
-from pages.parts.text import is_dark
+from pages.parts.text import WORDS, is_dark
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.edges import Shown
@@ -24,10 +24,7 @@ VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
 _FOR_TEACHERS: Final = "for-teachers"
 _UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
-HELP = """Each step first asks for a **prediction**; then you **do** something, **see** the result, and read the
-**explanation**. A step gets a tick when you have done it. The address holds your ticks and predictions: save it to continue
-later. Results are not saved: their noise is fresh each time. **Sharp edges** shows ways in which a program with the right
-formula still leaks: the first row of each table is the mistake, the last row is what is done here."""
+HELP = WORDS["lessons"]["help"]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts import claim_calculator, cslr_claim, fields, figure_card, layout, lifelong_claims, link, pecl_claim, state
 from pages.parts.layout import actions, heading
-from pages.parts.text import is_dark, labelled, plain
+from pages.parts.text import WORDS, is_dark, labelled, plain
 from pages.parts.tuning_panel import audit_panel
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
@@ -45,10 +45,7 @@ CODEC = link.Codec(
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
-HELP = """**ε** bounds how much more likely any outcome becomes when one person takes part; **δ** is a small additional
-slack, not the chance that ε fails; **σ** is the noise needed for them. The **ledger** records every use of private data; the
-ε of a run is the total of its ledger, not the value in the form. A **privacy card** holds the ledger in a file, which anyone
-can check here."""
+HELP = WORDS["privacy"]["help"]
 
 
 def page() -> None:

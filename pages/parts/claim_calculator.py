@@ -27,7 +27,7 @@ from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import Adjacency, PrivacySpec, RunSpec
 from pages.parts import fields, figure_card, layout, link, state
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 TRIALS = 1000
 DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -204,12 +204,7 @@ def best_attack(answer: calculator.Answer, rate: float, steps: int, adjacency: A
 
 _LISTED: Final = (0.5, 1.0, 8.0)
 _PEOPLE: Final = (1, 5, 20, 100, 200, 500)
-LEAK: Final = """**Where the list of labels comes from matters as much as the noise.** Suppose you are the only person with a
-certain label. If the classifier takes its list of labels from the data, your label is on the list exactly when you took
-part: one look is proof, however much noise the sums carry. That is **not DP: there is no bound**. It is not a weak ε, and no
-δ below 1 repairs it. On a list that was public beforehand, the label is there either way and reveals nothing; only the noisy
-sum depends on you, and the noise bounds what it reveals. A list **learned under DP** includes a label at random, and likely
-only if many people have it: a single person's label appears with probability at most δ."""
+LEAK: Final = WORDS["claim_calculator"]["leak"]
 LISTS: Final = (
     ("one public list", "nothing", "nothing", "noise of every task on every class"),
     ("a public list per task", "nothing, if it was public", "nothing", "an assumption"),

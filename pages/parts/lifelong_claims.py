@@ -25,7 +25,7 @@ from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown_number
 from pages.parts import figure_card, layout, link, pecl_claim, state, text
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
-from pages.parts.text import percent, plain
+from pages.parts.text import WORDS, percent, plain
 
 # Shared noise, interactively: its scale, a learner's accuracy under it, and what subtracting two pictures reveals.
 
@@ -187,9 +187,7 @@ FIELDS: list[link.Field[Any]] = [
     *SHARED_NOISE_FIELDS,
 ]
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
-ABOUT = """L2DP-ML (Lai et al. 2022) is published with an ε from its Theorem 2. It draws its noise **once** and adds the
-same numbers to every record. Here is the theorem as printed, next to what attacks measure. **Claimed**: the paper's ε.
-**Accounted**: what a ledger can prove (here: no bound). **Audited**: a lower bound on ε that an attack has proved."""
+ABOUT = WORDS["lifelong_claims"]["about"]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from dpcl_core.spec import LABELS, LabelSetting
 from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, start_box, state, text
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
@@ -41,10 +41,7 @@ CODEC = link.Codec(
         comparison.FIELD,
     ]
 )
-HELP = """Move ε and let go: all figures follow. **exact**: computed for exactly this budget. **looked up**: the slider steps
-through the budgets of a stored run. **Pin** a state to keep its curves while you change something else. The digits are
-public on purpose: a slider needs their sums without noise and the same noise at every ε, and either one voids any guarantee.
-On your own data every ε is a release of its own, so there you train a model for each."""
+HELP = WORDS["playground"]["help"]
 
 
 @dataclass(frozen=True)

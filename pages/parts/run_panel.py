@@ -32,7 +32,7 @@ from dpcl_core.spec import RunSpec
 from pages.parts import anchor_source as lists
 from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
 from pages.parts.figure_card import show
-from pages.parts.text import capital, plain
+from pages.parts.text import WORDS, capital, plain
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
@@ -383,10 +383,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 # Where a run ended between chance, the untrained network and the ceiling, and a button that computes the ceiling.
 
 
-HELP = """**Guessing**: always the answer that is most frequent in the public test part. **Untrained**: the public network as
-it came. An encoder of texts takes the label whose name is nearest, a language model answers; a network of pictures has never
-heard of the labels and can only guess. **All at once without noise**: the same kind of model trained on all tasks together,
-without privacy. All are means over the tasks, after the last one."""
+HELP = WORDS["run_panel"]["help"]
 _ON_DEMAND = "Trains on all tasks at once without noise, for comparison. Nothing protects it: for public benchmarks only."
 
 _NO_CEILING = "No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network."

@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import streamlit as st
 
 from dpcl_core.elements import element
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import capital as capital
-from dpcl_core.paths import assets_dir
+from dpcl_core.paths import asset_table, assets_dir
 
+WORDS: Final[Mapping[str, Mapping[str, str]]] = asset_table("pages.toml")  # texts of several sentences, by module
 _SHEET = Path(__file__).with_name("style.css")
 _ACKNOWLEDGE = Path(__file__).with_name("acknowledge.js")
 

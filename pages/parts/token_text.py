@@ -20,7 +20,7 @@ from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.lessons import modes
 from dpcl_core.results import Result
 from pages.parts import fields, link, state
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 EXAMPLE, OWN, RUN = "example", "own", "run"
 SHOWS = {EXAMPLE: "An example", OWN: "My own text", RUN: "A run"}
@@ -28,10 +28,7 @@ MODELS = {"base": "before training (frozen public model)", "current": "after tra
 MAX_CHARACTERS = 100_000
 N_BIG = 40  # synthetic texts that the big model reads
 PART_CHARACTERS = 5_000  # of a long text at once: some 2,000 tokens
-WHY_NOT = """Nothing is shown yet. **A picture of exact scores leaks the whole text**: each token's number reveals how likely
-the model found it, and so does the noise computed from it. This page therefore takes only public or made-up text. Tick the
-box if yours is; otherwise choose an example. What you type stays on the computer that runs this app and is not put into the
-link."""
+WHY_NOT = WORDS["token_text"]["why_not"]
 BUNDLED, BIG = "lm-tiny", "smollm2"
 READERS = {BUNDLED: "bundled model", BIG: "SmolLM2"}
 MODEL_NAMES = {BUNDLED: "the bundled model", BIG: "SmolLM2"}
