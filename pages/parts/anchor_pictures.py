@@ -22,7 +22,7 @@ from dpcl_core.runs import frames
 from dpcl_core.spec import Cell, Params
 from pages.parts import anchor_source, fields, figure_card, layout, link, state, text
 from pages.parts.anchor_source import COUNTS, LEVELS, Scene, Setup
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 MAPS = {"signature": "signatures", "mean": "means", "both": "both"}
 COLOURS = {"group": "matched group", "mode": "true mode"}
@@ -117,10 +117,7 @@ def by_noise(scene: Scene, chosen: float | None) -> None:
         figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=text.is_dark()), key="by-noise",
         title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table,
     )  # fmt: skip
-    st.caption(
-        "Local: every client adds noise to its list before sending it. Central: the noise is added to the sum over all "
-        "clients; the line shows the resulting noise on their average. Each point is one draw of the noise."
-    )
+    st.caption(WORDS["anchor_pictures"]["by_noise"])
     _subsample_caption(swept)
 
 
@@ -135,11 +132,7 @@ def anchors(scene: Scene) -> None:
         grids.diagnostics(table, chosen=scene.m, dark=text.is_dark()), key="anchor-scores", title="What more anchors buy",
         note="gaps in standard deviations of a signature", table=table,
     )  # fmt: skip
-    st.caption(
-        "p̂ is a share of anchors, so more anchors do not raise it. What grows is the largest gap seen at any anchor. "
-        "Theorem 2 says when some anchor separates entries of different modes, not that entries of one mode stay together. "
-        "Here it counts the entries drawn above, with η = 0.05."
-    )
+    st.caption(WORDS["anchor_pictures"]["anchors"])
     _subsample_caption(scored)
 
 
@@ -155,10 +148,7 @@ def signal(scene: Scene) -> None:
 def _not_yet(title: str) -> None:
     with layout.card("anchor-not-yet"):
         st.markdown(f"**{title}**")
-        st.caption(
-            "Measured once in a run, for its first seed, after the last task. Older runs, and entries with full covariance "
-            "matrices, have no measurement for lists of more than 80 entries."
-        )
+        st.caption(WORDS["anchor_pictures"]["not_yet"])
 
 
 def _subsample_caption(event: Signatures) -> None:

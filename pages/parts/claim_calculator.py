@@ -369,10 +369,7 @@ def check_card() -> None:
     """Draws the upload field and the verdict."""
     with layout.card("verify"):
         st.markdown("**Check a privacy card**")
-        st.markdown(
-            "Every export holds `privacy_card.json`: each ε with the events from which it follows. Drop any such card here, "
-            "and a second accountant recomputes its numbers."
-        )
+        st.markdown(WORDS["claim_calculator"]["check_card"])
         dropped = st.file_uploader("privacy_card.json", type="json", key="verify-card", max_upload_size=16)
         if dropped is not None:
             _checked(dropped.getvalue())

@@ -24,7 +24,7 @@ from dpcl_core.spec import RunSpec
 from pages.parts import fields as parts_fields
 from pages.parts import figure_card, link, text
 from pages.parts.state import View
-from pages.parts.text import capital, plain
+from pages.parts.text import WORDS, capital, plain
 
 MOST = 6  # runs side by side
 _ALIKE = 5e-4  # levels that print alike
@@ -331,8 +331,7 @@ def _chosen(view: View, results: dict[str, Result], sides: list[Side], chosen: f
     second = curve("second", others, likely)
     is_paired = st.toggle(
         "Paired by task", value=bool(view["paired"]), key=view.key("t-paired"),
-        help="Paired: tests the differences after each task. Not paired: tests the two means as if the tasks were "
-        "independent. The paper that introduced these curves does not say which test it used.",
+        help=WORDS["comparison"]["chosen"],
     )  # fmt: skip
     return first, second, is_paired
 

@@ -186,10 +186,7 @@ def repair(stage: lesson_stage.Stage) -> int:
         (REPAIRS[method], one.title, shown_number(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
         for method, one in repaired.items()
     ), names=2)  # fmt: skip
-    st.caption(
-        "Real runs, three seeds each, all ten digits in one task: nothing can be forgotten, only the noise matters. Fresh "
-        "noise in every step is DP-SGD; DP-A-GEM is the same with a memory, on a whole network."
-    )
+    st.caption(WORDS["lesson_shared"]["repair"])
     pecl_claim.side_by_side([(f"{one.title}:", one.guarantee) for one in repaired.values()])
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):

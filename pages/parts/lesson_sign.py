@@ -85,10 +85,7 @@ def no_end(stage: Stage) -> int:
         ("before training", f"{start:.1f}", f"{courses['none'].ordinary[0]:.2f}"),
         *((game.FORMS[form], f"{one.secret[-1]:.1f}", f"**{one.ordinary[-1]:.2f}**") for form, one in courses.items()),
     ])  # fmt: skip
-    st.caption(
-        "A softmax on sixteen contexts that share features: four of a code, twelve of ordinary words. Nats measure "
-        "surprise: 0 is memorised, 2.3 is a digit of which nothing is known."
-    )
+    st.caption(WORDS["lesson_sign"]["no_end"])
     kept, lost = float(courses["none"].ordinary[-1]), float(courses["flipped"].ordinary[-1])
     return 2 if lost > kept + 0.5 else 1 if lost > kept + 0.02 else 0
 

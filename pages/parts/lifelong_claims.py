@@ -67,11 +67,7 @@ def _learners(scale: float) -> None:
     }
     heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
     layout.draw_table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
-    st.caption(
-        "Trained now, on the bundled digits: sixteen random public filters and a linear classifier; twice the scale on "
-        "hidden units, as in the method. One draw of the noise. For the learner a fixed offset of any size is a random mask "
-        "of units; an attacker simply subtracts it. The lesson “One noise for all” shows why."
-    )
+    st.caption(WORDS["lifelong_claims"]["learners"])
     if st.button("Train at every scale", key="every-scale"):
         st.session_state["every-scale-seen"] = True
     if st.session_state.get("every-scale-seen"):
@@ -119,10 +115,7 @@ def _subtraction(scale: float) -> None:
 
 def _second_value(scale: float) -> None:
     st.markdown("**The second singular value**")
-    st.caption(
-        "The noise changes a linear encoder's gradient only by a matrix of rank one. Subtract the noiseless part of a "
-        "candidate dataset: if it is the true dataset, only one singular value remains."
-    )
+    st.caption(WORDS["lifelong_claims"]["second_value"])
     if not st.button("Test two candidates", key="second-value"):
         return
     records = bundled_pictures().train[: _RECORDS + 1]

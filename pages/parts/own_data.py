@@ -24,7 +24,7 @@ from dpcl_core.runs import administration
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import ScenarioSpec, fields_of, updated, validated
 from pages.parts import fields, figure_card, layout, state, text, visitor
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 # The form of the public schema: what the columns are, and what is public about them.
 
@@ -190,10 +190,7 @@ def _facts(start: schema.Schema, key: str) -> dict[str, object]:
 
 
 def _features(features: Sequence[str], start: Mapping[str, schema.Declared], key: str) -> dict[str, Mapping[str, object]]:
-    st.markdown(
-        "What you know without looking at the rows. With one feature given, columns that are not named are left out; with "
-        "none, every number goes through one fixed squashing."
-    )
+    st.markdown(WORDS["own_data"]["features"])
     rows = [(name, start.get(name, schema.Declared())) for name in features]
     table = pd.DataFrame({
         "column": list(features),

@@ -26,7 +26,7 @@ from dpcl_core.privacy import noise, text_mechanisms
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from pages.parts import figure_card, layout, link, text, token_text
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 # How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span.
 
@@ -60,10 +60,7 @@ def _tables(dials: Dials, groups: pd.DataFrame, kinds: pd.DataFrame) -> None:
         for group, row in groups.iterrows()
     )
     layout.draw_table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
-    st.caption(
-        "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
-        "letter, @ or two digits in the word) is a baseline, not a proposal."
-    )
+    st.caption(WORDS["token_heat"]["tables"])
     by_kind(kinds, dials.threshold)
     st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
 
