@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 import streamlit as st
 
 from dpcl_core.backbones import catalog
-from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import counted
 from dpcl_core.runs import administration, queue
 from dpcl_core.runs.run import Run
 from pages.parts import figure_card, layout, state
-from pages.parts.text import WORDS, plain
+from pages.parts.text import WORDS
 
 HELP = WORDS["administration"]["help"]
 _OPEN = "administrator"  # session key
@@ -89,13 +88,11 @@ def _visitor(one: administration.Usage, limits: queue.Limits) -> None:
                     _delete_data(one.owner)
 
 
+@state.guarded
 def _delete_data(owner: str) -> None:
     """Deletes a visitor's data, or says what is in the way."""
     try:
         deleted = administration.delete_data(state.whole_store(), owner)
-    except BadInput as refused:
-        st.error(plain(str(refused)))
-        return
     finally:  # some of the data may be gone
         for kind in catalog.COMPUTED:
             catalog.clean(kind)

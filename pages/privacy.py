@@ -115,7 +115,9 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
             claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
         _entries(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
-            claim_calculator.accountants_card(question)
+            with layout.card("accountants"):
+                st.markdown("**One training, three accountants**")
+                claim_calculator.draw_results(question)
         if result.run_id is not None:
             audit_panel(state.store().get(result.run_id), always=True)
     return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}, guarantees[chosen]
@@ -207,8 +209,8 @@ def _by_losses(asked: calculators.Question) -> None:
     given, adjacency = asked.numbers(), cast(Adjacency, asked.adjacency)
     rate, steps = given["rate"], int(given["steps"])
     with st.spinner("Computing ..."):
-        numbers = given.get("epsilon"), given.get("sigma"), given.get("delta")
-        answer = claim_calculator.solved(*numbers, rate, steps, adjacency)
+        numbers = {name: given.get(name) for name in ("epsilon", "sigma", "delta")}
+        answer = claim_calculator.solved(**numbers, sample_rate=rate, n_steps=steps, adjacency=adjacency)
     results = {
         "epsilon": f"ε = {claim_calculator.rounded_up(answer.epsilon)}",
         "sigma": f"σ = {claim_calculator.rounded_up(answer.sigma)}",
@@ -251,9 +253,7 @@ def _noise(view: state.View, tasks: int, provenance: Provenance) -> str:
     return people
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _by_tasks(n_tasks: int, people: int) -> list[tuple[str, int, float]]:
-    return watching.noise_by_tasks(n_tasks, people)
+_by_tasks = st.cache_data(max_entries=64, show_spinner=False)(watching.noise_by_tasks)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

@@ -18,7 +18,6 @@ import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.elements.calculator import BUDGETS, DELTA
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label, epsilon_text
 from dpcl_core.methods import catalog as methods
@@ -182,12 +181,7 @@ def attacks(
 # Not in the page's file, which runs at every visit: a function that Streamlit caches is read anew each time it is defined.
 
 
-@st.cache_data(max_entries=500, show_spinner=False)
-def solved(
-    epsilon: float | None, sigma: float | None, delta: float | None, rate: float, steps: int, adjacency: Adjacency
-) -> calculator.Answer:
-    """The third of ε, noise and δ that two of them leave, for steps of subsampled noise."""
-    return calculator.solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=rate, n_steps=steps, adjacency=adjacency)
+solved = st.cache_data(max_entries=500, show_spinner=False)(calculator.solve)
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
@@ -306,13 +300,6 @@ def accountants_of_run(spec: RunSpec, epsilon: float) -> Question | None:
     return Question(*steps, delta, spec.privacy.adjacency, epsilon=left)
 
 
-def accountants_card(question: Question) -> None:
-    """Draws the ε of a run's training by each accountant, once computed."""
-    with layout.card("accountants"):
-        st.markdown("**One training, three accountants**")
-        draw_results(question)
-
-
 def draw_results(question: Question) -> None:
     """Draws the accountants' results, or a placeholder while they compute."""
     (_answer if _future(question).done() else _wait)(question)
@@ -362,6 +349,7 @@ def _ask(question: Question) -> dict[str, Any]:
 # A privacy card check: every number of an uploaded card is recomputed by the second accountant.
 
 
+_verified = st.cache_data(max_entries=20, show_spinner=False)(card.verify)
 _VERDICTS: dict[card.Verdict, str] = {"matches": "✓ matches", "differs": "✗ **differs**", "unchecked": "? cannot be checked"}
 
 
@@ -375,13 +363,10 @@ def check_card() -> None:
             _checked(dropped.getvalue())
 
 
+@state.guarded
 def _checked(content: bytes) -> None:
-    try:
-        with st.spinner("Checking ..."):
-            models = _verified(content)
-    except BadInput as refused:
-        st.error(plain(str(refused)))
-        return
+    with st.spinner("Checking ..."):
+        models = _verified(content)
     match card.exit_status(models):
         case 0:
             st.success("Every number matches its events.")
@@ -394,11 +379,6 @@ def _checked(content: bytes) -> None:
         if model.verdict != "matches":
             st.markdown(plain(card.sentence(model)))
     st.caption(card.CHECK_FINDS)
-
-
-@st.cache_data(max_entries=20, show_spinner=False)
-def _verified(content: bytes) -> list[card.Checked]:
-    return card.verify(content)
 
 
 def _row(model: card.Checked) -> tuple[str, ...]:

@@ -139,6 +139,7 @@ def _budget(name: str) -> None:
                 st.rerun()
 
 
+@state.guarded
 def _delete(name: str) -> None:
     key = name.removeprefix("own:")
     with st.popover("Delete"):
@@ -151,9 +152,6 @@ def _delete(name: str) -> None:
         if st.button("Delete all of it", key=f"delete-{key}", type="primary"):
             try:
                 administration.purge(state.store(), name)
-            except BadInput as refused:
-                st.error(plain(str(refused)))
-                return
             finally:  # the runs, and some of the files, may be gone
                 for kind in backbones.COMPUTED:
                     backbones.clean(kind)
@@ -193,7 +191,7 @@ def stage() -> None:
     with layout.card("own-model"):
         st.markdown(f"**A model of {plain(datasets.card(run.spec.data.dataset).title)}**")
         if not run.is_over:
-            _watch(run.id)
+            run_panel.watch(run.id)
             return
         result = state.run_result(run)
         if run.error:
@@ -217,16 +215,6 @@ def _newest(name: str) -> Run | None:
     return max(found.values(), key=lambda run: run.created, default=None)
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
-def _watch(run_id: str) -> None:
-    """Draws a run under way, refreshed every second; when it ends, draws the page again."""
-    run = state.store().get(run_id)
-    if run.is_over:
-        st.rerun()
-    run_panel.status_card(run, state.run_result(run))
-
-
 @st.cache_data(max_entries=20, show_spinner=False)
 def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
     """The released classifier of a run as files; empty where it has none."""
@@ -236,6 +224,7 @@ def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
         return {}
 
 
+@state.guarded
 def _try(run: Run, files: dict[str, bytes]) -> None:
     """Draws the fields for examples of the visitor's, and what the released classifier says of them."""
     kind, asked, dropped = datasets.card(run.spec.data.dataset).kind, None, None
@@ -255,12 +244,8 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
             asked = (dropped.name, dropped.getvalue()) if dropped is not None else (name, typed.encode())
     if asked is None or asked[1].decode(errors="ignore").strip() in ("", header.strip()):
         return
-    try:
-        with st.spinner("Asking ..."):
-            said = _answers(files, *asked)
-    except BadInput as refused:
-        st.error(plain(str(refused)))
-        return
+    with st.spinner("Asking ..."):
+        said = _answers(files, *asked)
     texts = [line for line in typed.splitlines() if line.strip()] if kind == "text" else []
     named = zip(texts or [name for name, _ in said.labels], said.labels, strict=True)
     rows = [(name, (labels or ("no label was released",))[0], ", ".join(labels[1:])) for name, (_, labels) in named]

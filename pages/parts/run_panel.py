@@ -74,6 +74,19 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
     return line
 
 
+@st.fragment(run_every=1.0)
+@state.guarded
+def watch(run_id: str, *, with_figures: bool = False) -> None:
+    """Draws a run under way, refreshed every second; when it ends, draws the page again without a timer."""
+    run = state.store().get(run_id)
+    if run.is_over:
+        st.rerun()
+    result = state.run_result(run)
+    status_card(run, result)
+    if with_figures and not result.accuracy.empty:
+        figures(result, result.spec.privacy.usual_epsilon, live=True)
+
+
 def looked_at(run: Run, result: Result) -> status_line.StatusLine:
     """The status line, whose time left follows what this visitor was shown last."""
     now, key = time.time(), f"look-{run.id}"
