@@ -10,7 +10,7 @@ P reveals the sums without noise, and so does one noise shared by several budget
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -22,11 +22,10 @@ from dpcl_core.backbones import extractor
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee, JsonValue
 from dpcl_core.methods.features.cosine import CosineParams
-from dpcl_core.privacy import continual, gaussian, guarantee, mechanisms
+from dpcl_core.privacy import gaussian, guarantee, mechanisms
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
-from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import Cell, DataSpec, LabelSetting, PrivacySpec, RunSpec
 
@@ -154,20 +153,13 @@ def promised(
     return guarantee.guarantee(ledger, spec, cell, unit="example", n_people=n_people, n_tasks=n_tasks)
 
 
-# Four ways to handle noise over tasks under one public list, replayed on public digits at any budget.
-#
-# The ways: fresh noise as it was added up; each task's release shrunk before adding; noise remembered over tasks (the square
-# root); and the changes of its running sums shrunk. The same arithmetic runs in the browser (assets/drag/arms.mjs) from the
-# document made here, and the two are tested against each other. Digits are dealt out, and noise is drawn, by a hash that
-# both compute: the same numbers at every budget, which no release may have. For public teaching data only.
+# What the browser needs to replay four ways to handle noise over tasks under one public list (assets/drag/arms.mjs). The
+# same arithmetic in Python is `tests/playground/arms.py`, and the two are tested against each other. Teaching data only.
 
 
-Floats = NDArray[np.float64]
-ARMS = ("added", "shrunk", "remembered", "both")
 TASKS = (5, 10, 50, 100)
-DELTA, N_SEEDS, N_POINTS = 1e-5, 3, 5
+DELTA = 1e-5
 _LEVELS = 17  # a pixel is a grey level of 0 to 16 over this
-_STREAMS = 4  # of the hash, a seed: noise, tasks of rows, order of classes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +177,7 @@ class Digits:
 
 
 @lru_cache(maxsize=1)
-def arm_digits() -> Digits:
+def digits() -> Digits:
     """The bundled digits, twenty test digits a class."""
     found = load.load_dataset(DataSpec(dataset="digits", test_per_class=20))
     rows, tests = (
@@ -197,76 +189,6 @@ def arm_digits() -> Digits:
 @lru_cache(maxsize=1)
 def arms_document() -> dict[str, object]:
     """What the browser needs of the digits."""
-    data = arm_digits()
+    data = digits()
     arrays = {name: b64encode(getattr(data, name).astype(np.uint8).tobytes()).decode() for name in Digits.__slots__}
     return {**arrays, "size": data.rows.shape[1], "n_classes": data.n_classes, "delta": DELTA, "tasks": list(TASKS)}
-
-
-def points(n_tasks: int) -> list[int]:
-    """The tasks, from 0, after which accuracy is computed."""
-    return [n_tasks * point // N_POINTS - 1 for point in range(1, N_POINTS + 1)]
-
-
-def arm_accuracies(data: Digits, n_tasks: int, returns: bool, epsilon: float) -> dict[str, Floats]:
-    """By arm, the accuracy [seeds, points] on the test digits whose class has come, each class as often as every other.
-
-    `returns`: every digit comes in every task, instead of each in one of at most ten.
-    """
-    found = {arm: np.zeros((N_SEEDS, N_POINTS)) for arm in ARMS}
-    for seed in range(N_SEEDS):
-        for place, (task, came, by_arm) in enumerate(_held(data, n_tasks, returns, epsilon, seed)):
-            assert task == points(n_tasks)[place]
-            seen = came[data.test_labels]
-            for arm, sums in by_arm.items():
-                lengths = np.linalg.norm(sums, axis=1)
-                scores = data.tests[seen] @ (sums / np.where(lengths > 0, lengths, 1)[:, None]).T
-                chosen = np.where(lengths > 0, scores, -np.inf).argmax(axis=1)
-                found[arm][seed, place] = (chosen == data.test_labels[seen]).mean()
-    return found
-
-
-def _held(
-    data: Digits, n_tasks: int, returns: bool, epsilon: float, seed: int
-) -> Iterator[tuple[int, NDArray[np.bool_], dict[str, Floats]]]:
-    """At every point its task, which classes have come, and each arm's sums [classes, K]."""
-    rows, sigma, of = unit_rows(data.rows), gaussian.sigma(epsilon, DELTA), continual.square_root(n_tasks)
-    home = _homes(data.n_classes, n_tasks, seed)
-    tasks = (n_tasks * uniform(_STREAMS * seed + 1, len(rows))).astype(np.int64) if returns else home[data.labels]
-    noise = normals(_STREAMS * seed, n_tasks * data.n_classes * rows.shape[1]).reshape(n_tasks, data.n_classes, -1)
-    totals = {arm: np.zeros(noise.shape[1:]) for arm in ARMS}
-    before = np.zeros(noise.shape[1:])
-    for task in range(n_tasks):
-        mine = tasks == task
-        clean = np.stack([rows[mine & (data.labels == label)].sum(axis=0) for label in range(data.n_classes)])
-        after = np.tensordot(of.decoder[task::-1], noise[: task + 1], axes=1)
-        scale = sigma * of.sensitivity()
-        fresh, change = clean + sigma * noise[task], clean + scale * (after - before)
-        before = after
-        totals["added"] += fresh
-        totals["shrunk"] += continual.shrunk(fresh, sigma)
-        totals["remembered"] += change
-        totals["both"] += continual.shrunk(change, scale * of.step_noise(task))
-        if task in points(n_tasks):
-            yield task, np.full(data.n_classes, True) if returns else home <= task, totals
-
-
-def _homes(n_classes: int, n_tasks: int, seed: int) -> NDArray[np.int64]:
-    """The task of every class, where each comes in one."""
-    place = np.empty(n_classes, dtype=np.int64)
-    place[np.argsort(uniform(_STREAMS * seed + 2, n_classes))] = np.arange(n_classes)
-    return place * n_tasks // n_classes
-
-
-def uniform(stream: int, n: int) -> Floats:
-    """n numbers in (0, 1): a 32-bit hash of their places in a stream (the constants are Chris Wellons' "lowbias32")."""
-    x = (np.arange(n, dtype=np.uint64) + np.uint64(stream * 0x9E3779B9)) & np.uint64(0xFFFFFFFF)
-    for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
-        x = ((x ^ (x >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(0xFFFFFFFF)
-    return ((x ^ (x >> np.uint64(15))).astype(np.float64) + 0.5) / 2**32
-
-
-def normals(stream: int, n: int) -> Floats:
-    """n standard normal numbers, each by Box and Muller from two of `uniform`."""
-    pairs = uniform(stream, 2 * n).reshape(-1, 2)
-    found: Floats = np.sqrt(-2 * np.log(pairs[:, 0])) * np.cos(2 * np.pi * pairs[:, 1])
-    return found

@@ -25,7 +25,6 @@ from pages.parts.text import WORDS, plain
 
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
-Draw = Callable[..., Picture]
 Show = Callable[[Picture, dict[str, "State"], str, pd.DataFrame], None]
 _SHORT: dict[LabelSetting, str] = {
     "prior-const": "one list", "prior": "task lists", "dp-learned": "learned list", "data": "labels from data",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.elements.element import FIRST, TOKENS, model, view_document
-from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
+from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers import tokens as explorers_tokens
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of, token_scores, values
@@ -316,11 +316,6 @@ def _markup(read: Read) -> str:
 
 
 # Figures of a run's texts: the heatmap of the latest one, what the model memorised, exposure of planted secrets.
-
-
-def has_any_texts(result: Result) -> bool:
-    """Whether the run has recorded token scores, memorisation or leaks."""
-    return any(isinstance(event, (TokensScored, Retained, Leaks)) for event in result.events)
 
 
 def scored_texts(result: Result, epsilon: float, *, live: bool) -> None:
