@@ -224,12 +224,12 @@ def _with_untrained(events: Iterator[Event], opened: Opened) -> Iterator[Event]:
 
 def _groups(run: checks.ResolvedRun, context: PublicContext) -> list[list[Cell]]:
     """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes."""
-    spec, shares, cells = run.spec, run.method.shares, list(run.spec.cells())
+    spec, cells = run.spec, list(run.spec.cells())
     n_axes = context.n_axes if spec.params.inputs == "features" else {}
-    if shares == "all":
+    if run.method.cells_per_learner == "all":
         counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
         return [[cell for cell in cells if n_axes.get(cell.epsilon, 0) == count] for count in counts]
-    if shares == "epsilons":
+    if run.method.cells_per_learner == "epsilons":
         return [[cell for cell in cells if cell.seed == seed] for seed in spec.seeds]
     return [[cell] for cell in cells]
 

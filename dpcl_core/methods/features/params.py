@@ -99,7 +99,7 @@ def derived(params: Params, facts: PublicSizes) -> str:
 
 # The card of a method on pretrained features, unless the method says otherwise; `trained_card`: one that trains by DP-SGD.
 card = partial(
-    MethodCard, shares="all", labels=("data", "prior", "prior-const", "dp-learned"), ceiling="non-cl",
+    MethodCard, cells_per_learner="all", labels=("data", "prior", "prior-const", "dp-learned"), ceiling="non-cl",
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
 )
 trained_card = partial(

@@ -46,8 +46,8 @@ CARD = federated.card(
     "the class with the nearest mean. No lists, no matching, no training: the baseline that a method with lists must "
     "beat.",
     source="Nearest class mean, released once a task under user-level privacy",
-    params=LabelMeansParams, matters=("dimensions", "radius", "slots"), module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
+    params=LabelMeansParams, key_settings=("dimensions", "radius", "slots"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", cells_per_learner="epsilons",
     refuses=check, derived=_derived,
     needs_anchors=True, asks_clients=True, printed=ADDED,
     table_names=lambda spec: ("Added: class means", federated.axes(spec)),

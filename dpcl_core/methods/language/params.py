@@ -240,7 +240,7 @@ def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Liter
 card = partial(
     MethodCard,
     packages=("torch",),
-    shares="cell",
+    cells_per_learner="cell",
     labels=("prior",),
     scenarios=("class-incremental", "split", "source-incremental"),
     audit="dpcl_core.attacks.language_games",
