@@ -29,6 +29,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import dpcl_core as dpcl
 from dpcl_core import estimators
+from dpcl_core.data import handed
 from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
 from dpcl_core.privacy import card
 from dpcl_core.privacy.sums import unit_rows
@@ -311,7 +312,7 @@ def test_a_spent_budget_refuses_before_anything_is_read(monkeypatch: pytest.Monk
     dpcl.budget("mine", epsilon=2.0)
     for _ in range(3):
         DPCosineClassifier(classes=DIGITS, data_id="mine").fit(X, Y)
-    monkeypatch.setattr(estimators, "_places", lambda *_: pytest.fail("a label was read"))
+    monkeypatch.setattr(handed, "places_of", lambda *_: pytest.fail("a label was read"))
     monkeypatch.setattr(estimators, "noisy_class_sums", lambda *_, **__: pytest.fail("a row was read"))
     for settings in ({}, {"epsilon": math.inf}, {"random_state": 0}, {"labels": "data"}):
         with pytest.raises(dpcl.BadInput, match=r"data_id = mine: has a budget of epsilon 2, .* nothing was read"):
@@ -356,7 +357,7 @@ def test_a_pickle_holds_what_was_released_and_no_row() -> None:
     model = DPCosineClassifier(classes=DIGITS).fit(X, Y).partial_fit(X, Y)
     state = model.__getstate__()
     arrays = {name: one.shape for name, one in state.items() if isinstance(one, np.ndarray)}
-    assert arrays == {"classes_": (10,), "sums_": (10, 64), "_shrunk": (10, 64), "_released": (10,)}
+    assert arrays == {"classes_": (10,), "sums_": (10, 64), "_shrunk": (10, 64)}
     assert len(pickle.dumps(model)) < 8 * 10 * 64 * 2 + 4000
     assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
 
