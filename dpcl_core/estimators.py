@@ -101,7 +101,7 @@ class _Task:
     ledger: Ledger
 
 
-class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """What private classifiers share: a call is one task, one mechanism, and one entry in the account of its data."""
 
     epsilon: float
@@ -134,13 +134,13 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         """Releases what a call learns, through a mechanism that writes into the ledger."""
         raise NotImplementedError
 
-    def _released(self) -> tuple[str, list[Step]]:
-        """The rule by which what was released classifies, and all that this rule reads; names of classes are places."""
+    def released(self) -> tuple[str, list[Step]]:
+        """The rule by which what was released classifies, and all that this rule reads; classes are named by their place."""
         raise NotImplementedError
 
     def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
         """Scores [n, classes] of rows [n, K]; -inf for a class of which nothing was released."""
-        rule, steps = self._released()
+        rule, steps = self.released()
         scores: NDArray[np.floating] = getattr(rules, rule)(steps, X)
         return scores
 
@@ -321,7 +321,7 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         )  # fmt: skip
 
 
-class DPCosineClassifier(_Private):
+class DPCosineClassifier(PrivateClassifier):
     """The DP cosine classifier (Tobaben et al. 2025, Algorithm 1): a noisy sum of unit-length rows for each class.
 
     A row gets the class whose sum is closest in direction. `fit` learns all rows; `partial_fit` adds a task a call.
@@ -390,13 +390,13 @@ class DPCosineClassifier(_Private):
             sums[before], small[before] = self.sums_, self._shrunk
         self.sums_, self._shrunk = sums + found, small + shrunk(found, std)
 
-    def _released(self) -> tuple[str, list[Step]]:
+    def released(self) -> tuple[str, list[Step]]:
         is_shrunk = self.prediction == "by-stream" and self._shrunk.any()
         names = self._names()
         return "cosine", [Step({"sums": self._shrunk if is_shrunk else self.sums_}, names, names, {})]
 
 
-class DPHeadEnsemble(_Private):
+class DPHeadEnsemble(PrivateClassifier):
     """Last layers trained by DP-SGD, a fresh one for each call, which vote (Tobaben et al. 2025, Algorithm 2).
 
     As `DPCosineClassifier`, whose arguments it shares; rows are best scaled to length 1 by a rule that reads no other row.
@@ -459,7 +459,7 @@ class DPHeadEnsemble(_Private):
         member = task.known[space], job.trained().weights[0]
         self.members_ = (member,) if task.is_first else (*self.members_, member)
 
-    def _released(self) -> tuple[str, list[Step]]:
+    def released(self) -> tuple[str, list[Step]]:
         names, facts = self._names(), {"vote": self.rule, "one_space": len({*self._lists}) == 1}
         steps = []
         for labels, weights in self.members_:
