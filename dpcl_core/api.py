@@ -52,8 +52,8 @@ def run(
 
     Args:
         preset_or_spec: a preset's name, a `RunSpec`, or settings as nested mappings, as in TOML; none beside `data`.
-        data: your own: a data frame, (X, y) with X [n, K] or n texts, a path, a Dataset of the package datasets, or a
-            dataset of torch with tensors. A copy is kept as own:NAME, as of a file that `dpcl run --data` is given.
+        data: your own: a data frame; (X, y) with X [n, K], n texts or pictures uint8 [n, h, w] or [n, h, w, 3]; a path; a
+            Dataset of the package datasets; a map-style dataset of torch. A copy is kept as own:NAME, as of a file.
         target: the column to predict; of (X, y) it is y.
         person: the column that names the person of a row, who is then protected.
         text: the column of texts to learn from.
@@ -312,7 +312,7 @@ def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object
     from dpcl_core.data import given, intake
     from dpcl_core.runs import administration
 
-    names = list(getattr(data, "columns", ()))
+    names = given.names_of(data)
     if names and given.TARGET not in names and asked.columns.target is None and asked.instead is None:
         raise BadInput("target", "nothing", f"must be the column to predict: {', '.join(map(str, names[:12]))}")
     seen = administration.marks_kept(store)

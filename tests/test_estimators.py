@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -450,7 +451,12 @@ def test_frames_keep_their_names() -> None:
     frame = pd.DataFrame(X, columns=[f"pixel {place}" for place in range(64)])
     model = exact().fit(frame, pd.Series(Y))
     assert model.feature_names_in_.tolist() == list(frame.columns)
-    assert (model.predict(frame) == exact().fit(X, Y).predict(X)).all()
+    plain = exact().fit(X, Y).predict(X)
+    assert (model.predict(frame) == plain).all()
+    of_polars = polars.from_pandas(frame)
+    assert (exact().fit(of_polars, polars.Series(Y)).predict(of_polars) == plain).all()
+    holed = polars.concat([of_polars, of_polars[:1].with_columns(polars.lit(None).alias("pixel 3"))], how="vertical_relaxed")
+    assert (exact().fit(holed, [*Y, 0]).sums_ == exact().fit(X, Y).sums_).all()
 
 
 def test_the_examples_of_its_docstrings_hold() -> None:

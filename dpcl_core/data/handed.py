@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from dpcl_core.data.columns import pa
 from dpcl_core.errors import BadInput
 
 
@@ -22,7 +23,7 @@ def table_of(X: Any) -> Any:
     if hasattr(X, "tocsr"):
         raise BadInput("X", type(X).__name__, "must not be sparse: take .toarray()")
     X = X.detach().cpu().numpy() if hasattr(X, "detach") else X
-    if hasattr(X, "columns") and hasattr(X, "__dataframe__"):
+    if hasattr(X, "__arrow_c_stream__") and not isinstance(X, np.ndarray):
         return _frame(X)
     try:
         found = np.asarray(X, np.float64 if isinstance(X, list | tuple) else None)
@@ -40,7 +41,7 @@ def _frame(frame: Any) -> Any:
     """A frame of pandas with numbers alone, read by the types of its columns: what is missing becomes NaN."""
     import pandas as pd
 
-    frame = frame if isinstance(frame, pd.DataFrame) else pd.api.interchange.from_dataframe(frame)
+    frame = frame if isinstance(frame, pd.DataFrame) else pa.table(frame).to_pandas()
     names = [*frame.columns]
     if len({*names}) < len(names):
         raise BadInput("X columns", ", ".join(map(str, names[:12])), "must have different names")
