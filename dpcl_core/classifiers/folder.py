@@ -99,6 +99,7 @@ class Loaded:
     cell: Cell
     task: int
     is_protected: bool
+    statement: str
     rule: str
     by_task: tuple[tuple[str, ...], ...]
     steps: tuple[Step, ...]
@@ -188,7 +189,8 @@ def read_classifier(folder: Path, epsilon: float | None = None, seed: int | None
         for name in chosen.files
     )
     cell = Cell(model.epsilon, model.seed)
-    return Loaded(checks.parse(document.spec), cell, number, model.protected, chosen.rule, chosen.by_task, steps_read)
+    spec, said = checks.parse(document.spec), model.statement
+    return Loaded(spec, cell, number, model.protected, said, chosen.rule, chosen.by_task, steps_read)
 
 
 def _model(cell: Cell, given: Guarantee, kept: Sequence[Classifier], names: Sequence[str]) -> _Model:
