@@ -18,7 +18,7 @@ from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import load, own
+from dpcl_core.data import anchors, load, own
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
@@ -66,7 +66,9 @@ class Opened:
         n_axes = self.context.n_axes[cells[0].epsilon]
         narrow, seeds = self.table.along_first(n_axes), dict.fromkeys(cell.seed for cell in cells)
         streams = {seed: scenarios.open_stream(spec.scenario, narrow, seed) for seed in seeds}
-        return streams, replace(self.context, n_inputs=n_axes)
+        public = self.context.anchors
+        narrowed = None if public is None else public[:, :n_axes]
+        return streams, replace(self.context, n_inputs=n_axes, anchors=narrowed)
 
 
 def run(
@@ -226,11 +228,12 @@ def _groups(run: checks.ResolvedRun, context: PublicContext) -> list[list[Cell]]
     """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes."""
     spec, shares, cells = run.spec, run.method.shares, list(run.spec.cells())
     n_axes = context.n_axes if spec.params.inputs == "features" else {}
+    counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
     if shares == "all":
-        counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
         return [[cell for cell in cells if n_axes.get(cell.epsilon, 0) == count] for count in counts]
     if shares == "epsilons":
-        return [[cell for cell in cells if cell.seed == seed] for seed in spec.seeds]
+        of_seeds = [[cell for cell in cells if cell.seed == seed] for seed in spec.seeds]
+        return [[cell for cell in of_seed if n_axes.get(cell.epsilon, 0) == count] for of_seed in of_seeds for count in counts]
     return [[cell] for cell in cells]
 
 
@@ -261,16 +264,18 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
 
 
 def inputs(
-    spec: RunSpec, network: BackboneCard, images: Content, device: str, *, span: tuple[int, int, int] | None = None
+    spec: RunSpec, network: BackboneCard, images: Content, device: str, *, span: tuple[int, int, int] | None = None,
+    of: str = "",
 ) -> Generator[Event, None, NDArray[np.generic]]:
     """The method's inputs for these examples: features [n, K], images [n, ...], or encoded texts int32 [n, length, planes].
 
     Features are along all of the network's public axes, where it has some; a learner gets the first `axes.numbers` of them.
 
-    `span`: first, last and total count for progress events, all public numbers (None: only these examples).
+    `span`: first, last and total count for progress events, all public numbers (None: only these examples). `of`: whose
+    features they are, in words after "features".
     """
     span = span or (0, len(images), len(images))
-    doing = {"features": "computing features with", "images": "decoding pictures for", "text": "reading texts for"}
+    doing = {"features": f"computing features{of} with", "images": "decoding pictures for", "text": "reading texts for"}
     text = f"{doing[spec.params.inputs]} {network.title.partition(',')[0]}"
     yield Progress("backbone", span[0], span[2], None, text)
     if spec.params.inputs == "text":
@@ -325,12 +330,11 @@ def _occurring(spec: RunSpec, dataset: Dataset) -> Dataset:
 
 
 def _anchors(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[Event, None, NDArray[np.float32] | None]:
-    """Features of public sentences for methods that use anchors, else None."""
+    """Features of public examples for methods that use anchors, along the network's public axes as the data's; else None."""
     if not run.method.needs_anchors:
         return None
-    sentences = load.public_sentences(is_tagged=isinstance(dataset.train.images, Sentences))
-    yield Note("info", f"Public sentences: {sentences.title}.")
-    text = f"computing features of public sentences with {run.backbone.title.partition(',')[0]}"
-    steps, n = extractor.computed(run.backbone.name, sentences.content, device), len(sentences.content)
-    features = cast(NDArray[np.float32], (yield from _counted(steps, n, (0, n, n), text)))
-    return features[sentences.rows]
+    public = anchors.public_examples(dataset.train.images)
+    what = "sentences" if isinstance(public.content, Texts | Sentences) else "examples"
+    yield Note("info", f"Public {what}: {public.title}.")
+    features = yield from inputs(run.spec, run.backbone, public.content, device, of=f" of public {what}")
+    return cast(NDArray[np.float32], features)[public.rows]
