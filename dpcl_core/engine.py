@@ -19,7 +19,7 @@ from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import anchors, load, own
-from dpcl_core.data.dataset import Content, Dataset
+from dpcl_core.data.dataset import Content, Dataset, Form
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, References, Started, TaskLearned
@@ -105,7 +105,7 @@ def run(
         return group.events()
 
     # Clients' lists are short: threads that share a product wait for each other, three times as long on a busy computer.
-    with threadpool_limits(1 if spec.scenario.kind == "federated" else None):
+    with threadpool_limits(1 if spec.scenario.n_users is not None else None):
         for place in range(len(groups)):
             events = learn(place) if division is None else division.events(place, partial(learn, place))
             yield from _as_requested(events if place else _with_untrained(events, opened), spec, opened.run.spec)
@@ -149,7 +149,7 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
         n_inputs=table.train.table.shape[1] if table.train.table.ndim == 2 else 0,
         public=tuple(public),
         device=device,
-        form=table.form,
+        form=table.form if spec.data.backbone == "pixels" else None,
         classes=first.classes,
         texts=table.texts,
         canaries=dataset.canaries,
@@ -256,11 +256,18 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
         train_sources=dataset.train.sources,
         test_sources=dataset.test.sources,
         sources=dataset.sources,
-        form=pixels.form(dataset.train.images) if spec.data.backbone == "pixels" else None,
+        form=_form(run, dataset, examples[0].table),
         texts=texts,
         n_people=dataset.n_people,
         undeclared=dataset.undeclared,
     )
+
+
+def _form(run: checks.ResolvedRun, dataset: Dataset, table: NDArray[np.generic]) -> Form | None:
+    """The layout of values that a stream may put in another order: the examples' own, or of texts what a network makes."""
+    if run.spec.data.backbone == "pixels":
+        return pixels.form(dataset.train.images)
+    return Form(table.shape[1:], -1.0, 1.0) if run.scenario.needs_values else None
 
 
 def inputs(

@@ -114,6 +114,11 @@ class MethodCard:
     ceiling: str = ""
     at_once: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether clients hold its examples, in whatever stream."""
+        return "federated" in self.scenarios
+
 
 class MakeLearner(Protocol):
     """Makes a learner for a group of cells, from settings and public facts alone. Raises BadInput."""

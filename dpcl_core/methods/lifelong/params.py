@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.scenarios.catalog import Permuted
+from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Permuted
 from dpcl_core.spec import Params, RunSpec, parameter
 
 Head = Literal["shared", "per-task"]
@@ -166,7 +166,7 @@ def is_noised_in_every_task(spec: RunSpec, facts: PublicSizes) -> bool:
 
 # What the cards of this family have in common, and those of all methods that train a whole network.
 card = partial(
-    MethodCard, scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    MethodCard, scenarios=WITHOUT_CLIENTS,
 )
 network_card = partial(
     card, packages=("torch",), labels=("prior-const", "prior"), needs_values=True, ceiling="joint-network",
