@@ -21,6 +21,7 @@ from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.given_lists import for_training
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios import clients
@@ -72,6 +73,11 @@ class ResolvedRun:
     scenario: ScenarioCard
     facts: public_sizes.PublicSizes
 
+    @property
+    def gives_lists(self) -> bool:
+        """Whether lists of labels that are read or learned are given to the method's learners."""
+        return self.spec.labels in ("data", "dp-learned") and not self.method.learns_lists
+
     @classmethod
     def of(cls, spec: RunSpec, facts: public_sizes.PublicSizes) -> ResolvedRun:
         """The run with its cards; checks nothing. Raises BadInput for an unknown name."""
@@ -111,7 +117,8 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     sizes = public_sizes.run_sizes(spec, facts, n_tasks)
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
-    method.refuses(spec, sizes)
+    run = ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
+    method.refuses(for_training(spec) if run.gives_lists else spec, sizes)
     n_units = sizes.n_users or sizes.n_people
     if spec.privacy.delta >= 1 / n_units:
         units = "training examples" if sizes.n_users is None else "clients"
@@ -120,7 +127,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
         raise BadInput("privacy.delta", spec.privacy.delta, allowed, {"privacy.delta": default_delta(n_units)})
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
-    return ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
+    return run
 
 
 def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard) -> None:

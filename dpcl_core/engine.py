@@ -17,8 +17,8 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
-from dpcl_core.data import catalog as datasets
 from dpcl_core.data import anchors, load, own
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset, Form
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
@@ -26,6 +26,7 @@ from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, Refer
 from dpcl_core.learning import ClosingAudit, Group, Observe
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
+from dpcl_core.methods.common import given_lists
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy import budgets, gaussian, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
@@ -92,7 +93,7 @@ def run(
     """
     requested = checks.check_run(spec)
     opened = yield from open_run(requested, device=device)
-    groups = _groups(opened.run, opened.context)
+    groups = _groups(requested, opened.run, opened.context)
     if division is not None:
         division.begin(len(groups), opened.context.n_tasks)
 
@@ -117,11 +118,15 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     spec, rows = requested.spec, requested.dataset.rows_per_unit
     run = replace(requested, spec=replace(spec, privacy=budgets.for_a_row(spec.privacy, rows)))
     _refuse_unbounded(requested, run.spec)
+    if requested.gives_lists:
+        run = replace(run, spec=given_lists.for_training(run.spec))
     needed = datasets.needed_bytes(spec.data) / 1e9
     size = f", which needs about {needed:.2g} GB of memory" if needed >= 1 else ""
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}{size}")
     written = own.written_at(spec.data.dataset)
-    dataset = _occurring(spec, load.load_dataset(spec.data, undeclared=spec.labels == "dp-learned"))
+    dataset = _occurring(
+        spec, load.load_dataset(spec.data, undeclared=spec.labels == "dp-learned" and run.method.learns_lists)
+    )
     table = yield from _table(requested, dataset, device)
     streams = {seed: scenarios.open_stream(spec.scenario, table, seed) for seed in spec.seeds}
     first = streams[spec.seeds[0]]
@@ -167,7 +172,7 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(requested, dataset, device)))
     context = replace(context, n_axes=methods.axes_by_epsilon(run.spec, context))
-    plan = references.run_plan(spec, run.spec, context, _groups(run, context), rows)
+    plan = references.run_plan(spec, run.spec, context, _groups(requested, run, context), rows)
     yield plan
     if spec.n_cells > 1:
         yield Note("info", f"The {spec.n_cells} models of this run: {statement.all_planned(plan)}.")
@@ -224,16 +229,21 @@ def _with_untrained(events: Iterator[Event], opened: Opened) -> Iterator[Event]:
             yield references.answered(opened.known, list(opened.streams.values()), fresh)
 
 
-def _groups(run: checks.ResolvedRun, context: PublicContext) -> list[list[Cell]]:
-    """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes."""
+def _groups(requested: checks.ResolvedRun, run: checks.ResolvedRun, context: PublicContext) -> list[list[Cell]]:
+    """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes.
+
+    Cells that are given lists learned under DP have a learner each: noise, and so a list, is never shared.
+    """
     spec, shares, cells = run.spec, run.method.shares, list(run.spec.cells())
     n_axes = context.n_axes if spec.params.inputs == "features" else {}
     counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
+    if requested.gives_lists and requested.spec.labels == "dp-learned":
+        shares = "cell"
     if shares == "all":
         return [[cell for cell in cells if n_axes.get(cell.epsilon, 0) == count] for count in counts]
     if shares == "epsilons":
-        of_seeds = [[cell for cell in cells if cell.seed == seed] for seed in spec.seeds]
-        return [[cell for cell in of_seed if n_axes.get(cell.epsilon, 0) == count] for of_seed in of_seeds for count in counts]
+        kinds = [(seed, count) for seed in spec.seeds for count in counts]
+        return [[cell for cell in cells if (cell.seed, n_axes.get(cell.epsilon, 0)) == kind] for kind in kinds]
     return [[cell] for cell in cells]
 
 

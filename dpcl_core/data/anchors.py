@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import load
 from dpcl_core.data.columns import Late
-from dpcl_core.data.dataset import Content, Vectors, Windows
+from dpcl_core.data.dataset import Content, Windows
 from dpcl_core.data.images import Images
 from dpcl_core.data.load import PublicSentences
 from dpcl_core.data.texts import Sentences, Texts

@@ -1,7 +1,7 @@
 """Any stream with clients: the examples of its tasks are held by clients, and all that a client holds is protected.
 
-The stream decides which task an example is in, a lot drawn for each label which client holds it. Both are public functions of
-that example alone, so that no client moves what another one holds. A client may hold examples of every task.
+The stream decides which task an example is in, and a lot drawn for each label which client holds it. Both are public
+functions of that example alone, so that no client moves what another one holds. A client may hold examples of every task.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Held(ScenarioSpec):
     clients: int = parameter(20, ge=1, le=10_000, description="Number of clients, a public number.")
     alpha: float = parameter(
         0.5, ge=0.01, le=1000,
-        description="Each label's examples are dealt out in shares drawn from a Dirichlet distribution of this concentration: "
-        "small, and most examples of a label lie with few clients.",
+        description="Each label's examples are dealt out in shares drawn from a Dirichlet distribution of this "
+        "concentration: small, and most examples of a label lie with few clients.",
     )  # fmt: skip
 
     @property

@@ -44,6 +44,8 @@ class MethodCard:
     `matters`: the settings that matter most to a first reader, three at most; a form shows the others under
     Advanced; none given: all in front.
     `shares`: the cells that one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell".
+    `labels`: the settings of lists that it takes, the usual one first. `learns_lists`: it releases lists that are read or
+    learned itself; otherwise they are given to it (`given_lists`).
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
     `refuses` raises BadInput for settings that cannot work on data with these public sizes.
     `derived`: one sentence for the form with numbers that follow from settings and public sizes; `totals`: one with the
@@ -83,9 +85,10 @@ class MethodCard:
     params: type[Params]
     module: str
     shares: Literal["all", "epsilons", "cell"]
-    labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
     printed: Print
+    labels: tuple[LabelSetting, ...] = ("prior-const", "prior", "data", "dp-learned")
+    learns_lists: bool = False
     matters: tuple[str, ...] = ()
     table_names: Callable[[RunSpec], tuple[str, str]] = lambda spec: (spec.method, "")
     reference: str = ""

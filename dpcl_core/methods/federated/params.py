@@ -385,7 +385,6 @@ def printed_settings(
 card = partial(
     MethodCard,
     shares="cell",
-    labels=("prior-const", "prior"),
     scenarios=("federated", *WITHOUT_CLIENTS),
     ceiling="non-cl",
     audit="dpcl_core.attacks.federated_games",

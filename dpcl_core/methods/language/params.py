@@ -242,7 +242,7 @@ card = partial(
     MethodCard,
     packages=("torch",),
     shares="cell",
-    labels=("prior",),
+    labels=("prior", "prior-const", "data", "dp-learned"),
     scenarios=tuple(name for name in WITHOUT_CLIENTS if name != "permuted"),
     audit="dpcl_core.attacks.language_games",
     assumes=assumed,

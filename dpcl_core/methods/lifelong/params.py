@@ -14,7 +14,7 @@ from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Permuted
-from dpcl_core.spec import Params, RunSpec, parameter
+from dpcl_core.spec import LabelSetting, Params, RunSpec, parameter
 
 Head = Literal["shared", "per-task"]
 Variant = Literal["basic", "balanced", "heterogeneous"]
@@ -164,12 +164,13 @@ def is_noised_in_every_task(spec: RunSpec, facts: PublicSizes) -> bool:
     return has_one_list and not isinstance(spec.scenario, Permuted)
 
 
+LABELS: tuple[LabelSetting, ...] = ("prior", "prior-const", "data", "dp-learned")
 # What the cards of this family have in common, and those of all methods that train a whole network.
 card = partial(
     MethodCard, scenarios=WITHOUT_CLIENTS,
 )
 network_card = partial(
-    card, packages=("torch",), labels=("prior-const", "prior"), needs_values=True, ceiling="joint-network",
+    card, packages=("torch",), needs_values=True, ceiling="joint-network",
     differences=differences,
 )
 
