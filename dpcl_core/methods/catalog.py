@@ -160,8 +160,6 @@ def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
         yield ("text",), f"{method.title} trains a language model"
     if spec.params.inputs == "images":
         yield ("image",), f"{method.title} adapts a network of pictures with these settings"
-    if method.needs_values:
-        yield _VALUES, f"{method.title} trains a network on the examples' own values"
     if scenario.needs_values and spec.params.inputs == "text":
         yield _VALUES, f"scenario.kind = {scenario.name} rearranges values, and words have no places of their own"
     if not method.has_clients:

@@ -66,7 +66,6 @@ class MethodCard:
     `is_in_playground`: whether the Playground shows its finished runs.
     `noises_embeddings`: whether, under these settings, it adds noise to token embeddings.
     `needs_anchors`: uses features of public sentences, which the engine passes in `PublicContext.anchors`.
-    `needs_values`: trains a network on the examples' own values, so features of another network do not work.
     `asks_clients`: whether its clients can be processes of their own: `make_learner` then takes `collect`, which asks them.
     `ceiling`: the method that trains the same kind of model on all tasks at once; "" if none does. `at_once`: settings under
     which this method does so in a single training, for a ceiling.
@@ -112,7 +111,6 @@ class MethodCard:
     is_in_playground: bool = False
     noises_embeddings: Callable[[Any], bool] = lambda params: False
     needs_anchors: bool = False
-    needs_values: bool = False
     asks_clients: bool = False
     ceiling: str = ""
     at_once: Mapping[str, object] = field(default_factory=dict)

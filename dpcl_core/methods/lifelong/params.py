@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
+from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
@@ -88,12 +89,14 @@ class BatchParams(ReplayParams):
         description="Stored batches that the memory's gradient is taken on, at most.")
 
 
+def input_form(form: Form | None, n_inputs: int) -> Form:
+    """What a network of this family reads: examples' own values, or features of a frozen network, which have no range."""
+    return Form((n_inputs,), 0.0, 0.0) if form is None else form
+
+
 def check_lifelong(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings inconsistent with each other or with the stream."""
     params = spec.params
-    if spec.data.backbone != "pixels":
-        allowed = "must be pixels: the network that is trained reads the examples themselves"
-        raise BadInput("data.backbone", spec.data.backbone, allowed, {"data.backbone": "pixels"})
     assert isinstance(params, NetworkParams)
     if params.head == "per-task" and spec.labels != "prior":
         allowed = "needs labels = prior: it takes each task's own list of labels as public"
@@ -170,7 +173,7 @@ card = partial(
     MethodCard, scenarios=WITHOUT_CLIENTS,
 )
 network_card = partial(
-    card, packages=("torch",), needs_values=True, ceiling="joint-network",
+    card, packages=("torch",), ceiling="joint-network",
     differences=differences,
 )
 
