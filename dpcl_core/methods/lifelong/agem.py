@@ -57,9 +57,9 @@ class Agem:
         from dpcl_core.methods.lifelong import nets
 
         assert isinstance(spec.params, BatchParams)
-        assert context.form is not None
         (self._cell,) = cells
-        self._params, self._labels, self._context, self._form = spec.params, spec.labels, context, context.form
+        self._params, self._labels, self._context = spec.params, spec.labels, context
+        self._form = settings.input_form(context.form, context.n_inputs)
         self._net = nets.build(self._form, context.n_classes, self._cell.seed).to(context.device)
         self._room = gpu.room(context.device)
         self._memory: list[Batch] = []  # one batch of every finished task

@@ -122,9 +122,8 @@ class Model:
         from dpcl_core.methods.lifelong import nets
 
         assert isinstance(spec.params, DpAgemParams)
-        assert context.form is not None
         self._spec, self._params, self._cell, self._context = spec, spec.params, cell, context
-        self._form = context.form
+        self._form = settings.input_form(context.form, context.n_inputs)
         self._public = self._params.plan(spec.privacy, context.n_tasks, context.recurrence)
         self._noises = odometer.noises(self._public, cell.epsilon)
         self._turns = odometer.capped_schedule(self._public, self._noises, self._params.memory_epsilon_cap)

@@ -168,6 +168,6 @@ CARD = settings.card(
     source="A repair of Lai et al. 2022, section 4: one release with a proof in place of one noise for all",
     params=CoeffMemoryParams, key_settings=("features", "steps", "projection"),
     module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
-    labels=("prior", "prior-const"), derived=derived, forecast=forecast, ceiling="dp-coeff-memory",
+    labels=settings.LABELS, derived=derived, forecast=forecast, ceiling="dp-coeff-memory",
     at_once={"solution": "exact"}, printed=PRINTED, table_names=lambda spec: ("Repair: coefficients", ""),
 )

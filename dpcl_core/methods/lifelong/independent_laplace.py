@@ -235,7 +235,8 @@ CARD = settings.card(
     source="A repair of Lai et al. 2022, section 4: fresh noise for each record in place of one noise for all",
     params=IndependentLaplaceParams, key_settings=("project_to", "clip", "label_share"),
     module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
-    labels=("prior", "prior-const"), scenarios=("class-incremental", "split", "permuted", "source-incremental"),
+    labels=settings.LABELS,
+    scenarios=("class-incremental", "split", "permuted", "source-incremental"),
     refuses=check, assumes=lambda params: (SIZES_ARE_PUBLIC,), derived=derived, forecast=forecast,
     ceiling="dp-coeff-memory", printed=PRINTED,
 )

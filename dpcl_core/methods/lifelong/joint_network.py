@@ -60,9 +60,9 @@ class JointNetwork:
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, JointNetworkParams)
-        assert context.form is not None
         (self._cell,) = cells
-        self._params, self._labels, self._context, self._form = spec.params, spec.labels, context, context.form
+        self._params, self._labels, self._context = spec.params, spec.labels, context
+        self._form = settings.input_form(context.form, context.n_inputs)
         self._waiting: list[Examples] = []
         self._lists: list[tuple[int, ...]] = []  # the labels of each task
         self._net: Network | None = None
