@@ -74,7 +74,7 @@ class Losses:
         if min(len(self.masses), len(other.masses)) == 1 or len(self.masses) * len(other.masses) <= _FEW:
             sums, products = np.add.outer(self.places, other.places), np.multiply.outer(self.masses, other.masses)
             places, at = np.unique(sums, return_inverse=True)
-            masses: Floats = np.asarray(np.bincount(at.ravel(), products.ravel()), np.float64)
+            masses: Floats = np.asarray(np.bincount(at.ravel().astype(np.intp), products.ravel()), np.float64)
         else:
             one, two = self._on_all_points(), other._on_all_points()
             n = len(one) + len(two) - 1
