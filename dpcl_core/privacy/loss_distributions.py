@@ -16,7 +16,7 @@ import numpy as np
 from numpy import fft
 from numpy.typing import NDArray
 
-from dpcl_core.privacy.numerics import log_normal_cdf, log_normal_cdfs, normal_cdfs, root
+from dpcl_core.privacy.numerics import log_normal_cdf, log_normal_cdfs, log_sampled_cdfs, normal_cdfs, root, sampled_cdfs
 from dpcl_core.spec import Adjacency
 
 Floats = NDArray[np.float64]
@@ -240,8 +240,10 @@ class _Gaussian:
         """
         if self._rate == 1:
             return normal_cdfs, log_normal_cdfs
-        from scipy.special import log_ndtr, ndtr  # takes long to load, for those who sample
-
+        try:
+            from scipy.special import log_ndtr, ndtr  # takes long to load, for those who sample
+        except ImportError:  # in a page of a browser: the same polynomials
+            return sampled_cdfs, log_sampled_cdfs
         return ndtr, log_ndtr
 
     def ends(self) -> tuple[float, float]:
