@@ -3,7 +3,7 @@ import { megabytes } from "./files.js";
 import { made } from "./dom.js";
 
 export class OwnFile {
-  // `card`: the manifest's dataset "own"; `does`: ask, fail, fill, prepare of the page.
+  // `card`: the manifest's dataset "own"; `does`: ask, fail, wait, fill, prepare of the page.
   constructor(place, card, does) {
     Object.assign(this, { place, card, does, file: null, roles: {}, header: null, found: null, isFilled: false });
     if (!card) return;
@@ -42,7 +42,7 @@ export class OwnFile {
   async isReady() {
     if (!this.isOwn || this.found) return true;
     if (!this.file) {
-      this.does.fail({ kind: "data-missing", sentence: "Choose a file of yours, or other data." });
+      this.does.wait("Choose a file of yours, or other data.");
       return false;
     }
     const bytes = await this.file.arrayBuffer().catch(() => null);

@@ -26,6 +26,11 @@ function state(name, sentence = "") {
   if (name !== "running") remembered(null);
 }
 
+function wait(sentence) {
+  state("loading", sentence);
+  find("bar").hidden = true;
+}
+
 function act(title, does) {
   find("act").hidden = !title;
   find("act").textContent = title;
@@ -82,8 +87,7 @@ async function prepare() {
     const groups = form.groups(manifest.needs), paths = [...new Set(groups.flatMap((group) => manifest.groups[group]))];
     const wanted = missing(paths), total = wanted.reduce((sum, path) => sum + manifest.files[path].bytes, 0);
     if (total > MOST_UNASKED && isSmall() && !memory.isGranted) {
-      state("loading", `To train here, this page loads ${megabytes(total)} once. Until then the slider shows recorded results.`);
-      find("bar").hidden = true;
+      wait(`To train here, this page loads ${megabytes(total)} once. Until then the slider shows recorded results.`);
       act(`Load ${megabytes(total)}`, () => { memory.isGranted = true; prepare(); });
       return;
     }
@@ -109,7 +113,6 @@ async function prepare() {
 async function check(isOld) {
   const checked = await ask("check", { settings: form.settings(own.dataset()) });
   if (isOld()) return;
-  if (!checked.ok) return fail(checked.failure);
   Object.assign(memory, { link: checked.link, models: checked.models });
   history.replaceState(null, "", checked.link);
   state("ready", `${checked.models} model${checked.models === 1 ? "" : "s"} to train, in this page alone.`);
@@ -219,7 +222,7 @@ async function open() {
   if (typeof WebAssembly !== "object") throw new Failure("wasm", "This browser runs no WebAssembly: open the page in a current Firefox, Chrome, Edge or Safari. The slider works without.");
   manifest = await readManifest();
   const { choices } = manifest, places = { row: find("choices"), fields: document.querySelector("#more .th-fields"), chosen: find("chosen"), elsewhere: find("elsewhere") };
-  own = new OwnFile(find("own"), choices.datasets.find(({ name }) => name === "own"), { ask, fail, fill: (settings) => form.take(settings), prepare });
+  own = new OwnFile(find("own"), choices.datasets.find(({ name }) => name === "own"), { ask, fail, wait, fill: (settings) => form.take(settings), prepare });
   form = new Form(choices, places, page.budgets, changed);
   fill(linked() ?? choices.starts[0].settings);
   exercises(find("exercises"), page.exercises, { ask, fill: (settings) => { fill(settings); prepare(); }, outcome: () => memory.outcome, isOpen: () => ["ready", "finished"].includes(root.dataset.state) });

@@ -39,6 +39,7 @@ self.onmessage = async ({ data: { kind, id, ...fields } }) => {
     await answers[kind](id, fields);
   } catch (error) {
     const isMemory = error instanceof RangeError || /memory/i.test(error?.message ?? "");
-    say("failed", id, { failure: error?.failure ?? { kind: isMemory ? "out-of-memory" : "internal", sentence: String(error?.message ?? error) } });
+    const said = String(error?.message ?? error).trim().split("\n").findLast((line) => /^\w+: /.test(line)) ?? String(error); // not Python's whole trace
+    say("failed", id, { failure: error?.failure ?? { kind: isMemory ? "out-of-memory" : "internal", sentence: `The engine failed (${said}): please report it, and reload the page.` } });
   }
 };
