@@ -130,8 +130,8 @@ async function start() {
   remembered(memory.link);
   try {
     const { outcome } = await ask("start", { settings }, (event) => follow(run, event));
-    paint(run);
     memory.outcome = { ...outcome, settings };
+    paint(run);
     finish(outcome);
   } catch (failure) {
     fail(failure);
@@ -151,7 +151,7 @@ function paint(run) {
   cancelAnimationFrame(memory.frame);
   memory.frame = 0;
   if (run !== memory.run || !run.cells.size) return;
-  place.dispatchEvent(new CustomEvent("feed", { detail: run.drag(page.later) }));
+  place.dispatchEvent(new CustomEvent("feed", { detail: run.drag(memory.outcome) }));
   find("source").textContent = `${run.started.dataset_title}: ${run.started.n_train.toLocaleString("en")} training and ${run.started.n_test.toLocaleString("en")} test examples, trained in this page.`;
   if (run.signatures) results.clusters(find("clusters"), run.signatures);
 }
@@ -169,7 +169,7 @@ function finish(outcome) {
     file("Privacy card", () => saved("card", "application/json")),
     outcome.has_classifier ? file("Classifier", () => saved("classifier", "application/zip")) : made("span", { className: "small", textContent: outcome.why_no_classifier }),
     made("a", { className: "touch", href: outcome.link, textContent: "Link to these settings" }),
-    made("code", { textContent: outcome.command }),
+    made("details", {}, made("summary", { textContent: "The same in a terminal" }), made("pre", { textContent: outcome.command })),
   );
   find("files").hidden = false;
   state("finished", outcome.finding || "Finished.");

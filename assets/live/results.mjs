@@ -28,13 +28,21 @@ export class Run {
     seeds.get(seed).set(task, accuracy);
   }
 
+  // The line below the slider, and its δ: a bound on all that was released, once it is known to be one.
+  odds(outcome) {
+    const { later, below, bound } = this.page.odds;
+    if (!outcome) return [later, 0];
+    const isBound = outcome.guarantees.every(({ asked, epsilon, kind }) => asked === "inf" || (kind === "proved" && epsilon <= asked * (1 + 1e-4)));
+    return [isBound ? bound : below, outcome.guarantees[0].delta];
+  }
+
   // Data of the ε slider: rows that are still to come are null, which never counts as zero.
-  drag(odds) {
-    const { first, words, intervals } = this.page, n = this.started.n_tasks, stops = [...this.cells.keys()].sort((one, other) => order(one) - order(other));
+  drag(outcome) {
+    const { words, intervals } = this.page, [odds, delta] = this.odds(outcome), n = this.started.n_tasks, stops = [...this.cells.keys()].sort((one, other) => order(one) - order(other));
     const row = (tasks, k) => tasks.get(k) ?? Array(k + 1).fill(null);
     const table = stops.map((epsilon) => [...this.cells.get(epsilon).values()].map((tasks) => Array.from({ length: n }, (_, k) => row(tasks, k))));
     const usual = stops.includes(1) ? 1 : stops.filter((one) => one !== "inf").at(-1) ?? stops[0];
-    return { key: "here", stops, start: usual, delta: first.delta, words: { ...words, odds, no_odds: odds }, classes: [], panels: ["accuracy", "matrix"],
+    return { key: "here", stops, start: usual, delta, words: { ...words, odds, no_odds: this.page.odds.none }, classes: [], panels: ["accuracy", "matrix"],
       interval_factor: intervals[Math.min(...table.map((seeds) => seeds.length))] ?? null, replay: null, table };
   }
 }
@@ -59,15 +67,25 @@ export function guarantee(place, outcome) {
   place.dataset.kind = first.kind;
   place.querySelector("summary").textContent = guarantees.length > 1 ? `${budget(first.asked)}: ${first.headline}` : first.headline;
   const parts = guarantees.flatMap((one) => [made("h3", { textContent: `${budget(one.asked)}: ${one.headline}` }), ...(one.banner ? [made("p", { textContent: one.banner })] : []),
-    made("p", { className: "small", textContent: [one.composition, one.scope].filter(Boolean).join(" ") })]);
+    made("p", { className: "small", textContent: [one.odds, `${one.composition}; ${one.scope}.`].filter(Boolean).join(" ") })]);
   const all = outcome.all_models ? [made("p", { textContent: outcome.all_models })] : [];
   place.querySelector("div").replaceChildren(...all, ...parts, ...list("Covered", first.covered), ...list("Not covered", first.not_covered), ...list("Assumptions", first.assumptions), ...list("Notes", first.notes));
 }
 
+// One table: what was done for each budget; lines that differ in their tasks alone are one, and seeds that do the same are one.
 export function ledger(place, { ledger: models }) {
-  place.hidden = !models.length;
-  place.querySelector("div").replaceChildren(...models.slice(0, 12).flatMap(({ epsilon, seed, rows }) => [made("h3", { textContent: `${budget(epsilon)}, seed ${seed}` }),
-    table(["after task", "what", "mechanism", "times", "ε"], rows.map((row) => [row.task, row.what, row.mechanism, row.count, row.epsilon === null ? "–" : shown(row.epsilon)].map(String)), `Ledger: ${budget(epsilon)}, seed ${seed}`)]));
+  const lines = new Map();
+  for (const { epsilon, rows } of models) {
+    for (const { task, what, mechanism, numbers, count } of rows) {
+      const told = Object.entries(numbers).map(([name, value]) => `${name.replaceAll("_", " ")} ${[].concat(value).map(shown).join(", ")}`).join("; ");
+      const line = [budget(epsilon), what, mechanism, told, String(count)], key = line.join("\n");
+      if (!lines.has(key)) lines.set(key, { line, tasks: new Set() });
+      lines.get(key).tasks.add(task);
+    }
+  }
+  const named = (tasks) => { const all = [...tasks].sort((one, other) => one - other); return all.length > 2 ? `each from ${all[0]} to ${all.at(-1)}` : all.join(" and "); };
+  place.hidden = !lines.size;
+  place.querySelector("div").replaceChildren(table(["budget", "what", "mechanism", "numbers", "times", "in tasks"], [...lines.values()].map(({ line, tasks }) => [...line, named(tasks)]), "Ledger"));
 }
 
 export function models(place, outcome) {

@@ -11,6 +11,7 @@ from dpcl_core import paths
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import DRAG
 from dpcl_core.figures.statistics import interval_factor
+from dpcl_core.privacy import statement
 from dpcl_core.site.runs import Page
 
 FILE: Final = "train-here.html"
@@ -29,6 +30,7 @@ _LEAVES = (
     "the engine's memory: never into a link, a log, or the browser's storage. Noise comes from the browser's own generator."
 )
 _LATER = "What is protected stands below, once the run has ended."
+_BELOW = "What is protected stands below."
 _BADGE = "trained here"
 _BADGE_HELP = "Results of the run in this page. The slider has only the trained budgets; nothing is interpolated between them."
 
@@ -63,9 +65,8 @@ def _first() -> dict[str, object]:
 def _data() -> dict[str, object]:
     """What the scripts start from: words of the slider, half widths of intervals by number of seeds, budgets, exercises."""
     return {
-        "first": {"delta": calculator.DELTA},
         "words": calculator.words("test examples", _BADGE, _BADGE_HELP, odds=""),
-        "later": _LATER,
+        "odds": {"later": _LATER, "below": _BELOW, "bound": statement.ODDS, "none": statement.NO_ODDS},
         "intervals": [interval_factor(n) for n in range(MOST_SEEDS + 1)],
         "budgets": [*calculator.BUDGETS, "inf"],
         "exercises": paths.asset_table("live/exercises.toml"),
