@@ -7,6 +7,7 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.lessons import in_page
 
+HEAD = "def learn(rows, labels, n_classes, sigma, noise):\n"
 GIVEN = paths.asset_table("live/exercises.toml")["learner"]["code"]
 CLIPPED = GIVEN.replace("+= row", "+= row / max(1, np.linalg.norm(row))")
 MENDED = CLIPPED.replace("set(labels)", "range(n_classes)")
@@ -38,9 +39,9 @@ def test_each_fault_fails_its_own_test(wrong: str, passed: list[bool]) -> None:
     [
         ("def learn(:", "Line 1: invalid syntax."),
         ("x = 1", "There is no function learn(rows, labels, n_classes, sigma, noise)."),
-        ("def learn(rows, labels, n_classes, sigma, noise):\n    return rows", "learn gave numbers of shape [12, 6]"),
-        ("def learn(rows, labels, n_classes, sigma, noise):\n    x = 1\n    return summs", "Line 3: name 'summs' is not defined."),
-        ("def learn(rows, labels, n_classes, sigma, noise):\n    return np.full((n_classes, rows.shape[1]), np.nan)", "not finite"),
+        (f"{HEAD}    return rows", "learn gave numbers of shape [12, 6]"),
+        (f"{HEAD}    x = 1\n    return summs", "Line 3: name 'summs' is not defined."),
+        (f"{HEAD}    return np.full((n_classes, rows.shape[1]), np.nan)", "not finite"),
     ],
 )  # fmt: skip
 def test_code_that_cannot_be_tested_gets_one_sentence(code: str, said: str) -> None:

@@ -56,12 +56,12 @@ def outcome(means: dict[float, list[float]], **settings: object) -> dict[str, ob
     ],
 )
 def test_an_answer_is_judged_by_the_run(found: object, said: str) -> None:
-    # 0.9, 0.7 and 0.8 have a mean of 0.8 up to rounding: the wanted share is a hair less here, so that rounding decides nothing.
+    # 0.9, 0.7 and 0.8 have a mean of 0.8 up to rounding: the share is a hair less here, so that rounding decides nothing.
     text = {**TEXT, "share": 0.7999, "wanted": TEXT["settings"]}
     script = EXERCISES.replace('import { made } from "./dom.js";', "")
-    told = javascript.run(script, "console.log(JSON.stringify(verdict(fromPython.text, fromPython.found)));", sent={"text": text, "found": found})
-    expected = TEXT[said].replace("{low}", "1" if said != "mixed" else "2").replace("{high}", {"wide": "2", "right": "1.5"}.get(said, "1"))
-    assert told == expected
+    of = "console.log(JSON.stringify(verdict(fromPython.text, fromPython.found)));"
+    low, high = {"mixed": (2, 1), "wide": (1, 2)}.get(said, (1, 1.5))
+    assert javascript.run(script, of, sent={"text": text, "found": found}) == TEXT[said].format(low=low, high=high)
 
 
 @javascript.NEEDED
@@ -71,7 +71,8 @@ def test_a_run_that_is_going_on_is_summed_up_as_far_as_it_is() -> None:
     begun = [*whole[:2], [None] * 3]
     sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in DRAG.scripts]
     script = re.sub(r"^export (default )?", "", "\n".join(sources), flags=re.MULTILINE)
-    of = "const { last, curve, lost } = summarised({ matrices: fromPython, classes: [] }); console.log(JSON.stringify({ last, curve, lost }));"
+    shown = "console.log(JSON.stringify({ last, curve, lost }));"
+    of = f"const {{ last, curve, lost }} = summarised({{ matrices: fromPython, classes: [] }}); {shown}"
     found = javascript.run(script, of, sent=[begun])
     assert found["last"] == 1
     assert found["curve"] == [pytest.approx(0.9), pytest.approx(0.75), None]  # of a few doubles
