@@ -12,9 +12,8 @@ from hashlib import sha256
 from typing import ClassVar, Protocol
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors import numpy as safetensors
 
+from dpcl_core import arrays as arrays_file
 from dpcl_core import metrics
 from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor
@@ -260,7 +259,7 @@ class Group:
             "matrices": [[list(row) for row in standing.matrices[cell]] for cell in self.cells],
             "seconds": standing.seconds + time.perf_counter() - self._started,
         }
-        return json.dumps(document), safetensors.save(dict(arrays))
+        return json.dumps(document), arrays_file.save(dict(arrays))
 
     def _restore(self, checkpoint: Checkpoint, learner: Learner, observer: Observer, standing: _Standing) -> None:
         """Gives fresh parts the state after the checkpoint's task."""
@@ -276,10 +275,10 @@ class Group:
                 ledger.refill(standing.ledgers[cell], entries)
                 standing.matrices[cell][:] = [tuple(row) for row in rows]
             standing.seconds = float(document["seconds"])
-            state.restore({"learner": learner, "observer": observer}, document["parts"], safetensors.load(checkpoint.arrays))
+            state.restore({"learner": learner, "observer": observer}, document["parts"], arrays_file.load(checkpoint.arrays))
         except BadInput:
             raise
-        except (ValueError, TypeError, LookupError, AttributeError, SafetensorError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged") from error
         if isinstance(learner, state.Recalling):
             learner.recall(self._rounds[: checkpoint.task + 1])

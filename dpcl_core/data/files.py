@@ -28,7 +28,7 @@ from dpcl_core.errors import BadInput, DataMissing
 
 if sys.platform == "win32":
     import msvcrt
-else:
+elif sys.platform != "emscripten":  # in a page of a browser there is no other process
     import fcntl
 
 FIELD = "data.dataset"
@@ -357,7 +357,7 @@ def hold_file(path: Path, *, wait: bool = True) -> Iterator[bool]:
         try:
             if sys.platform == "win32":
                 msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-            else:
+            elif sys.platform != "emscripten":
                 fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             is_held = False

@@ -298,7 +298,7 @@ def refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple[
     if is_column and (what := _continuous(classes, len(labels))):
         allowed = "must be labels: choose a column of categories as target, or list them as classes in a schema"
         raise BadInput(f"{card.name} target", f"{n_classes:,} {what} in {len(labels):,} public rows", allowed)
-    sizes = np.bincount(labels, minlength=n_classes)
+    sizes = np.bincount(labels.astype(np.intp), minlength=n_classes)
     if len(sizes) > n_classes:
         raise BadInput(f"{card.name} test", f"label {len(sizes) - 1}", f"must be one of {n_classes} classes")
     for label in np.flatnonzero(sizes == 0)[:1]:
