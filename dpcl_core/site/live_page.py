@@ -27,13 +27,14 @@ POLICY: Final = (
 )
 _REPLAYED = "Until you train: the bundled digits with fixed noise, recorded. A demonstration that protects nobody."
 _LEAVES = (
-    "Nothing but requests for this site's own files, and these only until Start is enabled. A file of yours goes from this page into "
-    "the engine's memory: never into a link, a log, or the browser's storage. Noise comes from the browser's own generator."
+    "Nothing but requests for this site's own files, and these only until Start is enabled. A file of yours goes from this "
+    "page into the engine's memory: never into a link, a log, or the browser's storage. Noise comes from the browser's own "
+    "generator."
 )
 _LATER = "What is protected stands below, once the run has ended."
 _BELOW = "What is protected stands below."
 _BADGE = "trained here"
-_BADGE_HELP = "Results of the run in this page. The slider has only the trained budgets; nothing is interpolated between them."
+_BADGE_HELP = "Results of the run in this page. The slider has the trained budgets; nothing is interpolated between them."
 
 
 def page() -> Page:
