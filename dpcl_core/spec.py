@@ -80,6 +80,7 @@ class Settings:
 
 
 S = TypeVar("S", bound=Settings)
+T = TypeVar("T")
 
 
 def updated(settings: S, **fields: Any) -> S:
@@ -104,12 +105,15 @@ def json_schema(model: type[Settings]) -> dict[str, Any]:
     return _adapter(cast("Any", model)).json_schema()
 
 
-def validated(model: type[S], given: object, prefix: str = "", known: Sequence[str] = ()) -> S:
-    """Settings made of a table. Raises BadInput for the first wrong one; arguments as `errors.first_of` takes them."""
+def validated(model: type[T], given: object, prefix: str = "", known: Sequence[str] = ()) -> T:
+    """Settings, or another checked record, made of a table.
+
+    Raises BadInput for the first wrong value; arguments as `errors.first_of` takes them.
+    """
     from pydantic import ValidationError
 
     try:
-        made: S = _adapter(cast("Any", model)).validate_python(given)
+        made: T = _adapter(cast("Any", model)).validate_python(given)
     except ValidationError as error:
         raise first_of(error, prefix, known) from error
     return made

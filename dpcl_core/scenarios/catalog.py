@@ -18,7 +18,7 @@ from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, join_examples
-from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, parameter
+from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, parameter, validated
 
 _FILE = "scenarios.toml"  # in assets/cards
 _ORDER = "Which task is learned first, second, ..., counted from 1; empty: as they are numbered."
@@ -228,12 +228,10 @@ class ScenarioCard:
 
 def read_cards() -> dict[str, ScenarioCard]:
     """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
-    from pydantic import TypeAdapter
-
-    form, tables, cards = TypeAdapter(ScenarioCard), data_card.tables(_FILE), dict[str, ScenarioCard]()
+    tables, cards = data_card.tables(_FILE), dict[str, ScenarioCard]()
     for settings in _SETTINGS:
         name = settings.kind
-        cards[name] = data_card.checked(form, _FILE, name, {**tables[name], "name": name, "settings": settings})
+        cards[name] = validated(ScenarioCard, {**tables[name], "name": name, "settings": settings}, f"{_FILE}: {name}")
     return cards
 
 

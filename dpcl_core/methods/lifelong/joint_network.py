@@ -202,5 +202,6 @@ CARD = settings.network_card(
     "continual learning: it shows what could be reached if nothing were forgotten and no one protected.",
     source="Centralised training of Lai et al. 2022, appendix D",
     params=JointNetworkParams, key_settings=("network", "epochs", "learning_rate"), module=__name__,
-    cells_per_learner="cell", trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED, table_names=names,
+    cells_per_learner="cell", trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED,
+    table_names=names,
 )
