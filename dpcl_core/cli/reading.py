@@ -162,10 +162,8 @@ def stop(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Writes a run, or the pages that need no server, as files into a folder."""
-    if options.site == (options.run_id is not None):
-        raise BadInput("RUN_ID", options.run_id or "", "give a run, or --site")
     target = Path(options.to)
-    if options.site:
+    if options.run_id == "site":
         from dpcl_core.site import build
 
         names = [path.name for path in build.build(target)]
