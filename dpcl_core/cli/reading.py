@@ -163,12 +163,10 @@ def stop(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Writes a run, or the pages that need no server, as files into a folder."""
-    if options.site == (options.run_id is not None):
-        raise BadInput("RUN_ID", options.run_id or "", "give a run, or --site")
-    if options.live and not options.site:
-        raise BadInput("--live", options.run_id or "", "goes with --site")
+    if options.live and options.run_id != "site":
+        raise BadInput("--live", options.run_id, "goes with site: dpcl export site --live")
     target = Path(options.to)
-    if options.site:
+    if options.run_id == "site":
         from dpcl_core.site import build
 
         names = [path.relative_to(target).as_posix() for path in build.build(target, live=options.live)]
