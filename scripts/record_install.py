@@ -26,7 +26,7 @@ DOCUMENT = ROOT / "docs" / "install.md"
 AIM_MB = 450
 _PAGE = """# What an installation takes
 
-`python -m scripts.record_install` wrote this page. It builds the wheel, installs it into an empty environment and opens the app.
+`python -m scripts.record_install` wrote this page: it builds the wheel, installs it elsewhere, and opens the app.
 
     pip install dpcl      # into an environment of yours; then: dpcl app
     pipx run dpcl app     # or uvx dpcl app: neither an environment nor a checkout
@@ -76,7 +76,8 @@ def main() -> None:
             system=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, {machine.machine()}",
             wheel=wheel.stat().st_size / 1e6, packages=len(found), first=first, again=again, install=install,
             compiled=sum(sum(_sizes(one, compiled=True)) for one in found), verdict=verdict,
-            extras=", ".join(dict.fromkeys(machine.EXTRAS.values())), torch="yes" if "torch" in sizes else "no", largest=", ".join(f"{name} {sizes[name]:.0f}" for name in largest),
+            extras=", ".join(dict.fromkeys(machine.EXTRAS.values())),
+            torch="yes" if "torch" in sizes else "no", largest=", ".join(f"{name} {sizes[name]:.0f}" for name in largest),
         )  # fmt: skip
     DOCUMENT.write_text(page, encoding="utf-8")
 
