@@ -215,6 +215,6 @@ def _make(path: Path) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(N_BYTES))
         with suppress(FileExistsError):
-            os.link(beside, path)
+            getattr(os, "link", os.rename)(beside, path)  # a page of a browser has no links, and nobody beside it
     finally:
-        beside.unlink()
+        beside.unlink(missing_ok=True)
