@@ -6,7 +6,6 @@ worker. Whatever fails is a document with `failure`, whose `sentence` a reader c
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import shutil
@@ -14,14 +13,11 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
-import numpy as np
-
-from dpcl_core import arrays, checks, engine, events, paths, presets
+from dpcl_core import checks, engine, events, paths, presets
 from dpcl_core.attacks.catalog import closing_notes
-from dpcl_core.backbones import extractor
 from dpcl_core.classifiers import written
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, schema, understood
@@ -29,15 +25,14 @@ from dpcl_core.errors import BadInput, DataMissing, failure_kind
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Planned, References, Spending, TaskLearned, of_kind
 from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.figures import answer
+from dpcl_core.lessons import in_page
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card_document, statement
-from dpcl_core.scenarios.stream import join_examples
 from dpcl_core.spec import RunSpec
 
 OWN = "own"  # what links call the file of whoever made them: it is not in them
 FORMS = (".csv", ".tsv", ".jsonl", ".npz")  # of own data, read without a package that a page would have to load
 IN_THE_APP = "runs in the installed app: a page has no torch, no parquet files and no other network than hashed words"
-_AS_GOOD = 0.02  # of accuracy: two test examples in a hundred less are still the same rule
 _TOO_LITTLE = "This device gives the page too little memory: take fewer rows, models or tasks, or the installed app."
 
 
@@ -107,12 +102,9 @@ class Page:
                 archive.writestr(name, content)
         return packed.getvalue()
 
-    def exercise(self, code: str, settings: str) -> str:
-        """Tries a rule of somebody's own on what a run releases: how many test examples it and the run's own rule find.
-
-        `code` defines `scores(sums, x)`: of noisy class sums [classes, K] and features [n, K] it makes scores [n, classes].
-        """
-        return _answered(lambda: _exercise(code, checks.parse(json.loads(settings))))
+    def exercise(self, code: str) -> str:
+        """What the tests of an exercise say of a reader's code."""
+        return _answered(lambda: cast(JsonValue, in_page.check(code)))
 
 
 def _answered(work: Callable[[], JsonValue]) -> str:
@@ -120,7 +112,7 @@ def _answered(work: Callable[[], JsonValue]) -> str:
     try:
         return json.dumps(work(), allow_nan=False)
     except Exception as error:  # whatever it is, the page shows one sentence
-        return json.dumps({"failure": _failure(error)}, allow_nan=False)
+        return json.dumps({"ok": False, "failure": _failure(error)}, allow_nan=False)
 
 
 def _failure(error: Exception) -> dict[str, JsonValue]:
@@ -139,14 +131,14 @@ def _failure(error: Exception) -> dict[str, JsonValue]:
 
 
 def _checked(raw: Mapping[str, object]) -> JsonValue:
-    if raw.get("data", {}) == {"dataset": OWN} or _dataset(raw) == OWN:
+    if _dataset(raw) == OWN:
         raise BadInput("data.dataset", OWN, "must be a file of yours: choose it, it is not in the link")
     spec = checks.parse(raw)
     checks.check_run(spec)
     if spec.params.inputs != "features":
         raise DataMissing("params", spec.params.inputs, IN_THE_APP)
     methods.maker(spec.method)
-    return {"models": spec.n_cells, "command": checks.command_line(spec), "link": link(spec)}
+    return {"ok": True, "models": spec.n_cells, "command": checks.command_line(spec), "link": link(spec)}
 
 
 def _dataset(raw: Mapping[str, object]) -> object:
@@ -187,6 +179,7 @@ def _taken_in(name: str, content: Any, roles: Mapping[str, str], first_line: boo
     return {
         "dataset": own, "public": [[key, value] for key, value in facts.items() if value],
         "columns": [column.name for column in public.understood.columns], "classes": list(public.classes),
+        "roles": dict(datasets.card(own).roles),
         "assumed": presets.assumed(spec), "settings": spec.jsonable(),
     }  # fmt: skip
 
@@ -242,32 +235,6 @@ def _entry(one: Spending) -> dict[str, JsonValue]:
         "task": one.task + 1, "people_of": [task + 1 for task in one.people_of], "what": one.what, "count": one.count,
         "mechanism": one.mechanism.kind, "numbers": events.plain(numbers),
     }  # fmt: skip
-
-
-def _exercise(code: str, spec: RunSpec) -> JsonValue:
-    names: dict[str, Any] = {"np": np}
-    try:
-        exec(compile(code, "your rule", "exec"), names)  # in the reader's own page, on public data
-    except Exception as error:
-        return {"ok": False, "said": f"Your lines cannot be read: {type(error).__name__}: {error}."}
-    if not callable(names.get("scores")):
-        return {"ok": False, "said": "Your lines must define scores(sums, x)."}
-    seen = [*engine.run(spec)]
-    released, own = [*of_kind(seen, Classifier)][-1], [*of_kind(seen, TaskLearned)][-1].pooled or 0.0
-    opened = extractor.result_of(engine.open_run(checks.check_run(spec)))
-    test = join_examples([task.test for task in opened.streams[released.cell.seed].tasks])
-    sums = arrays.load(base64.b64decode(released.content))["sums"]
-    try:
-        given = np.asarray(names["scores"](sums.astype(np.float64), test.inputs.astype(np.float64)), np.float64)
-    except Exception as error:  # whatever somebody's lines do
-        return {"ok": False, "said": f"Your rule fails: {type(error).__name__}: {error}."}
-    if given.shape != (len(test), len(sums)):
-        wanted = f"[{len(test)}, {len(sums)}], a row for each example and a column for each class"
-        return {"ok": False, "said": f"Your rule gives numbers of shape {list(given.shape)}; it must give {wanted}."}
-    places = np.array([opened.context.classes.index(name) for name in released.classes])
-    accuracy = float((places[given.argmax(axis=1)] == test.labels).mean())
-    said = f"Your rule finds {accuracy:.1%} of the test examples, the run's own {own:.1%}."
-    return {"ok": accuracy >= own - _AS_GOOD, "accuracy": accuracy, "own": own, "said": said}
 
 
 PAGE = Page()

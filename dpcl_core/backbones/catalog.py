@@ -278,6 +278,7 @@ def backbones_by_kind() -> list[Kept]:
     computed = {
         "features": ("Features of examples", paths.features_dir()),
         "states": ("States of texts under language models", paths.states_dir()),
+        "pyodide": ("The browser's Python, for pages that train", paths.shared_dirs("pyodide")[1]),
     }
     return networks + [
         Kept(name, title, _size(folder), folder, partial(shutil.rmtree, folder, ignore_errors=True))

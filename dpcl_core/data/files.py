@@ -85,7 +85,8 @@ def roots(card: DatasetCard) -> tuple[Path, ...]:
         return (only,)
     local = paths.data_dir()
     rest = paths.home() / "data" if card.is_own else cache_dir()
-    return (rest,) if local is None else (local, rest)
+    bundled = () if card.is_own else (paths.assets_dir() / "features",)
+    return (*(() if local is None else (local,)), rest, *bundled)
 
 
 @contextmanager
@@ -156,7 +157,7 @@ def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
     single, images = folder / f"{split}.parquet", folder / split
     shards = sorted(folder.glob(f"{split}-*.parquet"))
     candidates = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
-    if card.is_own:
+    if card.is_own or card.kind == "embedding":
         candidates += [table for ending in TABLES[1:] if (table := folder / f"{split}{ending}").exists()]
     if len(candidates) + bool(shards) > 1:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core import paths
 from dpcl_core.data import coins
 from dpcl_core.data.card import DatasetCard, Shape
 from dpcl_core.data.columns import Column, Table
@@ -136,13 +137,18 @@ def digits() -> tuple[Images, NDArray[np.int64]]:
 
     The file is read directly: importing scikit-learn for it takes seconds, reading it milliseconds.
     """
-    package = find_spec("sklearn")
-    assert package is not None
-    assert package.submodule_search_locations
-    path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
-    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    table = np.loadtxt(digits_file(), delimiter=",", dtype=np.uint8)
     pixels = (table[:, :64] * _INK).reshape(-1, 8, 8, 1)
     return Images(pixels, (8, 8, 1)), table[:, 64].astype(np.int64)
+
+
+def digits_file() -> Path:
+    """Where they lie: in scikit-learn's package, or among the assets of a page, which has no such package."""
+    beside = paths.assets_dir() / "digits.csv.gz"
+    package = find_spec("sklearn") if not beside.exists() else None
+    if package is None or not package.submodule_search_locations:
+        return beside
+    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
 
 
 SOURCE_COLUMN, RATE_COLUMN = "domain", "rate_hz"

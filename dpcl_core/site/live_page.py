@@ -15,6 +15,7 @@ from dpcl_core.privacy import statement
 from dpcl_core.site.runs import Page
 
 FILE: Final = "train-here.html"
+CACHE: Final = "live-cache.js"
 TITLE: Final = "Train in this page"
 QUESTION: Final = "The app's own engine, in your browser: no install, no server, and your rows stay here."
 FIRST_BUDGET: Final = 1.0
@@ -56,7 +57,7 @@ def scripts() -> Mapping[str, str]:
     folder = paths.assets_dir()
     modules = [*(folder / "live").glob("*.mjs"), folder / "shared" / "dom.mjs"]
     found = {f"live/{path.stem}.js": path.read_text(encoding="utf-8") for path in sorted(modules)}
-    return {**found, "live-cache.js": _read("live-cache.js")}  # what keeps pages must lie in their folder
+    return {**found, CACHE: _read(CACHE)}  # what keeps pages must lie in their folder
 
 
 def _first() -> dict[str, object]:
