@@ -33,4 +33,4 @@ def test_the_server_hands_out_the_page_where_it_was_built(monkeypatch: pytest.Mo
 
 def test_start_has_a_door_or_the_commands_that_make_one(open_page: Open) -> None:
     page = open_page("start")
-    assert [one.proto.popover.label for one in page.get("popover")] == [here.LABEL]
+    assert here.LABEL in [one.proto.popover.label for one in page.get("popover")]
