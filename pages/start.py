@@ -18,7 +18,7 @@ their noise from the operating system and keep no seed.
 
 Arrow keys move the slider."""
 _BEHIND = {
-    "Learn": ("lessons", {"v": link.VERSION, "l": "coin", "s": "1"}),
+    "Learn": ("lessons", {"view": "steps", "v": link.VERSION, "l": "coin", "s": "1"}),
     "Ask": ("questions", None),
     "Use my data": ("data", None),
 }

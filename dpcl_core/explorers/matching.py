@@ -258,9 +258,7 @@ def anchor_scores(
     z_scored = Signature(anchors, "shared-spherical", "z-scored", view.covariance).of(lists.means)
     signatures = z_scored.reshape(len(truth), -1)[truth >= 0]
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
-    mean_rates, least_rates, least_gaps = zip(
-        *(separation(signatures[:, :m], true_modes, GAP) for m in counts), strict=True
-    )
+    mean_rates, least_rates, least_gaps = zip(*(separation(signatures[:, :m], true_modes, GAP) for m in counts), strict=True)
     n_groups = int(true_modes.max()) + 1
     agreements = []
     for m in counts:

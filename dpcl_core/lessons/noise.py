@@ -30,14 +30,13 @@ from dpcl_core.runs import frames
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
-from dpcl_core.spec import Adjacency, DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec
+from dpcl_core.spec import DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec
 
 DELTA = 1e-5
 N_TASKS = 10  # one digit a task
 CUTS = (1, 2, 5, 10)  # into how many tasks the ten digits can be dealt
 RETURNS = (1, 5, 10, 20, 50, 100)  # numbers of tasks in which every digit comes back
 SEEDS = tuple(range(10))
-_ADJACENCY: Adjacency = "add-remove"
 
 
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
@@ -183,6 +182,7 @@ class Duel:
     def share_right(self) -> float:
         """Share of rounds in which he was right; 0.5 is chance."""
         return self.n_right / self.n_rounds
+
 
 def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
     """Largest share of hits that (epsilon, delta) allows whatever the mechanism (Kairouz et al. 2015).

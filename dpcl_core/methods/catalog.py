@@ -170,13 +170,9 @@ def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
         yield ("text",), f"{method.title} trains a language model"
     if spec.params.inputs == "images":
         yield ("image",), f"{method.title} adapts a network of pictures with these settings"
-    if method.needs_anchors:
-        yield ("text", "tagged"), f"{method.title} builds on public sentences"
-    if method.needs_values:
-        yield _VALUES, f"{method.title} trains a network on the examples' own values"
-    if scenario.needs_values:
-        yield _VALUES, f"scenario.kind = {scenario.name} rearranges the examples' own values"
-    if not any(scenarios.card(name).has_clients for name in method.scenarios):
+    if scenario.needs_values and spec.params.inputs == "text":
+        yield _VALUES, f"scenario.kind = {scenario.name} rearranges values, and words have no places of their own"
+    if not method.has_clients:
         single = tuple(kind for kind in get_args(Kind) if kind != "tagged")
         yield single, f"words of one sentence stay together with a client, and {method.title} has no clients"
 

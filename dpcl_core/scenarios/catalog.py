@@ -238,6 +238,7 @@ def read_cards() -> dict[str, ScenarioCard]:
 
 
 CARDS: dict[str, ScenarioCard] = read_cards()
+WITHOUT_CLIENTS = tuple(name for name, card in CARDS.items() if not card.has_clients)  # unless a method brings some
 
 
 def number_of_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> int:
@@ -387,9 +388,14 @@ def _table(of: Plan) -> Table:
 
 
 def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed, as the scenario splits the table. Raises BadInput as the scenario does."""
-    stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
-    return stream
+    """The tasks of one seed, as the scenario splits the table, and its clients. Raises BadInput as the scenario does."""
+    from dpcl_core.scenarios import clients  # builds on the settings here
+
+    is_held = isinstance(scenario, clients.Held)
+    stream: TaskStream = _module(scenario).open_stream(
+        scenario, clients.dealt_out(scenario, table, seed) if is_held else table, seed
+    )
+    return clients.of_clients(stream, scenario) if is_held else stream
 
 
 # Chance: what a stream's test part gives to answers that ignore the example. From public facts alone.

@@ -230,14 +230,14 @@ def segmented(
     return chosen
 
 
-def missing_run(view: View) -> list[str]:
-    """A notice if the link names a run that the store does not have."""
-    if view["run"] is not None:
-        try:
-            state.store().get(str(view["run"]))
-        except BadInput as refused:
-            return [f"{refused}."]
-    return []
+def linked_run(view: View) -> tuple[Run | None, list[str]]:
+    """The run that the link names, and a notice if the store does not have it."""
+    if view["run"] is None:
+        return None, []
+    try:
+        return state.store().get(str(view["run"])), []
+    except BadInput as refused:
+        return None, [f"{refused}."]
 
 
 def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:

@@ -21,7 +21,7 @@ from dpcl_core.privacy.statement import shown_number
 from pages.parts import lesson_stage, pecl_claim, train_form
 from pages.parts.layout import arrow, draw_table
 from pages.parts.lifelong_claims import accuracy_curves, bundled_pictures, pictures_source
-from pages.parts.text import percent
+from pages.parts.text import WORDS, percent
 
 Noisy = dict[shared_noise.Sharing, NDArray[np.float64]]
 SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0)
@@ -186,10 +186,7 @@ def repair(stage: lesson_stage.Stage) -> int:
         (REPAIRS[method], one.title, shown_number(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
         for method, one in repaired.items()
     ), names=2)  # fmt: skip
-    st.caption(
-        "Real runs, three seeds each, all ten digits in one task: nothing can be forgotten, only the noise matters. Fresh "
-        "noise in every step is DP-SGD; DP-A-GEM is the same with a memory, on a whole network."
-    )
+    st.caption(WORDS["lesson_shared"]["repair"])
     pecl_claim.side_by_side([(f"{one.title}:", one.guarantee) for one in repaired.values()])
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
@@ -200,14 +197,7 @@ def repair(stage: lesson_stage.Stage) -> int:
     return reached.index(min(reached))
 
 
-_ATTACKER = """* **The attacker** sees the noisy pictures, knows one of them without noise, and knows the two pictures that
-she may have contributed. Differential privacy assumes even more: an attacker who knows everybody's data but hers.
-* **The method publishes** the trained network, not the noisy pictures. But the proof of its theorem says that the noisy
-pictures already satisfy the stated ε, and that all else is post-processing. The rounds above contradict that step.
-* **Not shown here:** how much a published network alone reveals. The Privacy page measures that attack, on the method as it
-runs here. If the noise is also used in testing, the published model contains it.
-* **What does hold:** one sum over many pictures with this noise added once has a bound, as long as no second sum shares
-the noise."""
+_ATTACKER = WORDS["lesson_shared"]["attacker"]
 
 
 def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:

@@ -330,5 +330,5 @@ def draw_one_class() -> None:
     st.caption("Each step asks first: let everybody choose an answer before you press the button.")
     with st.container(horizontal=True):
         for block in text.one_class():
-            query = {"v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
+            query = {"view": "steps", "v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
             layout.arrow("lessons", f"Lesson {text.number(block.lesson)}", query)

@@ -11,6 +11,7 @@ from typing import Literal
 from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.figures.picture import counted, span
 from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs.run import Left, Run, fraction_done, n_trained_together, seconds_left, stage, steady
 
 Tone = Literal["calm", "busy", "good", "bad"]
@@ -158,8 +159,6 @@ def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
 
 
 def _spent(run: Run, events: Sequence[Event]) -> str:
-    from dpcl_core.privacy.statement import shown_number
-
     spec = run.readable_spec
     if spec is not None and all(map(math.isinf, spec.privacy.epsilons)):
         return "no noise"

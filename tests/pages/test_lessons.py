@@ -301,7 +301,7 @@ def test_a_link_may_give_the_number_that_the_page_shows(open_page: Open) -> None
 
 
 def test_the_longest_link_is_short_enough() -> None:
-    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "view": "steps", "first": 4, "alone": True}
+    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "first": 4, "alone": True}
     values["hide"] = ("epsilon", "strength", "prediction")
     for name in text.NAMES:
         n_steps = len(text.load(name).steps)
