@@ -253,7 +253,7 @@ def _add_flower(add: Add) -> None:
 
 
 def _add_others(add: Add) -> None:
-    choices = ("methods", "datasets", "backbones", "scenarios", "presets")
+    choices = ("methods", "datasets", "backbones", "scenarios", "presets", "combinations")
     add("list", "reading.list_choices", f"list the {', '.join(choices)}").add_argument("what", choices=choices)
     account = add("account", "reading.account", "noise from a budget, or a budget from noise: give two of three")
     for option in ("epsilon", "sigma", "delta"):

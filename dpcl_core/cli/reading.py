@@ -33,8 +33,12 @@ _PATIENCE_SECONDS = 15.0  # a run stops within three seconds, on another machine
 
 def list_choices(options: argparse.Namespace) -> int:
     """Lists what can be chosen of one kind, and what this computer lacks for it."""
-    from dpcl_core import export
+    from dpcl_core import combinations, export
 
+    if options.what == "combinations":
+        found = combinations.table()
+        put_result(options, [one.row() for one in found], combinations.summary(found))
+        return 0
     rows = export.catalog_rows(options.what)
     width, lines = max((len(str(row["name"])) for row in rows), default=0), []
     for row in rows:
