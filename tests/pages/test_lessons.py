@@ -130,7 +130,7 @@ def test_a_link_opens_the_browsers_lesson_where_it_was(open_page: Open, name: st
     assert start == {"step": 1, "done": [0, 1], "predictions": {"0": 1, "2": 0}, "values": {"epsilon": 4.0}}
     assert (drawn(page)["hidden"], drawn(page)["is_quiet"]) == (["epsilon"], True)
     assert f"**Steps**, 2 of {n_steps} done" in words(page)
-    assert {"l": "label", **page.query_params} == {"v": "1", **link}  # the first lesson needs no key
+    assert {"l": "label", **page.query_params} == {"view": "steps", "v": "1", **link}  # the first lesson needs no key
     press(page, "○ 3.")
     assert drawn(page)["start"] == {**start, "step": 2}
     assert page.query_params["s"] == "3"
@@ -145,7 +145,7 @@ def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
     predict(page, 1)
     assert parts(page) == ["Predict", "Do", "Explain"]  # done before: the reason is there, the noise is not kept
     assert dict(page.query_params) == {
-        "v": "1", "l": "shared", "s": "2", "d1": "1,3", "p1": "3", "d3": "1,2", "p3": "2,2,1", "e3": "4"
+        "view": "steps", "v": "1", "l": "shared", "s": "2", "d1": "1,3", "p1": "3", "d3": "1,2", "p3": "2,2,1", "e3": "4"
     }  # fmt: skip
     again = open_page("lessons", **page.query_params)
     assert dict(again.query_params) == dict(page.query_params)
@@ -289,7 +289,7 @@ def test_a_link_may_name_lesson_and_step(open_page: Open) -> None:
     page = open_page("lessons", lesson="shared", step="3", p3="1,1")
     assert any("step 3 of 6" in caption.value for caption in page.caption)
     assert not page.warning
-    assert dict(page.query_params) == {"v": "1", "l": "shared", "s": "3", "p3": "1,1"}
+    assert dict(page.query_params) == {"view": "steps", "v": "1", "l": "shared", "s": "3", "p3": "1,1"}
 
 
 def test_a_link_may_give_the_number_that_the_page_shows(open_page: Open) -> None:
@@ -312,7 +312,7 @@ def test_the_longest_link_is_short_enough() -> None:
 
 def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
     links = {link.proto.page: link.proto.query_string for link in open_page("start").get("page_link")}
-    assert links["lessons"] == f"v=1&l={text.NAMES[0]}&s=1"
+    assert links["lessons"] == f"view=steps&v=1&l={text.NAMES[0]}&s=1"
 
 
 def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:
@@ -322,7 +322,7 @@ def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> No
     includes(words(page), "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346.", "Correct.")
     page.select_slider[0].set_value(0.1).run()
     assert page.query_params["b3"] == "0.1"
-    page.segmented_control[0].set_value(7).run()
+    page.segmented_control[1].set_value(7).run()
     assert "1,346 of 1,346 other pictures come back exactly" in words(page)
 
 
