@@ -46,6 +46,13 @@ def at(open_page: Open, lesson: str, step: int, **more: str) -> AppTest:
     return open_page("lessons", l=lesson, s=str(step), **ticks, **more)
 
 
+def done(open_page: Open, lesson: str, step: int, choice: int, button: str, **more: str) -> AppTest:
+    """A lesson at a step that is predicted and done."""
+    page = at(open_page, lesson, step, **more)
+    predict(page, choice)
+    return press(page, button)
+
+
 def parts(page: AppTest) -> list[str]:
     return [heading.value for heading in page.subheader]
 
@@ -154,9 +161,7 @@ def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
 
 
 def test_a_settings_change_is_in_the_link_and_lasts(open_page: Open) -> None:
-    page = open_page("lessons", l="sign")
-    predict(page)
-    press(page, "Take one step")
+    page = done(open_page, "sign", 1, 0, "Take one step")
     page.select_slider[1].set_value(12.0).run()
     assert page.query_params["w5"] == "12"
     press(page, "Next")
@@ -166,9 +171,7 @@ def test_a_settings_change_is_in_the_link_and_lasts(open_page: Open) -> None:
 
 
 def test_each_lesson_keeps_its_place(open_page: Open) -> None:
-    page = open_page("lessons", l="shared")
-    predict(page)
-    press(page, "Draw the noises")
+    page = done(open_page, "shared", 1, 0, "Draw the noises")
     press(page, "Next")
     page.radio[0].set_value("sign").run()
     assert page.header[0].value == text.load("sign").steps[0].title
@@ -316,9 +319,7 @@ def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
 
 
 def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:
-    page = at(open_page, "shared", 2, b3="8000")
-    predict(page, 2)
-    press(page, "Subtract")
+    page = done(open_page, "shared", 2, 2, "Subtract", b3="8000")
     includes(words(page), "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346.", "Correct.")
     page.select_slider[0].set_value(0.1).run()
     assert page.query_params["b3"] == "0.1"
@@ -327,9 +328,7 @@ def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> No
 
 
 def test_the_slider_reads_the_learners_off_without_training_again(open_page: Open, monkeypatch: Patch) -> None:
-    page = at(open_page, "shared", 4)
-    predict(page, 2)
-    press(page, "Train them all")
+    page = done(open_page, "shared", 4, 2, "Train them all")
     assert "Correct." in words(page)
     monkeypatch.setattr("dpcl_core.lessons.shared_noise.accuracies", None)
     page.select_slider[0].set_value(8000.0).run()
@@ -338,9 +337,7 @@ def test_the_slider_reads_the_learners_off_without_training_again(open_page: Ope
 
 def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page: Open) -> None:
     """1,000 of 1,000 rounds right prove ε >= 5.6; fresh noise is held to 128 / b = 9.85, and proves far less."""
-    page = at(open_page, "shared", 5)
-    predict(page, 2)
-    press(page, "Play 2 × 1,000 rounds")
+    page = done(open_page, "shared", 5, 2, "Play 2 × 1,000 rounds")
     said = words(page)
     assert "one noise for all | 0.077 (not verified) | **no bound** | 100.0\N{NO-BREAK SPACE}% | **5.60**" in said
     assert "fresh noise for each | 0.077 (not verified) | 9.85" in said
@@ -349,18 +346,14 @@ def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page
 
 
 def test_a_link_with_another_strength_keeps_it(open_page: Open) -> None:
-    page = at(open_page, "shared", 4, b3="33")
-    predict(page)
-    press(page, "Train them all")
+    page = done(open_page, "shared", 4, 0, "Train them all", b3="33")
     assert "Strength of the noise, b: **33**" in words(page)
     assert not page.select_slider
     assert "With b = 45" in words(page), "the nearest strength that was trained"
 
 
 def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) -> None:
-    page = at(open_page, "shared", 6, e3="2")
-    predict(page, 0)
-    press(page, "Run all three")
+    page = done(open_page, "shared", 6, 0, "Run all three", e3="2")
     said = words(page)
     assert "Correct." in said
     assert said.count("| 2 | **") == 3
@@ -371,9 +364,7 @@ def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) 
 
 def test_the_printed_sign_learns_harder_in_one_step(open_page: Open) -> None:
     """At a Score of 0.9 and λ = 10 the token weighs 4; from 1 % it goes to 1 / (1 + 99 e^(-3.96)) = 34.6 %."""
-    page = open_page("lessons", l="sign", s="1")
-    predict(page, 0)
-    press(page, "Take one step")
+    page = done(open_page, "sign", 1, 0, "Take one step")
     said = words(page)
     assert "| the printed term | 4.00 | 1\N{NO-BREAK SPACE}% | **35\N{NO-BREAK SPACE}%** |" in said
     assert "| its sign turned | −2.00 |" in said
@@ -381,18 +372,14 @@ def test_the_printed_sign_learns_harder_in_one_step(open_page: Open) -> None:
 
 
 def test_the_turned_sign_needs_a_weight_that_no_sweep_had(open_page: Open) -> None:
-    page = at(open_page, "sign", 2)
-    predict(page, 1)
-    press(page, "Turn the sign")
+    page = done(open_page, "sign", 2, 1, "Turn the sign")
     assert "Correct." in words(page)
     page.select_slider[0].set_value(12.0).run()
     assert "The result: “Yes, it is pushed away”." in words(page)
 
 
 def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> None:
-    page = at(open_page, "sign", 4)
-    predict(page, 2)
-    press(page, "Show what was measured")
+    page = done(open_page, "sign", 4, 2, "Show what was measured")
     told, said = shared_noise.record(), words(page)
     assert f"Recorded on {told.date}: 3 seeds on lm-tiny, with 5 codes each" in said
     assert "python scripts/record" in said.replace("\\", "")
