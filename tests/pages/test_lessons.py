@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +16,7 @@ from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
 from pages.parts import lesson_stage
-from tests.pages.conftest import Open, Patch, drawings, press, words
+from tests.pages.conftest import Open, Patch, drawings, press, told, words
 from tests.support.asserting import includes
 from tests.support.tiers import quick
 
@@ -62,7 +61,7 @@ ON_SERVER = [name for name in text.NAMES if name not in text.IN_BROWSER]
 
 def drawn(page: AppTest) -> Any:
     """What the browser's lesson is drawn from."""
-    (one,) = [json.loads(each.proto.bytes) for each in page.get("bidi_component") if each.proto.component_name == "lesson"]
+    (one,) = told(page, "lesson")
     return one
 
 
