@@ -61,7 +61,7 @@ def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
 
 def _hand_over(made_here: Path, handle: int | None = None) -> None:
     """Gives what root has just made to its folder's owner, who could not use it after one `sudo dpcl` otherwise."""
-    if os.name == "posix" and os.geteuid() == 0:
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
         of = made_here.parent.stat()
         with suppress(OSError):  # a container's root, or a file system, may refuse that: it stays root's
             if handle is None:

@@ -22,7 +22,7 @@ FLOORS = [
     "figures", "lessons", "runs", "tuning", "presets", "explorers", "attacks", "engine", "learning", "checkpoints",
     "checks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
     "methods.common", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec",
-    "published", "machine", "unforeseen", "paths", "documents", "errors", "version",
+    "published", "machine", "unforeseen", "paths", "documents", "arrays", "errors", "version",
 ]  # fmt: skip
 FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "methods.common"]
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))

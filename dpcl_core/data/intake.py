@@ -26,7 +26,7 @@ from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
 from dpcl_core.data.files import DataFiles, ending, hold_file
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
-from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec, updated, validated
 
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
@@ -59,12 +59,7 @@ class Asked:
         for name in ("per_person", "first_line"):
             if (value := getattr(self, name)) is not None:
                 changed[name] = value
-        from pydantic import ValidationError
-
-        try:
-            return validated(schema.Schema, changed)
-        except ValidationError as error:
-            raise first_of(error, schema.NAME) from error
+        return validated(schema.Schema, changed)
 
 
 def schema_beside(path: Path) -> Path:

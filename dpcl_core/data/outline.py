@@ -109,7 +109,7 @@ class Outline:
         proportion to the test part."""
         kinds, of_row = _kinds(self.test, by_source=by_source)
         n_kinds = max(1, len(self.sources)) if by_source or self.test.of_words else len(self.classes)
-        kind_counts = np.bincount(kinds, minlength=n_kinds)
+        kind_counts = np.bincount(kinds.astype(np.intp), minlength=n_kinds)
         n_units = self.n_train * len(kinds) / len(of_row)  # for words, as many per sentence as in the test part
         return n_units * np.where(kind_counts > 0, kind_counts / len(kinds), 1 / n_kinds)
 
@@ -293,7 +293,7 @@ def _kinds(part: Part, *, by_source: bool) -> tuple[NDArray[np.int64], NDArray[n
 def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each row's position (0, 1, ...) within its class, in a public order."""
     by_class = np.lexsort((np.random.default_rng(_SUBSET).random(len(labels)), labels))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(labels))])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(labels.astype(np.intp)))])
     places = np.empty(len(labels), dtype=np.int64)
     places[by_class] = np.arange(len(labels)) - starts[labels[by_class]]
     return places

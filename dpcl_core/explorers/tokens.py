@@ -12,8 +12,8 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load as read_safetensors
 
+from dpcl_core import arrays
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.data.texts import KINDS, LOOKALIKE, PADDING, Texts
 from dpcl_core.events import ScoredText
@@ -160,7 +160,7 @@ def document(commonness: NDArray[np.floating]) -> dict[str, object]:
 def _model() -> dict[str, object]:
     bundle = packaged.bundled()
     inner = json.loads(bundle.read_tokenizer())["model"]
-    weights = read_safetensors(bundle.read_weights())
+    weights = arrays.load(bundle.read_weights())
     assert all(values.dtype == np.float16 for values in weights.values())
     shape = bundle.shape
     return {

@@ -46,7 +46,7 @@ _NUMBER = re.compile(r"[-+−–∞]?[\d.,]*( (±|to) [-+−]?[\d.,]+)?$")
 class Page:
     """A page. `file`: its name; `title`: its heading; `question`: what it answers; `body`: HTML below them.
 
-    `menu`: its name in the menu; "" for a page that another one leads to, `under`.
+    `menu`: its name in the menu; "" for a page that another one leads to, `under`. `policy`: what it may load and ask for.
     """
 
     file: str
@@ -55,6 +55,7 @@ class Page:
     body: str
     menu: str = ""
     under: str = ""
+    policy: str = POLICY
 
 
 def run_page(page: Page, menu: Sequence[Page]) -> str:
@@ -65,7 +66,7 @@ def run_page(page: Page, menu: Sequence[Page]) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{page.policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="{MARK}">
 <meta name="color-scheme" content="light dark">

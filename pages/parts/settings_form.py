@@ -68,7 +68,7 @@ def draw_method(view: state.View, method: str) -> Values:
     """Draws the settings that matter most of a method, the others folded away."""
     settings = fields.of_method(method)
     filled, starts = _starts(view, "p", method, settings)
-    front = methods.CARDS[method].matters or tuple(one.name for one in settings)
+    front = methods.CARDS[method].key_settings or tuple(one.name for one in settings)
     values = _widgets(view, "p", method, [one for name in front for one in settings if one.name == name], starts)
     rest = [one for one in settings if one.name not in front]
     if rest:
