@@ -265,12 +265,7 @@ def _chance(value: float) -> str:
 _SECONDS = 180
 _POOL = ThreadPoolExecutor(1)  # each question is a process that loads torch: one at a time
 _HEADS = ("accountant", "ε at most")
-_NAMES = {
-    "pld": "PLD, privacy loss distributions: **used here**",
-    "exact": "closed form, for steps without sampling",
-    "prv": "PRV, privacy random variables (Opacus), error bound included",
-    "rdp": "RDP, Rényi divergences: valid but not tight",
-}
+_NAMES = WORDS["accountants"]
 
 
 @dataclass(frozen=True)

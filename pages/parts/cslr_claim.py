@@ -28,16 +28,8 @@ ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting",
 BENCHMARKS = {
     "ag-news": "Split-AG-News", "amazon": "Split-Amazon", "ontonotes": "OntoNotes-Domain", "multiwoz": "MultiWOZ-Intent",
 }  # fmt: skip
-SAMPLING: dict[str, str] = {
-    "poisson": "each independently (Poisson)",
-    "fixed": "a set of fixed size",
-    "everyone": "all of them: no amplification (Eqs. 6 to 9)",
-}
-CLIPPING: dict[str, str] = {
-    "joint": "everything a client sends for one statistic: 1",
-    "mode": "each of K groups on its own: √K",
-    "entry": "each of L entries, added up in one group: L",
-}
+SAMPLING = WORDS["cslr_sampling"]
+CLIPPING = WORDS["cslr_clipping"]
 ADJACENCIES: dict[str, str] = {"add-remove": "one client more or less", "replace": "one client replaced by another"}
 FIELDS: list[link.Field[Any]] = [
     link.Field("lists", "r", "list claims open", link.Flag(), False),

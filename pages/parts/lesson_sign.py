@@ -270,9 +270,7 @@ def anchors(stage: Stage) -> int:
     def matched() -> dict[float, tuple[projection_maps.Matched, float]]:
         return {m: _share(modes.server_side(_world(384), matching.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
 
-    by_count = stage.press("Match by signatures", matched)
-    m = stage.choose("anchors", COUNTS)
-    stage.see()
+    by_count, m = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
     nearest = min(COUNTS, key=lambda each: abs(each - m))
     _map(stage, by_count[nearest][0], int(nearest))
     shares = {each: percent(by_count[each][1], 0) for each in COUNTS}
@@ -284,10 +282,9 @@ def anchors(stage: Stage) -> int:
 
 def projection(stage: Stage) -> int:
     """Agreement of the matchers at every noise level, for short and long vectors."""
-
-    curves = stage.press("Match at every noise", lambda: {length: _under_noise(_world(int(length))) for length in LENGTHS})
-    length = stage.choose("numbers", LENGTHS)
-    stage.see()
+    curves, length = stage.moved_in(
+        "Match at every noise", lambda: {each: _under_noise(_world(int(each))) for each in LENGTHS}, "numbers", LENGTHS
+    )
     _curves(stage, curves[length], {})
     arrow("explore", "More matchers and noise on Explore", {"view": "clients"})
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}
