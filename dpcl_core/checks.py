@@ -92,8 +92,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     """
     dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
-    _check_method(spec, method, scenario, dataset)
-    _check_network(spec, backbone, method, scenario, dataset)
+    check_cards(spec, dataset)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
             "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
@@ -130,9 +129,16 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     return run
 
 
+def check_cards(spec: RunSpec, dataset: DatasetCard) -> None:
+    """Raises BadInput where method, network, stream or list of labels do not go with such data, by their cards alone."""
+    method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
+    _check_method(spec, method, scenario, dataset)
+    _check_network(spec, backbones.card(spec.data.backbone), method, scenario, dataset)
+
+
 def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard) -> None:
     """Raises BadInput where the method does not take these data, tasks or labels."""
-    methods.check_kinds(spec)
+    methods.check_kinds(spec, dataset)
     if scenario.name not in method.scenarios:
         allowed = f"{method.title} takes {', '.join(method.scenarios)}"
         raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": method.scenarios[0]}})

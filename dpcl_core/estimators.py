@@ -72,6 +72,11 @@ class Privacy:
         return self.account.epsilon(self.guarantee.delta, self.adjacency)
 
     def __repr__(self) -> str:
+        given = self.guarantee
+        said = f"epsilon {given.epsilon:.4g}, delta {given.delta:g}, for {given.unit}"
+        return f"<Privacy: {said}; data {self.account.data_id!r}>"
+
+    def __str__(self) -> str:
         asked = self.guarantee.claimed_epsilon or 0.0
         return statement.text({asked: self.guarantee}) + self.account.sentence(self.guarantee.delta, self.adjacency)
 

@@ -152,6 +152,7 @@ def link(spec: RunSpec) -> str:
     if spec.data.dataset.startswith("own:"):
         settings["data"]["dataset"] = OWN
         settings["public_labels"] = None
+        settings["scenario"].pop("order", None)  # sources are words of the file
     return "#run=" + quote(json.dumps(settings, separators=(",", ":")))
 
 

@@ -17,7 +17,7 @@ from dpcl_core.papers.paper import SIZES
 from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
 from dpcl_core.runs.shards import Set
-from pages.parts import fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
+from pages.parts import fields, figure_card, here, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts import questions as parts_questions
 from pages.parts.text import plain
 
@@ -121,6 +121,8 @@ def _answer(view: state.View, name: str) -> None:
             _start_card(name, newest, can_start=missing is None)
         if missing is not None:
             _instead(view, name, missing)
+        if (fragment := here.repeated(questions.specs(name).values())) is not None:
+            here.door(fragment)
         if newest is not None and (moved := _moved(newest)) is not None:
             label, result = moved
             if len(titles := questions.titles(name)) > 1:

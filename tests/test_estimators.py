@@ -97,6 +97,8 @@ def test_a_notebook_shows_the_promise_and_what_all_models_spent() -> None:
     assert "Whatever is published is at most 2.72 times likelier" in shown
     assert "&lt;b&gt;&#x27; together: epsilon 1" in shown
     assert len(shown) < 60_000
+    line = repr(DPCosineClassifier(classes=DIGITS).fit(X, Y).privacy_)
+    assert line == "<Privacy: epsilon 1, delta 1e-05, for one training example; data 'default'>"
 
 
 def test_a_useful_accuracy_at_a_small_budget() -> None:

@@ -41,7 +41,7 @@ export async function open(manifest, read) {
     try {
       const { loadPyodide } = await script("pyodide.mjs");
       await script("pyodide.asm.js");
-      const env = { HOME: "/dpcl", DPCL_HOME: "/dpcl/home", DPCL_DATA: "/dpcl/data" };
+      const env = { HOME: "/dpcl", DPCL_HOME: "/dpcl/home", DPCL_DATA: "/dpcl/data", HF_HUB_OFFLINE: "1" };
       return await loadPyodide({ indexURL: IN_NODE ? decodeURIComponent(place.pathname) : place.href, env });
     } catch (error) {
       throw /memory/i.test(String(error)) ? failed("out-of-memory", MEMORY) : failed("internal", `The engine did not start (${error}): reload the page.`);

@@ -22,7 +22,6 @@ from dpcl_core.privacy.sums import unit_rows
 
 _OPSET, _IR = 18, 9  # of 2023: what runtimes of any age still read
 _TINY = np.finfo(np.float64).tiny
-_FORMS = ("cosine", "heads")
 
 
 def of_folder(folder: Path, epsilon: float | None = None, seed: int | None = None, after: int | None = None) -> bytes:
@@ -50,20 +49,21 @@ def graph(
     """
     if rule not in _FORMS:
         raise BadInput("classifier", rule, f"must be a linear or a cosine classifier ({', '.join(_FORMS)}) to become ONNX")
-    if not steps[-1].competing or (rule == "heads" and not any(step.arrays["labels"].any() for step in steps)):
+    if not steps[-1].competing or not any(np.any(step.arrays.get("labels", True)) for step in steps):
         raise BadInput("classifier", "no class", "was released: there is nothing to write")
     if missing := machine.lacking(("onnx",)):
         raise DataMissing("to_onnx", rule, missing)
     net = _Net()
     rows = net.add("Cast", "features", to=net.onnx.TensorProto.DOUBLE)
-    n_inputs = _sums(steps[-1]).shape[1] if rule == "cosine" else steps[-1].real("weights").shape[1] - 1
+    arrays = steps[-1].arrays
+    n_inputs = arrays["weights"].shape[1] - 1 if "weights" in arrays else _sums(steps[-1]).shape[1]
     if axes is not None:
         n_inputs = len(axes.centre)
         rows = net.add("MatMul", net.add("Sub", rows, net.constant(axes.centre)), net.constant(axes.directions))
     is_odd = net.add("IsNaN", net.add("ReduceSum", net.add("Mul", rows, net.constant(0.0)), net.axis, keepdims=1))
     rows = net.add("Where", is_odd, net.constant(0.0), rows)  # a row with a number that is none counts as zeros
     rows = _scaled(net, rows) if is_scaled else rows
-    scores = _cosines(net, steps[-1], rows) if rule == "cosine" else _votes(net, steps, rows, is_odd)
+    scores = _FORMS[rule](net, steps, rows, is_odd)
     best = net.add("ArgMax", scores, axis=1, keepdims=0)
     names = labels.astype(np.int64) if labels.dtype.kind in "iu" else labels.astype(str).astype(object)
     net.add("Gather", net.constant(names), best, to_name="label")
@@ -121,8 +121,9 @@ def _scaled(net: _Net, rows: str) -> str:
     return net.add("Div", rows, net.add("Max", net.add("ReduceL2", rows, net.axis, keepdims=1), net.constant(_TINY)))
 
 
-def _cosines(net: _Net, last: Step, rows: str) -> str:
+def _cosines(net: _Net, steps: Sequence[Step], rows: str, _: str) -> str:
     """Cosines with class sums; -inf for a sum of zeros."""
+    last = steps[-1]
     sums = unit_rows(last.chosen(_sums(last).T).T)
     cosines = net.add("MatMul", _scaled(net, rows), net.constant(sums.T))
     return net.add("Add", cosines, net.constant(np.where(sums.any(axis=1), 0.0, -np.inf)))
@@ -174,3 +175,6 @@ def _weighted(net: _Net, logits: str, *, one_space: bool) -> tuple[str, str]:
     told = net.add("Mul", shares, net.add("Log", net.add("Max", shares, net.constant(_TINY))))
     weight = net.add("Exp", net.add("ReduceSum", told, net.axis, keepdims=1))
     return net.add("Mul", logits if one_space else shares, weight), weight
+
+
+_FORMS = {"cosine": _cosines, "heads": _votes}  # by rule

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast, get_args
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.card import Kind
+from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
@@ -141,9 +141,8 @@ _NAMES: Mapping[Kind, str] = {
 _VALUES: tuple[Kind, ...] = ("image", "sensor", "table", "embedding")
 
 
-def check_kinds(spec: RunSpec) -> None:
+def check_kinds(spec: RunSpec, dataset: DatasetCard) -> None:
     """Raises BadInput for a dataset of a kind that the method or the scenario does not accept."""
-    dataset = datasets.card(spec.data.dataset)
     for kinds, reason in _requirements(spec):
         if dataset.kind not in kinds:
             named = _either([_NAMES[kind] for kind in kinds])

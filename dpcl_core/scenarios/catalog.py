@@ -389,13 +389,12 @@ def _table(of: Plan) -> Table:
 
 def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed, as the scenario splits the table, and its clients. Raises BadInput as the scenario does."""
-    from dpcl_core.scenarios import clients  # builds on the settings here
-
-    is_held = isinstance(scenario, clients.Held)
-    stream: TaskStream = _module(scenario).open_stream(
-        scenario, clients.dealt_out(scenario, table, seed) if is_held else table, seed
-    )
-    return clients.of_clients(stream, scenario) if is_held else stream
+    clients: Any = None
+    if scenario.n_users is not None and not card(scenario.kind).has_clients:
+        clients = import_module("dpcl_core.scenarios.clients")  # builds on the settings here
+        table = clients.dealt_out(scenario, table, seed)
+    stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
+    return stream if clients is None else clients.of_clients(stream, scenario)  # type: ignore[no-any-return]
 
 
 # Chance: what a stream's test part gives to answers that ignore the example. From public facts alone.

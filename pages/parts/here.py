@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from dpcl_core import paths
+from dpcl_core.spec import RunSpec
 from pages.parts import layout, visitor
 
 LABEL: Final = "Open in your browser"
@@ -29,6 +31,14 @@ def routes() -> list[Mount]:
     if place is None:
         return []
     return [Mount("/".join(["", *filter(None, [base]), _PATH]), StaticFiles(directory=place))]
+
+
+def repeated(specs: Iterable[RunSpec]) -> str | None:
+    """The end of the link to the first of these runs that a page can repeat; None if there is none."""
+    from dpcl_core import page as engine  # few questions need them
+    from dpcl_core.site import live
+
+    return next((engine.link(spec) for spec in specs if live.runs_here(spec)), None)
 
 
 def door(fragment: str = "") -> None:

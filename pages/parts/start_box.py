@@ -22,7 +22,7 @@ from dpcl_core.papers import expected, nearest, questions
 from dpcl_core.papers.expected import Sizes
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, charges, process
-from dpcl_core.runs.run import Split
+from dpcl_core.runs.run import Split, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
@@ -150,7 +150,7 @@ def _derived(key: str, _spec: RunSpec) -> str:
 
 def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
     """The expected duration from past runs of this spec, else from the preset with this spec; whether it is from here."""
-    here, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
+    here, preset = state.store().estimates([work_of(spec)], device=device)[0], _preset_of(spec)
     return (here if here is not None or preset is None else preset.seconds), here is not None
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+from html import unescape
+from urllib.parse import unquote
 
 import pytest
 
-from dpcl_core import paths
+from dpcl_core import checks, paths
 from dpcl_core.elements.element import DRAG
-from dpcl_core.site import live_page
-from dpcl_core.site.runs import run_page
+from dpcl_core.site import live, live_page, runs
+from dpcl_core.site.runs import Page, run_page
 from tests.support import javascript
 
 TEXT = paths.asset_table("live/exercises.toml")["smallest"]
@@ -78,3 +81,21 @@ def test_a_run_that_is_going_on_is_summed_up_as_far_as_it_is() -> None:
     assert found["curve"] == [pytest.approx(0.9), pytest.approx(0.75), None]  # of a few doubles
     assert found["lost"] == pytest.approx(0.2)
     assert javascript.run(script, of, sent=[whole])["last"] == 2
+
+
+def test_start_and_every_answer_that_can_be_repeated_lead_to_the_page() -> None:
+    """The link says the settings of a run of the answer, and nothing else."""
+    answers = runs.recorded()
+    start = Page(runs.HOME, "", "", '<ul class="doors"></ul>')
+    before = [Page(runs.file_of(question), "", "", '<p class="row"></p>') for question, _ in answers]
+    first, *after = live_page.with_doors([start, *before])
+    assert f'href="{live_page.FILE}"' in first.body
+    opened = 0
+    for (_, forms), page in zip(answers, after, strict=True):
+        possible = [spec for form in forms for spec in form.specs.values() if live.runs_here(spec)]
+        linked = re.search(r'href="train-here\.html#run=([^"]+)"', page.body)
+        assert bool(linked) == bool(possible), page.file
+        if linked:
+            opened += 1
+            assert checks.parse(json.loads(unquote(unescape(linked[1])))) in possible
+    assert 0 < opened < len(answers)

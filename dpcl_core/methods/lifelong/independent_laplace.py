@@ -236,7 +236,6 @@ CARD = settings.card(
     params=IndependentLaplaceParams, key_settings=("project_to", "clip", "label_share"),
     module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
     labels=settings.LABELS,
-    scenarios=("class-incremental", "split", "permuted", "source-incremental"),
     refuses=check, assumes=lambda params: (SIZES_ARE_PUBLIC,), derived=derived, forecast=forecast,
     ceiling="dp-coeff-memory", printed=PRINTED,
 )
