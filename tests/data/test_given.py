@@ -20,6 +20,8 @@ from dpcl_core.data import given, outline
 from dpcl_core.data.intake import Asked, taken_in
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
+from dpcl_core.events import TaskLearned
+from dpcl_core.runs import administration, charges
 from dpcl_core.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -254,9 +256,42 @@ def test_what_is_said_of_data_needs_data() -> None:
     with pytest.raises(BadInput) as refused:
         dpcl.run(data=frame())
     assert refused.value.field == "target"
+    kept = dpcl.run(data=frame(), target="kind", epsilons=[1.0], seeds=[0])
     with pytest.raises(BadInput) as refused:
-        dpcl.run(data=frame(), target="kind", here=True)
+        dpcl.run(kept.spec, here=True)
     assert refused.value.field == "here"
+
+
+def test_of_a_run_here_stays_what_it_spent_and_nothing_else(home: Path) -> None:
+    given = frame(40), "mine"
+    options = {"target": "kind", "epsilons": [1.0], "seeds": [0], "here": True}
+    heard: list[object] = []
+    first = dpcl.run(data=given[0], name=given[1], on_event=heard.append, **options)
+    assert first.events == tuple(heard)
+    assert first.run_id is None
+    assert first.guarantee(1.0).epsilon <= 1.0
+    assert not Store().list_runs()
+    assert not Store().trash()
+    assert not [one for one in (home / "data").iterdir() if one.is_dir()]
+
+    def interrupt(event: object) -> None:
+        if isinstance(event, TaskLearned):
+            raise KeyboardInterrupt
+
+    stopped = dpcl.run(data=given[0], name="another name", on_event=interrupt, **options)  # it began: it counts
+    assert not stopped.finals
+    kept = dpcl.run(data=given[0], name="kept", target="kind", epsilons=[1.0], seeds=[0])
+    looks = administration.looks_at(Store(), kept.spec.data.dataset)
+    assert looks is not None
+    assert looks.runs == 3
+    assert looks.epsilon == pytest.approx(3.0, rel=1e-3)
+
+
+def test_a_budget_for_rows_refuses_a_run_here() -> None:
+    kept = dpcl.run(data=frame(40), target="kind", epsilons=[1.0], seeds=[0])
+    charges.declare(Store(), kept.spec.data.dataset, 1.5)
+    with pytest.raises(BadInput, match="budget"):
+        dpcl.run(data=frame(40), name="again", target="kind", epsilons=[1.0], seeds=[0], here=True)
 
 
 def test_a_schema_is_a_mapping_or_a_file(tmp_path: Path) -> None:
