@@ -347,21 +347,15 @@ def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object
 
 def _asked(roles: Mapping[str, str | None], per_person: int | None, schema: object) -> Asked:
     """What is said of the columns. Raises BadInput for a schema that is none."""
-    from pydantic import ValidationError
-
     from dpcl_core.data import schema as schemas
     from dpcl_core.data.intake import Asked
-    from dpcl_core.errors import first_of
     from dpcl_core.spec import validated
 
     instead = schema if isinstance(schema, schemas.Schema) else None
     if isinstance(schema, str | Path):
         instead = schemas.parsed(Path(schema), str(schema))
     elif isinstance(schema, Mapping):
-        try:
-            instead = validated(schemas.Schema, _plain(schema))
-        except ValidationError as error:
-            raise first_of(error, "schema") from error
+        instead = validated(schemas.Schema, _plain(schema))
     elif schema is not None and instead is None:
         raise BadInput("schema", type(schema).__name__, "must be a mapping, or the path of a TOML file")
     return Asked(schemas.Columns(**roles), _plain(per_person), instead=instead)

@@ -229,10 +229,10 @@ class Result:
     @property
     def card(self) -> Card:
         """The privacy card of the finished models, which `dpcl verify` checks once it is saved."""
-        from dpcl_core.privacy import card
+        from dpcl_core.privacy import card_document
 
         finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
-        return card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
+        return card_document.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
 
     def log_to(self, tracker: str, *, folder: str = "runs") -> None:
         """Writes every finished model to "mlflow" or "tensorboard": settings, accuracies and spent ε by task, the statement.
@@ -268,7 +268,8 @@ class Result:
         """
         from dpcl_core.figures import html
         from dpcl_core.papers import catalog
-        from dpcl_core.privacy import card, statement
+        from dpcl_core.privacy import card_document as card
+        from dpcl_core.privacy import statement
 
         written = json.dumps(self.card, indent=1, ensure_ascii=False)
         parts = {

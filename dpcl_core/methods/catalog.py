@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, cast, get_args
 
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.card import Kind
+from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
@@ -57,16 +59,24 @@ def _built_in() -> Mapping[str, MethodCard]:
         label_means,
         local_list,
     )
+
+    features = (cosine, peft_ensemble, naive, non_cl)
+    cslr = (cslr_server_head, cslr_central, cslr_published, local_list)
+    federated = (*cslr, label_means, dp_stat_share, dp_fedavg, fedcil_dp, fedta_lite)
+    modules = (*features, *_by_torch(), *federated)
+    return {module.CARD.name: module.CARD for module in modules}
+
+
+def _by_torch() -> tuple[ModuleType, ...]:
+    """The families whose methods all train by torch; a page of a browser, which has none, need not wait for their cards."""
+    if sys.platform == "emscripten":
+        return ()
     from dpcl_core.methods.language import er, ewc, gem, mtl, olora, pecl, pecl_published, seqft
     from dpcl_core.methods.lifelong import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
 
-    features = (cosine, peft_ensemble, naive, non_cl)
     lifelong = (agem, l2dp_ml, dp_agem, dp_coeff_memory, independent_laplace, joint_network)
     language = (seqft, er, ewc, gem, olora, mtl, pecl_published, pecl)
-    cslr = (cslr_server_head, cslr_central, cslr_published, local_list)
-    federated = (*cslr, label_means, dp_stat_share, dp_fedavg, fedcil_dp, fedta_lite)
-    modules = (*features, *lifelong, *language, *federated)
-    return {module.CARD.name: module.CARD for module in modules}
+    return (*lifelong, *language)
 
 
 def _added(built_in: Mapping[str, MethodCard]) -> dict[str, MethodCard]:
@@ -131,9 +141,8 @@ _NAMES: Mapping[Kind, str] = {
 _VALUES: tuple[Kind, ...] = ("image", "sensor", "table", "embedding")
 
 
-def check_kinds(spec: RunSpec) -> None:
+def check_kinds(spec: RunSpec, dataset: DatasetCard) -> None:
     """Raises BadInput for a dataset of a kind that the method or the scenario does not accept."""
-    dataset = datasets.card(spec.data.dataset)
     for kinds, reason in _requirements(spec):
         if dataset.kind not in kinds:
             named = _either([_NAMES[kind] for kind in kinds])
@@ -160,13 +169,9 @@ def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
         yield ("text",), f"{method.title} trains a language model"
     if spec.params.inputs == "images":
         yield ("image",), f"{method.title} adapts a network of pictures with these settings"
-    if method.needs_anchors:
-        yield ("text", "tagged"), f"{method.title} builds on public sentences"
-    if method.needs_values:
-        yield _VALUES, f"{method.title} trains a network on the examples' own values"
-    if scenario.needs_values:
-        yield _VALUES, f"scenario.kind = {scenario.name} rearranges the examples' own values"
-    if not any(scenarios.card(name).has_clients for name in method.scenarios):
+    if scenario.needs_values and spec.params.inputs == "text":
+        yield _VALUES, f"scenario.kind = {scenario.name} rearranges values, and words have no places of their own"
+    if not method.has_clients:
         single = tuple(kind for kind in get_args(Kind) if kind != "tagged")
         yield single, f"words of one sentence stay together with a client, and {method.title} has no clients"
 

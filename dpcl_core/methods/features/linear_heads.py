@@ -150,7 +150,7 @@ def clipped_sums(
     hidden, others = weights[: len(clips)], weights[len(clips) :]
     if len(batch) == 0:
         return np.zeros_like(hidden), np.zeros_like(others)
-    filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.int64)  # the padding is not used
+    filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.intp)  # the padding is not used
     filled[: len(batch)] = batch
     directions = data.directions.take(filled, axis=0) if on_card is None else on_card.take(filled)
     rows = data.rows.take(filled, axis=0) if len(clips) < len(weights) else None
@@ -295,6 +295,15 @@ class Heads:
         scores = with_bias(features, self.weights.dtype) @ self.weights.transpose(0, 2, 1)
         logits[:, :, self.columns] = np.where(self.allowed[:, None, :], scores, -np.inf)
         return logits
+
+    def widened(self, spaces: Spaces) -> Heads:
+        """The same classifiers over more labels: those of another list, one for each budget, start with zero weights."""
+        if all(set(space) <= set(self.columns[own]) for space, own in zip(spaces, self.allowed, strict=True)):
+            return self
+        both = [(*self.columns[own].tolist(), *space) for space, own in zip(spaces, self.allowed, strict=True)]
+        wider = fresh(both, self.weights.shape[2] - 1, self.n_classes, self.weights.dtype.type)
+        wider.weights[:, np.searchsorted(wider.columns, self.columns)] = self.weights
+        return wider
 
     def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
         """`weights` [classes, K+1] of the budget at this index, zero outside its `labels` [classes]."""
