@@ -263,23 +263,24 @@ def to_onnx(
     import tempfile
 
     from dpcl_core import estimators
-    from dpcl_core.classifiers import folder, onnx_graph
+    from dpcl_core.classifiers import onnx_graph
+    from dpcl_core.classifiers import written as released
 
     if isinstance(from_model, estimators.PrivateClassifier):
         rule, steps = from_model.released()
-        written = onnx_graph.graph(rule, steps, from_model.classes_, about=str(from_model.privacy_))
+        model = onnx_graph.graph(rule, steps, from_model.classes_, about=str(from_model.privacy_))
     elif isinstance(from_model, str | Path):
-        written = onnx_graph.of_folder(Path(from_model), epsilon, seed, after)
+        model = onnx_graph.of_folder(Path(from_model), epsilon, seed, after)
     elif isinstance(from_model, Result):
-        files = folder.files("", from_model.spec, from_model.events, _kept(from_model, store), unprotected=unprotected)
+        files = written.files("", from_model.spec, from_model.events, _kept(from_model, store), unprotected=unprotected)
         with tempfile.TemporaryDirectory() as place:
             for name, content in files.items():
                 (Path(place) / Path(name).name).write_bytes(content)
-            written = onnx_graph.of_folder(Path(place), epsilon, seed, after)
+            model = onnx_graph.of_folder(Path(place), epsilon, seed, after)
     else:
         kind = from_model if isinstance(from_model, int | float) else type(from_model).__name__
         raise BadInput("from_model", kind, "must be a fitted estimator of dpcl, a result, or the folder of an export")
-    Path(path).write_bytes(written)
+    Path(path).write_bytes(model)
     return Path(path)
 
 

@@ -50,7 +50,8 @@ def as_file(data: object, name: str = "data") -> Iterator[Path]:
 
 def names_of(data: Any) -> list[Any]:
     """The columns of a frame, a table or a dataset with columns; none for other data."""
-    return [*(getattr(data, "column_names", None) or getattr(data, "columns", ()))]
+    names: Any = getattr(data, "column_names", None) or getattr(data, "columns", ())
+    return [*names]
 
 
 def _written(data: Any, stem: Path) -> Path:
