@@ -1,8 +1,8 @@
 """Any method on any data: the table of what goes with what, and a real small training for every pair of its parts.
 
-One training for each family with each kind of data and each stream, each kind with each stream, and each setting of lists with
-all of these: a greedy cover of all such pairs. Without noise every one of them must beat chance by a margin that was set
-before the first was run.
+One training for each family with each kind of data and each stream, each kind with each stream, and each setting of lists
+with all of these: a greedy cover of all such pairs. Without noise every one of them must beat chance by a margin that was
+set before the first was run.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def test_every_reason_is_one_that_the_checks_have_too(table: list[Combination]) 
             continue
         data = combinations._card(one.dataset)
         spec = checks.parse({
-            "method": one.method, "labels": "prior", "data": {"dataset": data.name, "backbone": network(data.kind, one.method)},
-            "scenario": {"kind": one.stream},
+            "method": one.method, "labels": "prior",
+            "data": {"dataset": data.name, "backbone": network(data.kind, one.method)}, "scenario": {"kind": one.stream},
         })  # fmt: skip
         with pytest.raises(BadInput):
             checks.check_cards(spec, data)

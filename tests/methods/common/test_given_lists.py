@@ -48,7 +48,7 @@ def task(train: Examples, prior: tuple[int, ...] = (0, 1), index: int = 0) -> Ta
     leaving=st.integers(0, N_CLIENTS - 1),
     place=st.integers(0, 39),
 )
-def test_a_client_names_one_of_its_labels_whoever_else_is_there(rows: list[tuple[int, int]], leaving: int, place: int) -> None:
+def test_a_client_names_one_label_whoever_else_is_there(rows: list[tuple[int, int]], leaving: int, place: int) -> None:
     """The sensitivity: without a client one entry is gone, and the others are as they were, in whatever order rows come."""
     named = sorted(one_label_of_each(held(*zip(*rows, strict=True)), CELL, 0).tolist())
     users = {user for user, _ in rows}
@@ -107,7 +107,7 @@ def test_a_list_is_in_the_ledger_before_it_is_made(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_list_that_nobody_is_on_gives_way_to_a_guess() -> None:
-    """What is guessed reads nothing: labels of earlier lists, the first class, or the two answers of one against the rest."""
+    """A guess reads nothing: labels of earlier lists, the first class, or the two answers of one against the rest."""
     small = spec(privacy={"epsilons": [0.01], "noise": "seeded"})
     ledger, train = Ledger(1e-5, "add-remove", "every"), held([0, 1], [2, 2])
     given_to = lists(small)
