@@ -30,7 +30,8 @@ from tests.data.making import write
 
 MARGIN = 0.1  # over chance: ten points of a hundred, or of the F1 of names
 N_CLASSES, PER_CLASS, N_TEST = 4, 60, 40
-WORDS = ("river bank water boat", "goal match team score", "market price bank share", "star planet orbit light")
+WORDS = ("river water lake boat", "goal match team score", "market price money share", "star planet orbit moon")
+TOPICS = ("nature", "sports", "business", "science")
 KINDS: Mapping[Kind, str] = {  # with a card of data of the same kind
     "image": "digits", "sensor": "har-wisdm", "text": "amazon-domains", "tagged": "ner-gum", "table": "own:table",
     "embedding": "own:embeddings",
@@ -40,13 +41,15 @@ WITHOUT_SOURCES = ("image", "table", "embedding")  # as they are made here
 QUICK: Mapping[str, tuple[str, ...]] = {
     "features": ("cosine", "naive"),
     "lifelong": ("dp-coeff-memory", "joint-network"),
-    "language": ("lm-seqft",),
+    "language": ("lm-mtl", "lm-er"),  # one task after another alone forgets, as it should
     "federated": ("label-means", "fedta-lite"),
 }
+_LM = {"length": 12, "epochs": 12, "batch_size": 20, "lora_rank": 4, "learning_rate": 0.01}
 PARAMS: Mapping[str, Mapping[str, object]] = {
     "naive": {"epochs": 20, "sample_rate": 0.5, "learning_rate": 0.1},
-    "joint-network": {"epochs": 30, "batch_size": 20, "learning_rate": 0.01},
-    "lm-seqft": {"length": 8, "epochs": 8, "batch_size": 20, "lora_rank": 4, "learning_rate": 0.02},
+    "joint-network": {"epochs": 8, "batch_size": 20, "learning_rate": 0.01},
+    "lm-mtl": _LM,
+    "lm-er": _LM,
     "label-means": {"dimensions": 4},
     "fedta-lite": {"rounds": 5},
 }
@@ -98,7 +101,7 @@ def test_every_reason_is_one_that_the_checks_have_too(table: list[Combination]) 
             checks.check_cards(spec, data)
 
 
-def test_the_terminal_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_prints_the_table(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from dpcl_core.cli import main
 
     assert main(["list", "combinations", "--json"]) == 0
@@ -130,14 +133,14 @@ def sensors(folder: Path, split: str, labels: list[int], random: np.random.Gener
 
 def texts(folder: Path, split: str, labels: list[int], random: np.random.Generator) -> None:
     strings = [" ".join(random.choice(WORDS[label].split(), 3)) for label in labels]
-    write(folder, split, text=strings, label=[f"c{label}" for label in labels], domain=domains(labels))
+    write(folder, split, text=strings, label=[TOPICS[label] for label in labels], domain=domains(labels))
 
 
 def names(folder: Path, split: str, labels: list[int], random: np.random.Generator) -> None:
-    people, verbs = ("Ada", "Bob", "Eve", "Max"), ("slept", "ran", "ate", "sang")
-    tokens = [[people[label], verbs[int(random.integers(4))]] for label in labels]
-    write(folder, split, tokens=pa.array(tokens, pa.list_(pa.string())),
-          tags=pa.array([["B-PER", "O"]] * len(labels), pa.list_(pa.string())), domain=domains(labels))  # fmt: skip
+    people, others = ("Ada", "Bob", "Eve", "Max"), ("slept", "ran", "ate", "sang", "there", "then", "well", "long")
+    tokens = [[people[label], *random.choice(others, 3)] for label in labels]
+    words, tags = (pa.array(one, pa.list_(pa.string())) for one in (tokens, [["B-PER", "O", "O", "O"]] * len(labels)))
+    write(folder, split, tokens=words, tags=tags, domain=domains(labels))
 
 
 def cells(folder: Path, split: str, labels: list[int], random: np.random.Generator) -> None:
@@ -222,7 +225,7 @@ def settings(row: Row, place: int) -> dict[str, Any]:
     data = {"dataset": "digits" if kind == "image" else f"own:{kind}", "backbone": network(kind, method)}
     return {
         "method": method, "data": data, "scenario": scenario, "labels": labels, "params": PARAMS.get(method, {}),
-        "privacy": {"epsilons": [math.inf], "delta": 1e-3, "noise": "seeded"}, "seeds": [0],
+        "privacy": {"epsilons": [math.inf], "delta": 1e-4, "noise": "seeded"}, "seeds": [0],
     }  # fmt: skip
 
 
@@ -231,7 +234,7 @@ def test_a_small_training_beats_chance(place: int, home: Path, monkeypatch: pyte
     monkeypatch.setenv("DPCL_HOME", str(home / "home"))
     monkeypatch.setenv("DPCL_DATA", str(home / "data"))
     events = list(engine.run(checks.parse(settings(COVER[place], place))))
-    (known,), (finished,) = of_kind(events, References), of_kind(events, CellFinished)
+    known, (finished,) = next(of_kind(events, References)), of_kind(events, CellFinished)
     reached = finished.metrics["AA"]
     assert reached is not None
     assert reached >= known.chance + MARGIN
