@@ -234,7 +234,7 @@ def _groups(requested: checks.ResolvedRun, run: checks.ResolvedRun, context: Pub
 
     Cells that are given lists learned under DP have a learner each: noise, and so a list, is never shared.
     """
-    spec, shares, cells = run.spec, run.method.shares, list(run.spec.cells())
+    spec, shares, cells = run.spec, run.method.cells_per_learner, list(run.spec.cells())
     n_axes = context.n_axes if spec.params.inputs == "features" else {}
     counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
     if requested.gives_lists and requested.spec.labels == "dp-learned":

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from dpcl_core import checks, paths, presets
+from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.classifiers import folder
+from dpcl_core.classifiers import folder, written
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import (
@@ -24,10 +24,8 @@ from dpcl_core.events import (
     Guarantee,
     JsonValue,
     Leaks,
-    Planned,
     Retained,
     Signatures,
-    Started,
     TaskLearned,
     TokensScored,
     of_kind,
@@ -37,7 +35,8 @@ from dpcl_core.events import (
 )
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured
-from dpcl_core.privacy import card, statement
+from dpcl_core.privacy import card_document as card
+from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import kind, shown_number, standing, ways_out
 from dpcl_core.results import FIGURES, Result, method_title, of_run, question, references
 from dpcl_core.runs import administration, frames
@@ -269,8 +268,7 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     }  # fmt: skip
     tables |= {name: frame for name, table in details.items() if not (frame := table(events)).empty}
     guarantees = [
-        {"asked": plain_number(requested), **_guarantee(given, run.spec)}
-        for requested, given in result.guarantees.items()
+        {"asked": plain_number(requested), **_guarantee(given, run.spec)} for requested, given in result.guarantees.items()
     ]
     texts = {
         **{f"{name}.csv": table.to_csv(index=False) for name, table in tables.items()},
@@ -284,11 +282,9 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "citations.bib": catalog.citations(run.spec),
         **_figures(result),
     }
-    kept = folder.files(run.id, run.spec, events, store.classifiers(run.id), unprotected=unprotected)
-    return {name: content.encode() for name, content in texts.items()} | {card.FILE: _card(run, events)} | kept
-
-
-_OF_SUMS = "cosine"  # the rule of classifiers that are sums of features: a few lines use them without this program
+    kept = written.files(run.id, run.spec, events, store.classifiers(run.id), unprotected=unprotected)
+    of_card = {card.FILE: card.content(run.id, run.spec, events)}
+    return {name: content.encode() for name, content in texts.items()} | of_card | kept
 
 
 def classifier(store: Store, run_id: str) -> dict[str, bytes]:
@@ -296,29 +292,8 @@ def classifier(store: Store, run_id: str) -> dict[str, bytes]:
 
     Raises BadInput for a run without a classifier that has a privacy bound.
     """
-    run, events = store.get_with_results(run_id), store.events(run_id)
-    kept = folder.files(run.id, run.spec, events, store.classifiers(run.id), last_only=True)
-    model = json.loads(kept.get(f"{folder.NAME}/{folder.DOCUMENT}", b"{}")).get("models", [])
-    if not model:
-        raise BadInput("run", run_id, "kept no classifier that has a privacy bound")
-    step = model[0]["steps"][-1]
-    text = (paths.assets_dir() / "classifier.md").read_text(encoding="utf-8")
-    about, lines = text.split("<!-- on features -->")
-    said = about.format(
-        dataset=datasets.called(run.spec.data.dataset), method=method_title(run.spec), statement=model[0]["statement"],
-        classes=", ".join(step["competing"]), card=card.FILE,
-    )  # fmt: skip
-    if step["rule"] == _OF_SUMS:
-        said += lines.format(network=run.spec.data.backbone)
-    return {**kept, card.FILE: _card(run, events), "README.md": said.encode()}
-
-
-def _card(run: Run, events: Sequence[Event]) -> bytes:
-    """The privacy card of a run as a file."""
-    started, plan = next(of_kind(events, Started), None), next(of_kind(events, Planned), None)
-    dataset = run.spec.data.dataset if started is None else started.dataset_title
-    found = card.document(run.id, run.spec.method, dataset, list(of_kind(events, CellFinished)), plan)
-    return (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
+    run = store.get_with_results(run_id)
+    return written.bundle(run.id, run.spec, store.events(run_id), store.classifiers(run.id))
 
 
 def check_folder(target: Path) -> None:

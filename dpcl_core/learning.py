@@ -12,9 +12,8 @@ from hashlib import sha256
 from typing import ClassVar, Protocol
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors import numpy as safetensors
 
+from dpcl_core import arrays as arrays_file
 from dpcl_core import metrics
 from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor
@@ -296,7 +295,7 @@ class Group:
             "seconds": standing.seconds + time.perf_counter() - self._started,
             "lists": [] if self._lists is None else [[seed, *map(list, of)] for seed, of in self._lists.lists.items()],
         }
-        return json.dumps(document), safetensors.save(dict(arrays))
+        return json.dumps(document), arrays_file.save(dict(arrays))
 
     def _restore(self, checkpoint: Checkpoint, learner: Learner, observer: Observer, standing: _Standing) -> None:
         """Gives fresh parts the state after the checkpoint's task."""
@@ -315,10 +314,10 @@ class Group:
             if self._lists is not None:
                 self._lists.lists |= {seed: [tuple(one) for one in of] for seed, *of in document["lists"]}
                 self._show_lists(self._lists)
-            state.restore({"learner": learner, "observer": observer}, document["parts"], safetensors.load(checkpoint.arrays))
+            state.restore({"learner": learner, "observer": observer}, document["parts"], arrays_file.load(checkpoint.arrays))
         except BadInput:
             raise
-        except (ValueError, TypeError, LookupError, AttributeError, SafetensorError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged") from error
         if isinstance(learner, state.Recalling):
             learner.recall(self._rounds[: checkpoint.task + 1])

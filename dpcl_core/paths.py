@@ -61,7 +61,7 @@ def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
 
 def _hand_over(made_here: Path, handle: int | None = None) -> None:
     """Gives what root has just made to its folder's owner, who could not use it after one `sudo dpcl` otherwise."""
-    if os.name == "posix" and os.geteuid() == 0:
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
         of = made_here.parent.stat()
         with suppress(OSError):  # a container's root, or a file system, may refuse that: it stays root's
             if handle is None:
@@ -99,13 +99,8 @@ def shared_dirs(what: str) -> tuple[Path, Path]:
     return Path(sys.prefix) / "share" / "dpcl" / what, cache_home / "dpcl" / what
 
 
-def network_cache() -> Path:
-    """The user's cache of fetched networks, whatever the home is."""
-    return shared_dirs("networks")[1]
-
-
 def network_dirs() -> tuple[Path, Path]:
-    """Where fetched networks are looked for: in this Python's environment, then in the user's cache."""
+    """Where fetched networks are, whatever the home is: in this Python's environment, then in the user's cache."""
     return shared_dirs("networks")
 
 
@@ -220,6 +215,6 @@ def _make(path: Path) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(N_BYTES))
         with suppress(FileExistsError):
-            os.link(beside, path)
+            getattr(os, "link", os.rename)(beside, path)  # a page of a browser has no links, and nobody beside it
     finally:
-        beside.unlink()
+        beside.unlink(missing_ok=True)

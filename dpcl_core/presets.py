@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dpcl_core import checks, paths
 from dpcl_core.backbones import catalog as backbones
@@ -21,7 +21,6 @@ from dpcl_core.checks import USUAL_DELTA, default_delta
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
-from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
@@ -30,13 +29,16 @@ from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec, fields_of, valida
 Shows = Literal["budgets", "forgetting", "streams", "labels", "adapting", "claims", "words", "matching", "no-privacy"]
 
 
-class Preset(Document):
+@dataclass(frozen=True, slots=True)
+class Preset:
     """The description of a preset. `seconds`: expected duration of `[spec]` on two CPU cores (None: not measured).
 
     `shows`: what its answer is about.
 
     `label` names the run of `[spec]` among those of an experiment; `seconds_in_all` is the duration of all runs.
     """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
     title: str
@@ -53,8 +55,11 @@ class Preset(Document):
         return self.shows == "forgetting" or "forget" in f"{self.title} {self.question}".casefold()
 
 
-class Also(Document):
+@dataclass(frozen=True, slots=True)
+class Also:
     """One more run of a preset: its label, and its changed settings in the form of `--set`."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     label: str
     set: tuple[str, ...]
@@ -101,7 +106,8 @@ def variants(name: str, sets: Sequence[str] = (), *, here: bool = False) -> dict
     """
     first = raw(name, here=here)
     specs = {about(name).label: checks.parse(checks.apply_sets(first, sets))}
-    for also in map(Also.model_validate, _document(name, _folder()).get("also", ())):
+    for said in _document(name, _folder()).get("also", ()):
+        also = validated(Also, said, f"preset {name}: also")
         if also.label in specs:
             raise BadInput(f"preset {name}", also.label, "must be the label of one run only")
         specs[also.label] = checks.parse(checks.apply_sets(first, [*also.set, *sets]))
@@ -122,7 +128,7 @@ def _document(name: str, folder: Path) -> dict[str, Any]:
 
 @cache
 def _described(name: str, folder: Path) -> Preset:
-    return Preset.model_validate({"seconds": None, "name": name, **_document(name, folder)["about"]})
+    return validated(Preset, {"seconds": None, "name": name, **_document(name, folder)["about"]}, f"preset {name}: about")
 
 
 # A run on the user's own data with nothing declared: its settings by public rules, and what they assume, in words.

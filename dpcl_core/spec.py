@@ -1,6 +1,7 @@
 """The settings of a run: frozen dataclasses, which `validated` makes of tables and checks.
 
-Pydantic is imported where tables are read and JSON is written, and nowhere else: a run in memory does without it.
+Pydantic is imported where tables are read and JSON is written, and nowhere else: a run in memory does without it. Where it
+is not installed, as in a page of a browser, `fields` does the same.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from hashlib import sha256
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 from annotated_types import Interval, MinLen
 
 from dpcl_core.errors import BadInput, first_of
+from dpcl_core.fields import form_of, in_json
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter, ValidationError
 
 LabelSetting = Literal["data", "prior", "prior-const", "dp-learned"]
 LABELS: dict[LabelSetting, str] = {  # names for readers
@@ -34,6 +37,7 @@ Tuned = Literal["no", "public", "private"]
 Recurrence = Literal["once", "every"]
 Unit = Literal["example", "user"]
 LARGEST_EPSILON = 1_000_000  # of a budget
+HAS_PYDANTIC = find_spec("pydantic") is not None  # not in a page of a browser, which checks by `fields`
 SMALLEST_DELTA = 1e-12  # of one row: below it, the accountants' own rounding (1e-16 a transform) moves epsilon
 
 
@@ -70,6 +74,9 @@ class Settings:
 
     def to_json(self, include: set[str] | None = None) -> str:
         """The settings as JSON that `validated` reads back; infinity is text. `include`: these fields alone."""
+        if not HAS_PYDANTIC:
+            asked = (one.name for one in fields(self) if include is None or one.name in include)
+            return in_json({name: getattr(self, name) for name in asked})
         from pydantic_core import to_json
 
         return to_json(self, include=include, inf_nan_mode="strings").decode()
@@ -80,6 +87,7 @@ class Settings:
 
 
 S = TypeVar("S", bound=Settings)
+T = TypeVar("T")
 
 
 def updated(settings: S, **fields: Any) -> S:
@@ -93,7 +101,10 @@ def fields_of(settings: type[Settings]) -> dict[str, Field[Any]]:
 
 
 @cache
-def _adapter(model: Any) -> TypeAdapter[Any]:
+def reader(model: Any) -> TypeAdapter[Any]:
+    """What makes values of a type out of tables: `validate_python`, whose errors `errors.first_of` reads."""
+    if not HAS_PYDANTIC:
+        return cast("TypeAdapter[Any]", form_of(model))
     from pydantic import TypeAdapter
 
     return TypeAdapter(model)
@@ -101,17 +112,17 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 def json_schema(model: type[Settings]) -> dict[str, Any]:
     """The JSON schema of settings."""
-    return _adapter(cast("Any", model)).json_schema()
+    return reader(cast("Any", model)).json_schema()
 
 
-def validated(model: type[S], given: object, prefix: str = "", known: Sequence[str] = ()) -> S:
-    """Settings made of a table. Raises BadInput for the first wrong one; arguments as `errors.first_of` takes them."""
-    from pydantic import ValidationError
-
+def validated(model: type[T], given: object, prefix: str = "", known: Sequence[str] = ()) -> T:
+    """Settings or a card, made of a table. Raises BadInput for the first wrong value, as `errors.first_of` names it."""
     try:
-        made: S = _adapter(cast("Any", model)).validate_python(given)
-    except ValidationError as error:
-        raise first_of(error, prefix, known) from error
+        made: T = reader(cast("Any", model)).validate_python(given)
+    except ValueError as error:
+        if not hasattr(error, "errors"):
+            raise
+        raise first_of(cast("ValidationError", error), prefix, known) from error
     return made
 
 
@@ -295,7 +306,6 @@ class PrivacySpec(Settings):
         """The budget that is shown first: 1, else the largest finite one."""
         finite = [epsilon for epsilon in self.epsilons if math.isfinite(epsilon)]
         return 1.0 if 1.0 in finite else max(finite or self.epsilons)
-
 
 
 def _whole(value: object) -> object:

@@ -18,11 +18,11 @@ from tests.support.waiting import PATIENCE_SECONDS
 ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
 FLOORS = [
-    "cli", "flower", "site", "api", "estimators", "export", "apart", "classifiers", "elements", "results", "papers",
+    "cli", "flower", "site", "api", "estimators", "export", "apart", "page", "classifiers", "elements", "results", "papers",
     "figures", "lessons", "runs", "tuning", "presets", "explorers", "attacks", "engine", "learning", "checkpoints",
     "combinations", "checks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
     "methods.common", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec",
-    "published", "machine", "unforeseen", "paths", "documents", "errors", "version",
+    "fields", "published", "machine", "unforeseen", "paths", "documents", "arrays", "errors", "version",
 ]  # fmt: skip
 FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "methods.common"]
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))

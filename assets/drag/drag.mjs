@@ -110,14 +110,17 @@ function results(memory, epsilon) {
 function summarised({ matrices, classes }) {
   const nTasks = matrices[0].length, tasks = [...Array(nTasks).keys()];
   const seen = matrices.map((matrix) => matrix.map((row, k) => mean(row.slice(0, k + 1)))); // [seed][after task]
-  const lost = matrices.map((matrix) => mean(tasks.slice(0, -1).map((i) => {
-    const before = tasks.slice(i, -1).map((j) => matrix[j][i]).filter(isKnown), now = matrix[nTasks - 1][i];
+  const curve = tasks.map((k) => mean(seen.map((one) => one[k])));
+  const last = Math.max(0, curve.findLastIndex(isKnown)); // of a run that is going on, the newest task
+  const lost = matrices.map((matrix) => mean(tasks.slice(0, last).map((i) => {
+    const before = tasks.slice(i, last).map((j) => matrix[j][i]).filter(isKnown), now = matrix[last][i];
     return before.length && isKnown(now) ? Math.max(...before) - now : NaN;
   })));
   return {
     nTasks,
+    last,
     seen,
-    curve: tasks.map((k) => mean(seen.map((one) => one[k]))),
+    curve,
     matrix: tasks.map((k) => tasks.slice(0, k + 1).map((i) => mean(matrices.map((one) => one[k][i])))),
     lost: mean(lost),
     classes: (classes[0] ?? []).map((_, c) => mean(classes.map((one) => one[c]))),
@@ -132,14 +135,14 @@ function show(memory, epsilon) {
   slider.value = values.reduce((best, value, i) => (distance(value) < distance(values[best]) ? i : best), 0);
   slider.style.setProperty("--done", `${(100 * slider.value) / Math.max(1, stops.length - 1)}%`);
   const now = results(memory, epsilon);
-  const clean = values.includes(Infinity) ? results(memory, Infinity) : null;
-  const last = now.nTasks - 1;
+  const { last } = now, noiseless = values.includes(Infinity) ? results(memory, Infinity) : null;
+  const clean = noiseless && isKnown(noiseless.curve[last]) ? noiseless : null;
   const fields = {
     epsilon: shown(epsilon),
     accuracy: percent(now.curve[last]),
     clean: clean ? percent(clean.curve[last]) : "",
     lost: percent(Math.abs(now.lost)),
-    tasks: now.nTasks,
+    tasks: last + 1,
   };
   const parts = [filled(epsilon === Infinity ? words.noiseless : clean ? words.bounded : words.bounded_alone, fields)];
   if (isKnown(now.lost)) parts.push(filled(now.lost >= 0 ? words.lost : words.gained, fields));
@@ -248,7 +251,7 @@ function paintAccuracy({ data, now, clean, epsilon }, width, height) {
   const ends = [];
   if (clean && epsilon !== Infinity) {
     out.push(`<path class="clean" d="${path(points(clean.curve))}"/>`);
-    ends.push({ at: y(clean.curve.at(-1)), label: "no noise", kind: "soft start" });
+    ends.push({ at: y(clean.curve[clean.last]), label: "no noise", kind: "soft start" });
   }
   if (data.interval_factor !== null) {
     const half = now.curve.map((v, k) => {
@@ -263,7 +266,7 @@ function paintAccuracy({ data, now, clean, epsilon }, width, height) {
   }
   out.push(`<path class="line" d="${path(points(now.curve))}"/>`);
   for (const [cx, cy] of points(now.curve)) out.push(`<circle class="dot" cx="${cx}" cy="${cy}" r="3.5"/>`);
-  ends.push({ at: y(now.curve.at(-1)), label: epsilon === Infinity ? "no noise" : `ε = ${shown(epsilon)}`, kind: "mine" });
+  ends.push({ at: y(now.curve[now.last]), label: epsilon === Infinity ? "no noise" : `ε = ${shown(epsilon)}`, kind: "mine" });
   ends.sort((a, b) => a.at - b.at);
   if (ends.length > 1 && ends[1].at - ends[0].at < 15) {
     const middle = Math.min((ends[0].at + ends[1].at) / 2, bottom - 8);

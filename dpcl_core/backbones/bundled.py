@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
-from dpcl_core import paths
+from dpcl_core import arrays, paths
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.extractor import pictures, precision
@@ -81,6 +80,7 @@ def network(name: str) -> Whitened:
     Raises DataMissing where its files are missing, BadInput where they do not match the card.
     """
     import torch
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
     from dpcl_core.backbones import networks
@@ -169,9 +169,9 @@ def load(backbone: str, public: str) -> Axes:
     """The axes of a network made from a public dataset. Raises DataMissing where the file is missing or damaged."""
     path = paths.assets_dir() / "axes" / f"{backbone}-{public}.safetensors"
     try:
-        with safe_open(path, "numpy") as file:
-            centre, directions = (file.get_tensor(name).astype(np.float32) for name in ("centre", "directions"))
-    except (OSError, SafetensorError) as error:
+        found = arrays.load(path.read_bytes())
+        centre, directions = (found[name].astype(np.float32) for name in ("centre", "directions"))
+    except (OSError, KeyError, arrays.Damaged) as error:
         wanted = f"needs its axes {path}: make them with scripts/make_axes.py"
         raise DataMissing(weights.FIELD, backbone, wanted) from error
     return Axes(public, centre, directions)

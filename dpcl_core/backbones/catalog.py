@@ -15,9 +15,10 @@ from dpcl_core import paths
 from dpcl_core.backbones import packaged, weights
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.card import Kind, checked, tables
+from dpcl_core.data.card import Kind, tables
 from dpcl_core.errors import BadInput, DataMissing, unknown
 from dpcl_core.machine import lacking
+from dpcl_core.spec import validated
 
 # Finds text encoders: in an installed package, in the user's folder, or on the Hugging Face hub. No torch.
 
@@ -136,10 +137,8 @@ class BackboneCard:
 
 def read() -> dict[str, BackboneCard]:
     """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
-    from pydantic import TypeAdapter
-
-    form = TypeAdapter(BackboneCard)
-    return {name: checked(form, _FILE, name, {"name": name, **table}) for name, table in tables(_FILE).items()}
+    read = tables(_FILE).items()
+    return {name: validated(BackboneCard, {"name": name, **table}, f"{_FILE}: {name}") for name, table in read}
 
 
 _ALL = read()
@@ -163,8 +162,10 @@ def card(name: str) -> BackboneCard:
             raise BadInput(FIELD, name, allowed)
     elif prefix != TIMM or not _TIMM_MODEL.fullmatch(model):
         raise unknown(FIELD, name, CARDS, f", {_OTHERS}")
-    template = _TEMPLATES[prefix]
-    return replace(template, name=name, title=template.title.format(model), saw=_saw(model) if prefix == TIMM else ())
+    template, words = _TEMPLATES[prefix], re.split(r"[._]", model) if prefix == TIMM else []
+    # Of a timm model, the training data that its name says, under this catalog's names where they have one.
+    saw = [_TAGS[word] for word in words if word in _TAGS] + [word for word in words if word in datasets.CARDS]
+    return replace(template, name=name, title=template.title.format(model), saw=tuple(saw))
 
 
 def _parted(name: str) -> tuple[str, str]:
@@ -244,13 +245,6 @@ def available(card: BackboneCard) -> str | None:
     return None
 
 
-def _saw(model: str) -> tuple[str, ...]:
-    """The training data according to the model's name, under this catalog's names where they have one."""
-    words = re.split(r"[._]", model)
-    named = [_TAGS[word] for word in words if word in _TAGS]
-    return tuple(named + [word for word in words if word in datasets.CARDS])
-
-
 # Files that are kept to save time, and that can be deleted at any time: fetched networks, features, states of texts.
 
 
@@ -272,13 +266,14 @@ def backbones_by_kind() -> list[Kept]:
     """All kinds, empty ones too. Networks that were stored inside the environment belong to the installation, and are not
     listed."""
     networks = [
-        Kept(name, card.title, packaged.size(name), paths.network_cache() / name, partial(packaged.clean, name))
+        Kept(name, card.title, packaged.size(name), paths.network_dirs()[1] / name, partial(packaged.clean, name))
         for name, card in CARDS.items()
         if card.package
     ]
     computed = {
         "features": ("Features of examples", paths.features_dir()),
         "states": ("States of texts under language models", paths.states_dir()),
+        "pyodide": ("The browser's Python, for pages that train", paths.shared_dirs("pyodide")[1]),
     }
     return networks + [
         Kept(name, title, _size(folder), folder, partial(shutil.rmtree, folder, ignore_errors=True))

@@ -5,6 +5,7 @@ Features in the cache need neither weights nor torch, which each encoder loads w
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ Floats = NDArray[np.float32]
 _ALONE = "one text at a time"  # in identities: features computed beside other texts differ from these in the last digits
 _CHUNK = 256  # texts between two progress reports
 _FEATURE_DIM = 384  # of hashed words and of MiniLM
+_WORD32 = 0xFFFFFFFF
 
 
 class _Encoder:
@@ -135,12 +137,34 @@ class HashedText(_Encoder):
         return self._projected([_description(words, place) for words in sentences for place in range(len(words))])
 
     def _projected(self, terms: Sequence[list[str]]) -> Floats:
-        from sklearn.feature_extraction.text import HashingVectorizer
+        """Sums of the directions of a text's terms, each times the logarithm of its signed count."""
+        directions, found = _directions(self._SEED, self._BUCKETS), np.zeros((len(terms), _FEATURE_DIM), np.float32)
+        for row, of_text in enumerate(terms):
+            counts: dict[int, int] = {}
+            for hashed in map(murmur3, of_text):
+                bucket = abs(hashed) % self._BUCKETS
+                counts[bucket] = counts.get(bucket, 0) + (1 if hashed >= 0 else -1)
+            buckets = sorted(counts)
+            weights = np.array([math.copysign(math.log1p(abs(counts[one])), counts[one]) for one in buckets])
+            found[row] = (weights[:, None] * directions[buckets]).sum(axis=0)
+        return found
 
-        hashed = HashingVectorizer(n_features=self._BUCKETS, analyzer=list, norm=None)  # MurmurHash3, with signs
-        counts = cast(Any, hashed.transform(terms))  # a sparse matrix; scipy has no types
-        counts.data = np.sign(counts.data) * np.log1p(np.abs(counts.data))
-        return np.asarray(counts @ _directions(self._SEED, self._BUCKETS), np.float32)
+
+@lru_cache(maxsize=1 << 16)
+def murmur3(word: str) -> int:
+    """MurmurHash3 of a word's UTF-8 (Appleby 2011, 32 bits, seed 0), as a signed number, as scikit-learn's vectors take it."""
+    data, found = word.encode("utf-8", "surrogatepass"), 0
+    for start in range(0, len(data), 4):
+        block = int.from_bytes(data[start : start + 4], "little") * 0xCC9E2D51 & _WORD32
+        block = (block << 15 | block >> 17) & _WORD32
+        found ^= block * 0x1B873593 & _WORD32
+        if start + 4 <= len(data):  # a last block of fewer bytes is only mixed in
+            found = (found << 13 | found >> 19) & _WORD32
+            found = found * 5 + 0xE6546B64 & _WORD32
+    found ^= len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        found = (found ^ found >> shift) * factor & _WORD32
+    return found - (found >> 31 << 32)
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import warnings
 import zipfile
 import zlib
@@ -13,7 +12,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,9 @@ from dpcl_core.data.dataset import Content, Vectors, Windows
 from dpcl_core.data.files import replacing
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # Cache of the vectors of texts and pictures, one by one: a subset, a larger set and a stopped run share them.
 #
@@ -65,6 +67,10 @@ def cached(
     keys = [sha256(content).digest() for content in contents]
     path = paths.features_dir() / f"{kind}-{sha256(identity.encode()).hexdigest()}.sqlite"
     try:
+        import sqlite3
+    except ImportError:  # in a page of a browser, which keeps nothing
+        return compute(range(len(contents)))
+    try:
         paths.make_folder(path.parent)
         try:
             stored = _stored(path, keys, feature_dim, compute)
@@ -91,6 +97,8 @@ def _stored(
     path: Path, keys: Sequence[bytes], feature_dim: int, compute: Callable[[Sequence[int]], Floats]
 ) -> dict[bytes, Floats]:
     """The vectors by key, from the file; those that it lacks are computed and kept in it."""
+    import sqlite3
+
     os.close(os.open(path, os.O_CREAT, 0o600))
     with closing(sqlite3.connect(path, timeout=_WAITS_SECONDS)) as file:
         file.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID")

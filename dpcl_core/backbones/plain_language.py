@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as read_safetensors
 from threadpoolctl import threadpool_limits
 
+from dpcl_core import arrays
 from dpcl_core.backbones import catalog, packaged, weights
 from dpcl_core.backbones.weights import FIELD, ensure_torchvision
 from dpcl_core.data.texts import KIND, KINDS, PADDING, PLANES, STOP, TOKEN, Span, Texts
@@ -238,8 +237,8 @@ def load() -> PlainModel:
     """The bundled model. Raises DataMissing where its files are missing, BadInput where they do not match its card."""
     bundle = packaged.bundled()
     try:
-        state = {name: values.astype(np.float32) for name, values in read_safetensors(bundle.read_weights()).items()}
-    except SafetensorError as error:
+        state = {name: values.astype(np.float32) for name, values in arrays.load(bundle.read_weights()).items()}
+    except arrays.Damaged as error:
         raise weights.damaged(packaged.BUNDLED, bundle.weights, error) from error
     return PlainModel(state, bundle.shape, load_tokenizer(packaged.BUNDLED).bos)
 

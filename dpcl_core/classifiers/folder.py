@@ -6,41 +6,26 @@ public. Everything in the document is a public fact or a released list of labels
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
-from safetensors import SafetensorError
-from safetensors import numpy as safetensors
 
+from dpcl_core import arrays as arrays_file
 from dpcl_core import checks, documents, paths
-from dpcl_core.backbones import bundled as public_axes
+from dpcl_core.classifiers.written import DOCUMENT, NAME, UNPROTECTED, shown
 from dpcl_core.errors import BadInput, first_of
-from dpcl_core.events import CellFinished, Classifier, Event, Fact, Guarantee, Started, of_kind
-from dpcl_core.methods import catalog as methods
+from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import LARGEST, Step
-from dpcl_core.privacy import statement
 from dpcl_core.spec import Cell, RunSpec
 
-NAME = "classifier"
-DOCUMENT = f"{NAME}.json"
-AXES = "axes.safetensors"
-UNPROTECTED = "no privacy bound holds for it: do not give it to anyone who may not see the data"
 _LARGEST_DOCUMENT, _LARGEST_FILE = 16_000_000, 2 * LARGEST
-_READ = {
-    "features": "The network turns an example into features x; where there are axes, into ((x - centre) @ directions), of "
-    "which the first n_inputs count.",
-    "images": "The network itself was adapted: the arrays are what was trained in it, beside its public weights.",
-    "text": "The language model itself was adapted: the arrays are what was trained in it, beside its public weights.",
-}
-_PERMUTED = "This run orders an example's values anew in every task: put them into the order of the task asked about."
 
 
 class _Step(documents.Document):
@@ -99,54 +84,10 @@ class Loaded:
     cell: Cell
     task: int
     is_protected: bool
+    statement: str
     rule: str
     by_task: tuple[tuple[str, ...], ...]
     steps: tuple[Step, ...]
-
-
-def files(
-    run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[Classifier], *,
-    unprotected: bool = False, last_only: bool = False,
-) -> dict[str, bytes]:  # fmt: skip
-    """The folder's files by name, `classifier/…`; empty for a run without finished models.
-
-    `unprotected`: also models without a bound, and those whose noise was seeded, which the seed takes off again.
-    `last_only`: of a model the step after its last task alone, unless that needs the earlier ones.
-    """
-    finished = {event.cell: event.guarantee for event in of_kind(events, CellFinished)}
-    started = next(of_kind(events, Started), None)
-    if not finished or started is None:
-        return {}
-    by_cell = {cell: [one for one in kept if one.cell == cell] for cell in finished}
-    left_out = _missing(spec, by_cell, started.n_tasks)
-    if last_only:
-        by_cell = {cell: of if of[-1:] and of[-1].uses_all else of[-1:] for cell, of in by_cell.items()}
-    models, arrays, written = [], dict[str, bytes](), list[Classifier]()
-    for cell, given in finished.items():
-        if by_cell[cell] and (unprotected or protected(given)):
-            models.append(_model(cell, given, by_cell[cell], started.task_names))
-            written += by_cell[cell]
-            steps = zip(by_cell[cell], models[-1].steps, strict=True)
-            arrays |= {step.file: base64.b64decode(one.content) for one, step in steps}
-        elif by_cell[cell]:
-            left_out.append(f"{_shown(cell)}: {UNPROTECTED}; --unprotected writes it all the same")
-    facts = kept[0].facts if kept else {}
-    if "axes" in facts and written:  # of the public axes as many as a model uses
-        most = max(cast(int, one.facts["n_inputs"]) for one in written)
-        along = public_axes.load(str(facts["network"]), str(facts["axes"])).first(most)
-        arrays[AXES] = safetensors.save({"centre": along.centre, "directions": along.directions})
-    parts = [part for given in finished.values() for part in given.parts.items()]
-    of_all = [
-        f"{name}: epsilon {statement.shown_number(value)}" for name, value in parts if name.startswith(statement.OF_ALL)
-    ]
-    how = _READ[spec.params.inputs] + (f" {_PERMUTED}" if spec.scenario.kind == "permuted" else "")
-    document = Document(
-        run_id=run_id, dataset=started.dataset_title, spec=spec.jsonable(), network=spec.data.backbone,
-        network_identity=str(facts.get("network_identity", "")), inputs=how, axes=AXES if AXES in arrays else None,
-        models=tuple(models), together=of_all[0] if of_all else "", left_out=tuple(left_out),
-    )  # fmt: skip
-    content = {DOCUMENT: (document.model_dump_json(indent=1) + "\n").encode(), **arrays}
-    return {f"{NAME}/{name}": one for name, one in content.items()}
 
 
 def remarks(exported: Mapping[str, bytes]) -> list[str]:
@@ -155,12 +96,7 @@ def remarks(exported: Mapping[str, bytes]) -> list[str]:
         return []
     document = Document.model_validate(json.loads(content))
     models = [Cell(one.epsilon, one.seed) for one in document.models if not one.protected]
-    return [*(f"warning: {_shown(cell)}: {UNPROTECTED}" for cell in models), *document.left_out]
-
-
-def protected(given: Guarantee) -> bool:
-    """Whether what was released keeps its bound outside: the seed of recorded noise, which takes it off, leaves, too."""
-    return given.is_private and statement.standing(given) == "bound" and given.noise != "seeded"
+    return [*(f"warning: {shown(cell)}: {UNPROTECTED}" for cell in models), *document.left_out]
 
 
 def read_classifier(folder: Path, epsilon: float | None = None, seed: int | None = None, after: int | None = None) -> Loaded:
@@ -172,7 +108,7 @@ def read_classifier(folder: Path, epsilon: float | None = None, seed: int | None
     place, document = _document(folder)
     models = [one for one in document.models if epsilon in (None, one.epsilon) and seed in (None, one.seed)]
     if not models:
-        there = "; ".join(_shown(Cell(one.epsilon, one.seed)) for one in document.models) or "none"
+        there = "; ".join(shown(Cell(one.epsilon, one.seed)) for one in document.models) or "none"
         raise BadInput("FOLDER", folder.name, f"has no such classifier; it has {there}")
     model = max(models, key=lambda one: (one.protected, one.epsilon if math.isfinite(one.epsilon) else 0.0))
     steps = {one.task: one for one in model.steps}
@@ -188,38 +124,8 @@ def read_classifier(folder: Path, epsilon: float | None = None, seed: int | None
         for name in chosen.files
     )
     cell = Cell(model.epsilon, model.seed)
-    return Loaded(checks.parse(document.spec), cell, number, model.protected, chosen.rule, chosen.by_task, steps_read)
-
-
-def _model(cell: Cell, given: Guarantee, kept: Sequence[Classifier], names: Sequence[str]) -> _Model:
-    place = f"epsilon-{cell.epsilon:.12g}-seed-{cell.seed}"
-    steps: list[_Step] = []
-    for one in kept:
-        file = f"{place}-task-{one.task + 1}.safetensors"
-        earlier = [step.file for step in steps] if one.uses_all else []
-        step = _Step(
-            task=one.task + 1, name=names[one.task], rule=one.rule, file=file, files=(*earlier, file), classes=one.classes,
-            competing=one.competing, by_task=one.by_task, facts=one.facts,
-        )  # fmt: skip
-        steps.append(step)
-    said = statement.guarantee_words(given)
-    return _Model(
-        epsilon=cell.epsilon, seed=cell.seed, accounted=given.epsilon, delta=given.delta, protected=protected(given),
-        statement=said.banner or said.headline, steps=tuple(steps),
-    )  # fmt: skip
-
-
-def _missing(spec: RunSpec, kept: Mapping[Cell, Sequence[Classifier]], n_tasks: int) -> list[str]:
-    """What a run has not kept, in sentences."""
-    card = methods.CARDS.get(spec.method)
-    if not any(kept.values()):
-        own = card.no_classifier(spec.params) if card is not None else ""
-        return [own or "This run kept no classifier: its method names no rule, or it is older than kept classifiers."]
-    too_large = f"classifiers of a run may have {LARGEST // 1_000_000} MB together"
-    found = [f"{_shown(cell)}: nothing was kept; {too_large}" for cell, of_cell in kept.items() if not of_cell]
-    tasks = {one.task for of_cell in kept.values() for one in of_cell}
-    gone = [str(task + 1) for task in range(n_tasks) if task not in tasks]
-    return found + ([f"After task {', '.join(gone)}: nothing was released, or {too_large}."] if gone else [])
+    spec, said = checks.parse(document.spec), model.statement
+    return Loaded(spec, cell, number, model.protected, said, chosen.rule, chosen.by_task, steps_read)
 
 
 def _document(folder: Path) -> tuple[Path, Document]:
@@ -241,10 +147,6 @@ def _document(folder: Path) -> tuple[Path, Document]:
 def _arrays(folder: Path, name: str) -> Mapping[str, NDArray[np.generic]]:
     content = paths.read_file(paths.inside(folder, name, DOCUMENT), name, at_most=_LARGEST_FILE)
     try:
-        return safetensors.load(content)
-    except SafetensorError as error:
+        return arrays_file.load(content)
+    except arrays_file.Damaged as error:
         raise BadInput("FOLDER", name, "must be the safetensors file that dpcl export wrote") from error
-
-
-def _shown(cell: Cell) -> str:
-    return f"epsilon {statement.shown_number(cell.epsilon)}, seed {cell.seed}"

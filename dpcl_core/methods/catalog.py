@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, cast, get_args
 
 from dpcl_core.backbones import bundled
@@ -57,16 +59,24 @@ def _built_in() -> Mapping[str, MethodCard]:
         label_means,
         local_list,
     )
+
+    features = (cosine, peft_ensemble, naive, non_cl)
+    cslr = (cslr_server_head, cslr_central, cslr_published, local_list)
+    federated = (*cslr, label_means, dp_stat_share, dp_fedavg, fedcil_dp, fedta_lite)
+    modules = (*features, *_by_torch(), *federated)
+    return {module.CARD.name: module.CARD for module in modules}
+
+
+def _by_torch() -> tuple[ModuleType, ...]:
+    """The families whose methods all train by torch; a page of a browser, which has none, need not wait for their cards."""
+    if sys.platform == "emscripten":
+        return ()
     from dpcl_core.methods.language import er, ewc, gem, mtl, olora, pecl, pecl_published, seqft
     from dpcl_core.methods.lifelong import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
 
-    features = (cosine, peft_ensemble, naive, non_cl)
     lifelong = (agem, l2dp_ml, dp_agem, dp_coeff_memory, independent_laplace, joint_network)
     language = (seqft, er, ewc, gem, olora, mtl, pecl_published, pecl)
-    cslr = (cslr_server_head, cslr_central, cslr_published, local_list)
-    federated = (*cslr, label_means, dp_stat_share, dp_fedavg, fedcil_dp, fedta_lite)
-    modules = (*features, *lifelong, *language, *federated)
-    return {module.CARD.name: module.CARD for module in modules}
+    return (*lifelong, *language)
 
 
 def _added(built_in: Mapping[str, MethodCard]) -> dict[str, MethodCard]:

@@ -20,28 +20,19 @@ from pydantic import BeforeValidator, Field, ValidationError
 from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.events import (
-    CellFinished,
-    Guarantee,
     JsonValue,
     Mechanism,
     MechanismKind,
-    Planned,
     Spending,
     Written,
     plain_number,
 )
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budgets import Accountant
-from dpcl_core.privacy.card_events import Card
+from dpcl_core.privacy.card_document import FILE
 from dpcl_core.privacy.guarantee import PROTECTED
 from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence
 
-FILE = "privacy_card.json"
-NAME = "privacy card of a continual learner"
-_HOW_TO_CHECK = (
-    "Each epsilon follows from the events beside it. Check them with any accountant, or with: python -m dpcl_core verify "
-    "privacy_card.json. That finds inconsistency, not forgery."
-)
 CHECK_FINDS = "This finds inconsistency, not forgery: whether the events are what was done, no card can show."
 _LARGEST_FILE = 16_000_000  # bytes
 _WIDEST = 0.05  # of epsilon: a wider interval checks nothing
@@ -51,6 +42,8 @@ LARGEST_DELTA = 0.01  # on a card: with a larger one, a bound says nothing howev
 
 Verdict = Literal["matches", "differs", "unchecked"]
 Task = Annotated[int, Field(strict=True, ge=1, le=100_000)]
+
+
 def _written_number(value: object) -> object:
     """A number of JSON, or "inf", as it is. Raises ValueError for what only some readers take for one."""
     if isinstance(value, bool) or (isinstance(value, str) and value != "inf"):
@@ -198,95 +191,6 @@ class Checked:
     why: str = ""
 
 
-def document(
-    run_id: str, method: str, dataset: str, finished: Sequence[CellFinished], planned: Planned | None
-) -> Card:
-    """The card of a run. `events` are null for a model stored before ledgers were, `all_models` before plans were."""
-    return Card(
-        card=NAME,
-        version=2,
-        how_to_check=_HOW_TO_CHECK,
-        run_id=run_id,
-        method=method,
-        dataset=dataset,
-        all_models=None if planned is None else _planned(planned),
-        cells=[_cell(one) for one in finished],
-    )
-
-
-def _planned(plan: Planned) -> dict[str, JsonValue]:
-    any_one = plan.ledgers[0][1]
-    return {
-        "epsilon": plain_number(plan.epsilon),
-        "delta": plan.delta,
-        "people": plan.n_people,
-        "tasks": plan.n_tasks,
-        "adjacency": any_one.adjacency,
-        "recurrence": any_one.recurrence,
-        "rows_per_unit": any_one.rows_per_unit,
-        "learners": [[{"asked": plain_number(c.epsilon), "seed": c.seed} for c in learner] for learner in plan.learners],
-        "models": [{"asked": plain_number(asked), "events": _events(ledger)} for asked, ledger in plan.ledgers],
-    }
-
-
-def _cell(event: CellFinished) -> dict[str, JsonValue]:
-    guarantee, ledger = event.guarantee, event.ledger
-    return {
-        "asked": plain_number(event.cell.epsilon),
-        "seed": event.cell.seed,
-        "guarantee": statement.kind(guarantee),
-        "unit": guarantee.unit,
-        "noise": guarantee.noise,
-        "epsilon": plain_number(guarantee.epsilon),
-        "delta": guarantee.delta,
-        "adjacency": "replace" if guarantee.adjacency.startswith("replace") else "add-remove",
-        "recurrence": None if ledger is None else ledger.recurrence,
-        "parts": {name: plain_number(value) for name, value in guarantee.parts.items()},
-        "rows_per_unit": 1 if ledger is None else ledger.rows_per_unit,
-        "events": None if ledger is None else _events(ledger),
-        "statement": _statement(guarantee),
-    }
-
-
-def _statement(given: Guarantee) -> dict[str, JsonValue]:
-    """The statement of a model as every surface shows it."""
-    said = statement.guarantee_words(given)
-    return {
-        "headline": said.banner or said.headline,
-        "composition": given.composition,
-        "scope": given.scope,
-        "covered": list(said.covered),
-        "not_covered": list(said.not_covered),
-        "assumptions": list(said.assumptions),
-        "notes": list(said.caveats),
-    }
-
-
-def _events(ledger: Written) -> list[JsonValue]:
-    return [_event(entry, ledger.adjacency) for entry in ledger.entries]
-
-
-def _event(entry: Spending, adjacency: Adjacency) -> dict[str, JsonValue]:
-    return {
-        "what": entry.what,
-        "task": entry.task + 1,
-        "people_of": [task + 1 for task in entry.people_of],
-        "count": entry.count,
-        "adjacency": adjacency,
-        **_numbers(entry.mechanism),
-        "shares_batches": entry.shares_batches,
-        "channels": {name: _numbers(one) for name, one in entry.channels.items()},
-    }
-
-
-def _numbers(one: Mechanism) -> dict[str, JsonValue]:
-    """A mechanism on a card, with only the numbers that its kind has."""
-    numbers: dict[str, JsonValue] = {"epsilon": one.epsilon, "delta": one.delta}
-    if one.kind == "gaussian":
-        numbers = {"noise_multiplier": one.noise_multiplier, "sample_rates": list(one.sample_rates), "steps": one.steps}
-    return {"mechanism": one.kind, **{name: value for name, value in numbers.items() if value is not None}}
-
-
 def verify(content: bytes) -> list[Checked]:
     """Checks every model of a card. Raises BadInput if the content is no card."""
     found = _read(content)
@@ -422,9 +326,7 @@ def _planned_models(cell: _Cell, entered: Written, every: _All) -> Mapping[float
     """The planned ledgers by budget. Raises Unaccountable, and Contradiction if the card's sections do not agree."""
     from dpcl_core.privacy.recount import Contradiction, exceeds
 
-    models = {
-        one.asked: _ledger(one.events, every.adjacency, every.recurrence, every.rows_per_unit) for one in every.models
-    }
+    models = {one.asked: _ledger(one.events, every.adjacency, every.recurrence, every.rows_per_unit) for one in every.models}
     cells, seeds = every.cells, {one.seed for one in every.cells}
     planned = [one for model in models.values() for one in model.entries]
     people = {*range(every.tasks)}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy import fft
 from numpy.typing import NDArray
 
-from dpcl_core.privacy.numerics import log_normal_cdf, log_normal_cdfs, normal_cdfs, root
+from dpcl_core.privacy.numerics import log_normal_cdf, log_normal_cdfs, log_sampled_cdfs, normal_cdfs, root, sampled_cdfs
 from dpcl_core.spec import Adjacency
 
 Floats = NDArray[np.float64]
@@ -74,7 +74,7 @@ class Losses:
         if min(len(self.masses), len(other.masses)) == 1 or len(self.masses) * len(other.masses) <= _FEW:
             sums, products = np.add.outer(self.places, other.places), np.multiply.outer(self.masses, other.masses)
             places, at = np.unique(sums, return_inverse=True)
-            masses: Floats = np.asarray(np.bincount(at.ravel(), products.ravel()), np.float64)
+            masses: Floats = np.asarray(np.bincount(at.ravel().astype(np.intp), products.ravel()), np.float64)
         else:
             one, two = self._on_all_points(), other._on_all_points()
             n = len(one) + len(two) - 1
@@ -240,8 +240,10 @@ class _Gaussian:
         """
         if self._rate == 1:
             return normal_cdfs, log_normal_cdfs
-        from scipy.special import log_ndtr, ndtr  # takes long to load, for those who sample
-
+        try:
+            from scipy.special import log_ndtr, ndtr  # takes long to load, for those who sample
+        except ImportError:  # in a page of a browser: the same polynomials
+            return sampled_cdfs, log_sampled_cdfs
         return ndtr, log_ndtr
 
     def ends(self) -> tuple[float, float]:

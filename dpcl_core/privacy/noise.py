@@ -73,9 +73,11 @@ def _many_bytes(count: int) -> bytes:
     From OpenSSL's generator (AES in counter mode, NIST SP 800-90A), which the operating system seeds and reseeds: as
     unpredictable as the system's own, and twelve times as fast.
     """
-    import ssl  # missing in a browser, where nothing trains
-
-    return ssl.RAND_bytes(count)
+    try:
+        from ssl import RAND_bytes
+    except ImportError:  # in a page of a browser, whose own generator is behind the system's
+        return os.urandom(count)
+    return RAND_bytes(count)
 
 
 class SeededNoise:
@@ -146,9 +148,7 @@ class Batches:
 
     KEPT = ("_generator",)  # a key lives no longer than one training
 
-    def __init__(
-        self, rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None
-    ) -> None:
+    def __init__(self, rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None) -> None:
         """`n_batches`: how many there are at most, where a ledger is charged with all of them (`Steps`)."""
         self.rate, self._n_left = rate, n_batches
         self._below = int(rate * 2**32)  # rounded down: never sampled more often than accounted

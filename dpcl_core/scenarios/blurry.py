@@ -55,7 +55,7 @@ def open_stream(settings: Blurry, table: Table, seed: int) -> TaskStream:
     order = generator(seed, "class order").permutation(len(table.classes))
     home = np.empty(len(order), dtype=np.int64)  # of each class
     for classes in (order[:n_disjoint], order[n_disjoint:]):  # disjoint, then blurry
-        home[classes] = np.repeat(np.arange(settings.tasks), cut(len(classes)))
+        home[classes] = np.repeat(np.arange(settings.tasks), cut(len(classes)).astype(np.intp))
     task_of = np.append(home, table.homes(settings.tasks, seed))[table.train.labels]
     leaves = np.isin(table.train.labels, order[n_disjoint:])
     leaves &= table.train.tossed(generator(seed, "who leaves home")) < settings.blurry_percent / 100
@@ -72,7 +72,7 @@ def open_stream(settings: Blurry, table: Table, seed: int) -> TaskStream:
 def _cut(settings: Blurry, seed: int) -> Cut:
     """Into equal parts, the first ones larger by one where need be; under Si-Blurry at uniformly drawn positions."""
     if isinstance(settings, IBlurry):
-        return lambda n: (n + np.arange(settings.tasks)[::-1]) // settings.tasks
+        return lambda n: (n + np.arange(settings.tasks, dtype=np.int64)[::-1]) // settings.tasks
     draw = generator(seed, "si-blurry cuts")
 
     def cut(n: int) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, join_examples
-from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, parameter
+from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, parameter, validated
 
 _FILE = "scenarios.toml"  # in assets/cards
 _ORDER = "Which task is learned first, second, ..., counted from 1; empty: as they are numbered."
@@ -60,12 +60,14 @@ class Permuted(ScenarioSpec):
     kind: Literal["permuted"] = "permuted"
     tasks: Annotated[int, Interval(ge=1, le=1000)] = parameter(5, description="Number of tasks.")
     of: Literal["pixels", "values"] = parameter(
-        "pixels", title="What changes places",
+        "pixels",
+        title="What changes places",
         description="What changes places. pixels: whole pixels (or samples of a sensor). values: pixels and colour channels "
         "(or a sensor's axes) jointly.",
     )
     images: Literal["same", "disjoint"] = parameter(
-        "same", title="Images of a task",
+        "same",
+        title="Images of a task",
         description="same: every task has all examples, as published, so that their budgets add up. disjoint: examples are "
         "dealt out at random, each to one task.",
     )
@@ -228,12 +230,10 @@ class ScenarioCard:
 
 def read_cards() -> dict[str, ScenarioCard]:
     """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
-    from pydantic import TypeAdapter
-
-    form, tables, cards = TypeAdapter(ScenarioCard), data_card.tables(_FILE), dict[str, ScenarioCard]()
+    tables, cards = data_card.tables(_FILE), dict[str, ScenarioCard]()
     for settings in _SETTINGS:
         name = settings.kind
-        cards[name] = data_card.checked(form, _FILE, name, {**tables[name], "name": name, "settings": settings})
+        cards[name] = validated(ScenarioCard, {**tables[name], "name": name, "settings": settings}, f"{_FILE}: {name}")
     return cards
 
 
@@ -358,14 +358,14 @@ def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview
     sources = columns.train.sources, columns.test.sources, columns.sources
     table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
     tasks = open_stream(scenario, table, seed).tasks
-    counts = np.array([np.bincount(task.train.labels, minlength=len(shown.classes)) for task in tasks])
+    counts = np.array([np.bincount(task.train.labels.astype(np.intp), minlength=len(shown.classes)) for task in tasks])
     if scenario.n_users is None:
         return replace(shown, counts=counts)
     examples = join_examples([task.train for task in tasks])
     assert examples.rows is not None  # a task is a selection of the table
     assert examples.users is not None  # of a stream with clients
     users = examples.users[np.unique(examples.rows, return_index=True)[1]]  # of each distinct example
-    return replace(shown, counts=counts, held=np.bincount(users, minlength=scenario.n_users))
+    return replace(shown, counts=counts, held=np.bincount(users.astype(np.intp), minlength=scenario.n_users))
 
 
 def _plan(columns: load.Labels) -> Plan:
@@ -454,5 +454,3 @@ def _score(task: Task, stream: TaskStream, label: int) -> float:
 
 def _tested(stream: TaskStream) -> list[Task]:
     return [task for task in stream.tasks if len(task.test)]
-
-

@@ -129,7 +129,7 @@ def _shares(settings: Federated, table: Table, groups: Sequence[Sequence[int]], 
     if table.test.sentences is not None:
         n_units *= len(np.unique(table.test.sentences)) / len(table.test)
     n_kinds = len(table.classes) * max(1, len(table.sources))
-    sizes = n_units * np.bincount(kinds[occur], minlength=n_kinds) / max(1, len(kinds))
+    sizes = n_units * np.bincount(kinds[occur].astype(np.intp), minlength=n_kinds) / max(1, len(kinds))
     if settings.partition == "domain":
         homes = sorted(np.concatenate(groups).tolist()) if settings.by_source else range(len(table.sources))
         return _by_source(sizes, homes, settings.clients, what)
@@ -206,7 +206,7 @@ def _against_rest(examples: Examples, label: int, index: int, random: np.random.
     """
     users = np.zeros(len(examples), dtype=np.int64) if examples.users is None else examples.users
     is_label, tossed = examples.labels == label, examples.tossed(random)
-    n_label = np.bincount(users[is_label], minlength=int(users.max(initial=0)) + 1)
+    n_label = np.bincount(users[is_label].astype(np.intp), minlength=int(users.max(initial=0)) + 1)
     others = np.flatnonzero(~is_label)
     others = others[np.lexsort((others, tossed[others], users[others]))]
     first = np.searchsorted(users[others], users[others])  # where its client's others begin

@@ -134,7 +134,7 @@ def fault(numbers: Sequence[int], *, first: int, n: int) -> str | None:
     outside = [number for number in integers if not first <= number < first + n]
     if outside:
         return f"{outside[0]} is none of them"
-    times = np.bincount(integers.astype(np.int64) - first, minlength=n)
+    times = np.bincount((integers.astype(np.int64) - first).astype(np.intp), minlength=n)
     if (times > 1).any():
         return f"{first + int(np.flatnonzero(times > 1)[0])} occurs {times.max()} times"
     if (times == 0).any():

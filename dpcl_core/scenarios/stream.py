@@ -48,7 +48,7 @@ class Examples:
         """The inputs [n, ...]; a fresh copy unless these are all rows of the table, in its own order of columns."""
         chosen = self.table if self.rows is None else self.table[self.rows]
         # take, not an index: it keeps each row contiguous, which makes reading batches faster.
-        return chosen if self.columns is None else np.take(chosen, self.columns, axis=1)
+        return chosen if self.columns is None else np.take(chosen, self.columns.astype(np.intp), axis=1)
 
     def take(self, places: NDArray[np.int64]) -> Examples:
         """The examples at these places, in this order."""

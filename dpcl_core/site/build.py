@@ -15,7 +15,8 @@ from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, 
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.lessons import in_browser, text
-from dpcl_core.site import runs
+from dpcl_core.site import live as live_files
+from dpcl_core.site import live_page, runs
 from dpcl_core.site.runs import MARK, Page, folded, html_list, paragraph, run_page
 from dpcl_core.spec import LabelSetting
 
@@ -160,10 +161,11 @@ def pages() -> list[Page]:
     return made
 
 
-def build(folder: Path) -> list[Path]:
+def build(folder: Path, *, live: bool = False) -> list[Path]:
     """Writes the site into the folder, in place of an earlier site there; returns its files.
 
-    Raises BadInput, and writes nothing, where the folder holds anything else or cannot be written.
+    `live`: also a page that trains, with what it needs. Raises BadInput, and writes nothing, where the folder holds anything
+    else or cannot be written; DataMissing where the browser's Python was never fetched.
     """
     unwritable = "must be a folder that can be written"
     try:
@@ -171,17 +173,26 @@ def build(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)  # before the pages are made, which takes half a minute
     except OSError as error:
         raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
-    every = pages()
-    files = {folder / page.file: run_page(page, every) for page in every}
+    beside = _of_live() if live else {}
+    every = [*live_page.with_doors(pages()), live_page.page()] if live else pages()
+    files = {folder / name: content for name, content in beside.items()}
+    files |= {folder / page.file: run_page(page, every).encode() for page in every}
     try:
-        for old in folder.glob("*.html"):
-            if old not in files:
+        for old in folder.rglob("*"):
+            if old.is_file() and old not in files:
                 old.unlink()
-        for path, text in files.items():
-            path.write_text(text, encoding="utf-8", newline="\n")
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
     except OSError as error:
         raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
     return sorted(files)
+
+
+def _of_live() -> dict[str, bytes]:
+    """Scripts and files of the page that trains, by their path in the site's folder."""
+    scripts = {name: text.encode() for name, text in live_page.scripts().items()}
+    return {**scripts, **{f"{live_files.FOLDER}/{name}": content for name, content in live_files.files().items()}}
 
 
 def _check(folder: Path) -> None:
@@ -195,6 +206,10 @@ def _check(folder: Path) -> None:
 
 
 def _is_of_a_site(path: Path) -> bool:
+    if path.name == live_files.FOLDER and path.is_dir():
+        return (path / live_files.MANIFEST).is_file()
+    if path.name == live_page.CACHE:
+        return path.is_file()
     if path.suffix != ".html" or not path.is_file():
         return False
     with path.open("rb") as opened:

@@ -41,9 +41,9 @@ class MethodCard:
     """Description, settings and compatibility of one method. Its functions of settings take those of its own class.
 
     `module` contains `make_learner`.
-    `matters`: the settings that matter most to a first reader, three at most; a form shows the others under
+    `key_settings`: the settings that matter most to a first reader, three at most; a form shows the others under
     Advanced; none given: all in front.
-    `shares`: the cells that one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell".
+    `cells_per_learner`: the cells of one learner: "all" of the run's grid, the "epsilons" of one seed, or one "cell".
     `labels`: the settings of lists that it takes, the usual one first. `learns_lists`: it releases lists that are read or
     learned itself; otherwise they are given to it (`given_lists`).
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
@@ -83,12 +83,12 @@ class MethodCard:
     source: str
     params: type[Params]
     module: str
-    shares: Literal["all", "epsilons", "cell"]
+    cells_per_learner: Literal["all", "epsilons", "cell"]
     scenarios: tuple[str, ...]
     printed: Print
     labels: tuple[LabelSetting, ...] = ("prior-const", "prior", "data", "dp-learned")
     learns_lists: bool = False
-    matters: tuple[str, ...] = ()
+    key_settings: tuple[str, ...] = ()
     table_names: Callable[[RunSpec], tuple[str, str]] = lambda spec: (spec.method, "")
     reference: str = ""
     differences: Callable[[RunSpec], tuple[str, ...]] = lambda spec: ()

@@ -10,8 +10,8 @@ from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import numpy as safetensors
 
+from dpcl_core import arrays as arrays_file
 from dpcl_core.data import texts
 from dpcl_core.events import Classifier, Fact
 from dpcl_core.methods.common.learner import Learner, PublicContext, TaskBlind
@@ -223,8 +223,7 @@ def cell_classifier(
     if sum(array.nbytes for array in arrays.values()) > LARGEST // n_cells // (1 if is_last else context.n_tasks):
         return None
     names = (*context.classes, *context.undeclared)  # an undeclared label is in a rule only once it was released
-    # The format writes memory as it lies: arrays must be in C order.
-    content = safetensors.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    content = arrays_file.save(arrays)
     columns, competing = (tuple(names[label] for label in labels) for labels in (rule.columns, rule.competing))
     by_task = tuple(tuple(names[label] for label in of_task) for of_task in rule.by_task)
     facts, text = {**rule.facts, **reads}, base64.b64encode(content).decode("ascii")

@@ -150,7 +150,7 @@ def clipped_sums(
     hidden, others = weights[: len(clips)], weights[len(clips) :]
     if len(batch) == 0:
         return np.zeros_like(hidden), np.zeros_like(others)
-    filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.int64)  # the padding is not used
+    filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.intp)  # the padding is not used
     filled[: len(batch)] = batch
     directions = data.directions.take(filled, axis=0) if on_card is None else on_card.take(filled)
     rows = data.rows.take(filled, axis=0) if len(clips) < len(weights) else None

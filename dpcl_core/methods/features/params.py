@@ -100,7 +100,8 @@ def derived(params: Params, facts: PublicSizes) -> str:
 
 # The card of a method on pretrained features, unless the method says otherwise; `trained_card`: one that trains by DP-SGD.
 card = partial(
-    MethodCard, shares="all", learns_lists=True, labels=("data", "prior", "prior-const", "dp-learned"), ceiling="non-cl",
+    MethodCard, cells_per_learner="all", learns_lists=True, labels=("data", "prior", "prior-const", "dp-learned"),
+    ceiling="non-cl",
     scenarios=WITHOUT_CLIENTS,
 )
 trained_card = partial(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 from collections.abc import Generator, Mapping, Sequence
@@ -142,7 +143,8 @@ class ProcessPool:
     """
 
     def __init__(self, n_jobs: int, seconds: float) -> None:
-        self.uses_processes = n_jobs > 1 and seconds > _WORTH_SECONDS
+        is_able = sys.platform != "emscripten"  # a page of a browser has no other process
+        self.uses_processes = is_able and n_jobs > 1 and seconds > _WORTH_SECONDS
         self._n_waiting = 0
         self._futures: list[Future[linear_heads.Heads]] = []
         if self.uses_processes:

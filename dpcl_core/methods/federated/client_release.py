@@ -59,7 +59,7 @@ def by_label(z: Reals, labels: Ints, users: Ints, n_users: int, space: Sequence[
     for part in row_blocks(len(rows), z.shape[1]):
         cells, first = np.unique(places[part], return_index=True)
         sums[cells] += np.add.reduceat(z[rows[part]], first, axis=0, dtype=np.float64)
-    counts = np.bincount(places, minlength=len(sums))
+    counts = np.bincount(places.astype(np.intp), minlength=len(sums))
     means = (sums / np.maximum(counts, 1)[:, None]).reshape(n_users, len(space), -1)
     return Slotted(_shares(counts.reshape(n_users, -1).astype(np.float64)), means)
 

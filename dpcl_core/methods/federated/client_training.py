@@ -184,7 +184,7 @@ class Clients:
             z, targets = np.zeros((1, z.shape[1])), np.zeros((1, targets.shape[1]))
             return cls(z.astype(np.float32), targets.astype(np.float32), (users,) * n_users)
         order = np.argsort(users, kind="stable")
-        ends = np.cumsum(np.bincount(users, minlength=n_users))[:-1]
+        ends = np.cumsum(np.bincount(users.astype(np.intp), minlength=n_users))[:-1]
         return cls(z.astype(np.float32, copy=False), targets.astype(np.float32), tuple(np.split(order, ends)))
 
 

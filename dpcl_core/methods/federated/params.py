@@ -384,7 +384,7 @@ def printed_settings(
 # The card of a method on clients' data, unless the method says otherwise.
 card = partial(
     MethodCard,
-    shares="cell",
+    cells_per_learner="cell",
     scenarios=("federated", *WITHOUT_CLIENTS),
     ceiling="non-cl",
     audit="dpcl_core.attacks.federated_games",

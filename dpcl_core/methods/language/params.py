@@ -241,7 +241,7 @@ def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Liter
 card = partial(
     MethodCard,
     packages=("torch",),
-    shares="cell",
+    cells_per_learner="cell",
     labels=("prior", "prior-const", "data", "dp-learned"),
     scenarios=tuple(name for name in WITHOUT_CLIENTS if name != "permuted"),
     audit="dpcl_core.attacks.language_games",

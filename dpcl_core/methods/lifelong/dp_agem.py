@@ -415,7 +415,7 @@ CARD = settings.network_card(
     "both gradients are clipped example by example and get fresh noise. An example in a kept sample is charged for every "
     "replay, and the ledger adds that up.",
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
-    params=DpAgemParams, matters=("epochs", "clip_norm", "memory_size"),
-    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", shares="all", refuses=check,
-    derived=derived, notes=notes, printed=PRINTED, table_names=names, differences=differences,
+    params=DpAgemParams, key_settings=("epochs", "clip_norm", "memory_size"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
+    refuses=check, derived=derived, notes=notes, printed=PRINTED, table_names=names, differences=differences,
 )

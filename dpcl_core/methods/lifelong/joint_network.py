@@ -201,6 +201,7 @@ CARD = settings.network_card(
     summary="Collects the examples of all tasks and trains one network on them together, without noise. This is not "
     "continual learning: it shows what could be reached if nothing were forgotten and no one protected.",
     source="Centralised training of Lai et al. 2022, appendix D",
-    params=JointNetworkParams, matters=("network", "epochs", "learning_rate"), module=__name__, shares="cell",
-    trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED, table_names=names,
+    params=JointNetworkParams, key_settings=("network", "epochs", "learning_rate"), module=__name__,
+    cells_per_learner="cell", trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED,
+    table_names=names,
 )

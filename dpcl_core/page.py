@@ -1,0 +1,243 @@
+"""The engine in a page of a browser: settings in, events out, as JSON. It runs in Pyodide, and in tests as it is.
+
+Nothing is kept but in memory, and nothing is asked of anyone: own rows are files of a file system that ends with the page's
+worker. Whatever fails is a document with `failure`, whose `sentence` a reader can act on.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+from dpcl_core import checks, engine, events, paths, presets
+from dpcl_core.attacks.catalog import closing_notes
+from dpcl_core.classifiers import written
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import intake, schema, understood
+from dpcl_core.errors import BadInput, DataMissing, failure_kind
+from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Planned, References, Spending, TaskLearned, of_kind
+from dpcl_core.explorers.matching_log import Observer
+from dpcl_core.figures import answer
+from dpcl_core.lessons import in_page
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import card_document, statement
+from dpcl_core.spec import RunSpec
+
+OWN = "own"  # what links call the file of whoever made them: it is not in them
+FORMS = (".csv", ".tsv", ".jsonl", ".npz")  # of own data, read without a package that a page would have to load
+IN_THE_APP = "runs in the installed app: a page has no torch, no parquet files and no other network than hashed words"
+_TOO_LITTLE = "This device gives the page too little memory: take fewer rows, models or tasks, or the installed app."
+
+
+class Page:
+    """What one page is doing: the run under way or finished, and what of it was kept."""
+
+    def __init__(self) -> None:
+        self._spec: RunSpec | None = None
+        self._running: Iterator[Event] = iter(())
+        self._events: list[Event] = []
+        self._kept: list[Classifier] = []
+        self._began = 0.0
+
+    def check(self, settings: str) -> str:
+        """Whether these settings can be carried out here: the number of models, the command and the link of the run."""
+        return _answered(lambda: _checked(json.loads(settings)))
+
+    def own(self, name: str, content: Any, roles: str, first_line: bool | None = None) -> str:
+        """Takes a file in as own data in place of an earlier one: its public facts, and the settings of a first run on it.
+
+        `content`: its bytes; `roles`: the columns with a role, as JSON; `first_line`: whether that names the columns.
+        """
+        return _answered(lambda: _taken_in(name, content, json.loads(roles), first_line))
+
+    def start(self, settings: str) -> str:
+        """Begins a run; `step` carries it out. It replaces the one before."""
+
+        def begun() -> JsonValue:
+            raw = json.loads(settings)
+            _checked(raw)
+            self._spec = spec = checks.parse(raw)
+            self._events, self._kept, self._began = [], [], time.monotonic()
+            self._running = engine.run(spec, observe=Observer, audit=closing_notes)
+            return {"models": spec.n_cells}
+
+        return _answered(begun)
+
+    def step(self) -> str:
+        """The next event of the run; null at its end. A released classifier is kept, and not an event of a page."""
+
+        def stepped() -> JsonValue:
+            for event in self._running:
+                if isinstance(event, Classifier):
+                    self._kept = [one for one in self._kept if one.uses_all or one.cell != event.cell] + [event]
+                    continue
+                self._events.append(event)
+                return events.to_json(event)
+            return None
+
+        return _answered(stepped)
+
+    def outcome(self) -> str:
+        """What the finished run has to say: finding, metrics, statement, ledger, link."""
+        return _answered(lambda: _outcome(self._spec, self._events, self._kept, time.monotonic() - self._began))
+
+    def card(self) -> str:
+        """The privacy card of the finished run, which `dpcl verify` checks."""
+        assert self._spec is not None
+        return card_document.content("", self._spec, self._events).decode()
+
+    def classifier(self) -> bytes:
+        """The released classifiers with bounds, their card and how to use them, as a zip file."""
+        assert self._spec is not None
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in written.bundle("", self._spec, self._events, self._kept).items():
+                archive.writestr(name, content)
+        return packed.getvalue()
+
+    def exercise(self, code: str) -> str:
+        """What the tests of an exercise say of a reader's code."""
+        return _answered(lambda: cast(JsonValue, in_page.check(code)))
+
+
+def _answered(work: Callable[[], JsonValue]) -> str:
+    """The result of some work as JSON, or why it failed."""
+    try:
+        return json.dumps(work(), allow_nan=False)
+    except Exception as error:  # whatever it is, the page shows one sentence
+        return json.dumps({"ok": False, "failure": _failure(error)}, allow_nan=False)
+
+
+def _failure(error: Exception) -> dict[str, JsonValue]:
+    kind, field, value, fix, sentence = failure_kind(error), None, None, {}, str(error)
+    if isinstance(error, BadInput):
+        field, value, fix = error.field, str(error.value), events.plain(error.fix)
+        if isinstance(error, DataMissing):
+            sentence = f"{field} = {value}: {IN_THE_APP}"
+    elif isinstance(error, ImportError) and error.name:
+        kind, sentence = "data-missing", f"This run needs {error.name}: it {IN_THE_APP}"
+    elif kind == "out-of-memory":
+        sentence = _TOO_LITTLE
+    elif kind == "internal":
+        sentence = f"Something unforeseen happened ({type(error).__name__}: {sentence[:200]}): please report it."
+    return {"kind": kind, "field": field, "value": value, "fix": fix, "sentence": sentence}
+
+
+def _checked(raw: Mapping[str, object]) -> JsonValue:
+    if _dataset(raw) == OWN:
+        raise BadInput("data.dataset", OWN, "must be a file of yours: choose it, it is not in the link")
+    spec = checks.parse(raw)
+    checks.check_run(spec)
+    if spec.params.inputs != "features":
+        raise DataMissing("params", spec.params.inputs, IN_THE_APP)
+    methods.maker(spec.method)
+    return {"ok": True, "models": spec.n_cells, "command": checks.command_line(spec), "link": link(spec)}
+
+
+def _dataset(raw: Mapping[str, object]) -> object:
+    data = raw.get("data", {})
+    return data.get("dataset") if isinstance(data, Mapping) else None
+
+
+def link(spec: RunSpec) -> str:
+    """The end of an address that repeats a run: its settings, and never a row, a name of a file or of a column's value."""
+    settings = spec.jsonable()
+    if spec.data.dataset.startswith("own:"):
+        settings["data"]["dataset"] = OWN
+        settings["public_labels"] = None
+        settings["scenario"].pop("order", None)  # sources are words of the file
+    return "#run=" + quote(json.dumps(settings, separators=(",", ":")))
+
+
+def _taken_in(name: str, content: Any, roles: Mapping[str, str], first_line: bool | None) -> JsonValue:
+    ending = Path(name).suffix.lower()
+    if ending not in FORMS:
+        raise BadInput("file", name, f"must be one of {', '.join(FORMS)}; another file {IN_THE_APP}")
+    shutil.rmtree(paths.home() / "data", ignore_errors=True)  # the one before
+    folder = paths.make_folder(paths.home() / "own")
+    path = folder / f"data{ending}"
+    line = None if first_line is None else "names" if first_line else "data"
+    asked = intake.Asked(schema.Columns(**{role: column for role, column in roles.items() if column}), first_line=line)
+    try:
+        path.write_bytes(bytes(content))
+        with intake.own_name(str(path), asked) as own:
+            spec = presets.on_own(own, {})
+            checks.check_run(spec)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    public = understood.report(own).public
+    facts = {
+        "kind": public.understood.kind, "classes": ", ".join(public.classes), "sources": ", ".join(public.sources),
+        "training examples, nominally": f"{public.n_train:,}", "test examples": f"{public.n_test:,}",
+    }  # fmt: skip
+    return {
+        "dataset": own, "public": [[key, value] for key, value in facts.items() if value],
+        "columns": [column.name for column in public.understood.columns], "classes": list(public.classes),
+        "roles": dict(datasets.card(own).roles),
+        "assumed": presets.assumed(spec), "settings": spec.jsonable(),
+    }  # fmt: skip
+
+
+def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], seconds: float) -> JsonValue:
+    if spec is None or not (finished := [*of_kind(seen, CellFinished)]):
+        raise BadInput("run", "none", "must have finished first")
+    plan, known = next(of_kind(seen, Planned)), [*of_kind(seen, References)][-1]
+    guarantees = {one.cell.epsilon: one.guarantee for one in sorted(finished, key=lambda one: one.guarantee.epsilon)}
+    card, score = methods.card(spec.method), datasets.score(spec.data.dataset)
+    finals: dict[float, list[float]] = {}
+    for one in of_kind(seen, TaskLearned):
+        if one.task == plan.n_tasks - 1 and (found := [x for x in one.accuracy if x is not None]):
+            finals.setdefault(one.cell.epsilon, []).append(sum(found) / len(found))
+    usual = spec.privacy.usual_epsilon
+    standing = methods.standing(spec)
+    return {
+        "title": f"{card.title} on {datasets.called(spec.data.dataset)}",
+        "finding": answer.sentence(usual, finals[usual], known, score=score, standing=standing) if finals.get(usual) else "",
+        "warning": answer.warning(finals, known, score=score, standing=standing),
+        "score": score, "chance": known.chance, "models": [_model(one) for one in finished],
+        "guarantees": [_guarantee(asked, one) for asked, one in guarantees.items()],
+        "statement": statement.text(guarantees), "all_models": f"{statement.all_planned(plan)}.",
+        "ledger": [
+            {"epsilon": events.plain(one.cell.epsilon), "seed": one.cell.seed, "rows": list(map(_entry, one.ledger.entries))}
+            for one in finished if one.ledger is not None
+        ],
+        "has_classifier": bool(kept) and any(written.protected(one.guarantee) for one in finished),
+        "why_no_classifier": card.no_classifier(spec.params) or "",
+        "link": link(spec), "command": checks.command_line(spec), "seconds": round(seconds, 2),
+    }  # fmt: skip
+
+
+def _model(one: CellFinished) -> dict[str, JsonValue]:
+    about = {"epsilon": one.cell.epsilon, "metrics": one.metrics, "spent": one.guarantee.epsilon, "seconds": one.seconds}
+    return {"seed": one.cell.seed, **{key: events.plain(value) for key, value in about.items()}}
+
+
+def _guarantee(asked: float, given: events.Guarantee) -> dict[str, JsonValue]:
+    said = statement.guarantee_words(given)
+    lines = {
+        "covered": said.covered, "not_covered": said.not_covered, "assumptions": said.assumptions, "notes": said.caveats,
+        "headline": said.headline, "banner": said.banner, "odds": said.odds, "claimed": said.claimed, "layer": said.layer,
+        "audited": said.audited, "composition": given.composition, "scope": given.scope, "kind": statement.kind(given),
+        "asked": asked, "epsilon": given.epsilon, "delta": given.delta,
+    }  # fmt: skip
+    return {key: events.plain(value) for key, value in lines.items()}
+
+
+def _entry(one: Spending) -> dict[str, JsonValue]:
+    numbers = {key: value for key, value in card_document.numbers(one.mechanism).items() if key != "mechanism"}
+    return {
+        "task": one.task + 1, "people_of": [task + 1 for task in one.people_of], "what": one.what, "count": one.count,
+        "mechanism": one.mechanism.kind, "numbers": events.plain(numbers),
+    }  # fmt: skip
+
+
+PAGE = Page()
+check, own, start, step = PAGE.check, PAGE.own, PAGE.start, PAGE.step
+outcome, card, classifier, exercise = PAGE.outcome, PAGE.card, PAGE.classifier, PAGE.exercise

@@ -1,0 +1,274 @@
+"""What a page needs to train: the browser's Python, the engine, public features, and a manifest of all of it.
+
+A file of the manifest is asked for once it is needed by what somebody chose, and held to its hash. `dpcl_core.page` is what
+runs in the page; its rooms, and no others, are in the engine's archive.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import MISSING
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import distribution
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from dpcl_core import checks, page, paths, presets
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.rows import digits_file
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.events import JsonValue, plain
+from dpcl_core.fields import Form, of_fields
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.site import pyodide
+from dpcl_core.spec import LABELS, DataSpec, PrivacySpec, RunSpec, Settings, fields_of
+from dpcl_core.version import __version__
+
+FOLDER: Final = "live"
+MANIFEST: Final = "manifest.json"
+DATASETS: Final = ("digits", "photo-features", "news-features")
+NETWORKS: Final = ("pixels", "hashed-text")
+MOST_BYTES: Final = 50 * 2**20  # of a file of somebody's own
+_PACKED = ".pack"  # of files that shrink by half or more: many hosts compress nothing
+_ROOMS = ("attacks", "backbones", "classifiers", "data", "explorers", "methods", "privacy", "scenarios")
+_LEFT_OUT = ("methods/language", "methods/lifelong")  # they train by torch
+_SINGLE = {
+    "figures": ("__init__", "answer", "picture", "statistics", "theme"), "lessons": ("__init__", "in_page"),
+}  # fmt: skip
+_ASSETS = ("cards", "corpus", "published", "classifier.md")
+_PYTHON = {"annotated_types": "annotated-types", "attr": "attrs", "attrs": "attrs", "threadpoolctl": "threadpoolctl"}
+_EVENTS = "dp_accounting"  # of which its module of events is enough
+_DAY = (1980, 1, 1, 0, 0, 0)  # of every file in an archive: the same files give the same bytes
+_MOST_MODELS = 30  # of a run that the page offers
+_BY_TORCH = "{title} trains by torch, which no page has: it runs in the installed app."
+_OWN_ROLES = {
+    "target": "The column to predict", "text": "The column of texts", "person": "The column that names the person",
+    "source": "The column that says where a row comes from", "time": "The column of dates",
+}  # fmt: skip
+
+
+def files() -> dict[str, bytes]:
+    """Every file below `live/` by its path, the manifest among them. Raises DataMissing without the browser's Python."""
+    place = pyodide.folder()
+    if place is None:
+        wanted = f"is not on this computer yet: run `dpcl fetch {pyodide.NAME}`, once, and build the site again"
+        raise DataMissing("--live", pyodide.NAME, wanted)
+    found, groups = {}, dict[str, list[str]]()
+
+    def add(group: str, path: str, content: bytes) -> None:
+        shrunk = gzip.compress(content, mtime=0)
+        name, kept = (path + _PACKED, shrunk) if len(shrunk) < len(content) * 0.8 else (path, content)
+        found[name] = kept
+        groups.setdefault(group, []).append(name)
+
+    for name in pyodide.core():
+        add("engine", f"core/{name}", (place / name).read_bytes())
+    for group, names in pyodide.packages(place).items():
+        for name in names:
+            add(group, f"packages/{name}", (place / name).read_bytes())
+    add("engine", "dpcl.zip", engine())
+    for name in DATASETS[1:]:
+        folder = datasets.card(name).folder
+        source = paths.assets_dir() / "features" / folder
+        add(name, f"data/{folder}.zip", _archive({f"{folder}/{one.name}": one.read_bytes() for one in source.iterdir()}))
+    written = {path: {"bytes": len(one), "sha256": sha256(one).hexdigest()} for path, one in found.items()}
+    every = {path: {**about, "packed": True} if path.endswith(_PACKED) else about for path, about in written.items()}
+    document = {
+        "version": __version__, "pyodide": pyodide.about()["version"],
+        "digest": sha256(json.dumps(every, sort_keys=True).encode()).hexdigest()[:16], "files": every, "groups": groups,
+        "needs": needs(), "choices": choices(),
+    }  # fmt: skip
+    return {**found, MANIFEST: json.dumps(document, allow_nan=False, separators=(",", ":")).encode()}
+
+
+def engine() -> bytes:
+    """The archive of the engine: its rooms, what of the assets they read, and the small packages that they import."""
+    root, assets, found = Path(page.__file__).parent, paths.assets_dir(), dict[str, bytes]()
+    for path in sorted(root.rglob("*.py")):
+        inner = path.relative_to(root)
+        room = inner.parts[0]
+        is_single = len(inner.parts) == 1 or inner.stem in _SINGLE.get(room, ())
+        if is_single or (room in _ROOMS and not inner.as_posix().startswith(_LEFT_OUT)):
+            found[f"dpcl_core/{inner.as_posix()}"] = path.read_bytes()
+    for path in (one for name in _ASSETS for one in (assets / name, *(assets / name).rglob("*")) if one.is_file()):
+        found[f"dpcl_core/assets/{path.relative_to(assets).as_posix()}"] = path.read_bytes()
+    found["dpcl_core/assets/digits.csv.gz"] = digits_file().read_bytes()
+    for module, package in _PYTHON.items():
+        found |= _module(module) | _licences(package)
+    events = {f"{_EVENTS}/__init__.py": b"", **_module(f"{_EVENTS}.dp_event", _EVENTS)}
+    return _archive({**found, **events, **_licences("dp-accounting")})
+
+
+def _module(name: str, package: str = "") -> dict[str, bytes]:
+    """The files of a module or package of this environment, by their path in an archive."""
+    if package:
+        source = Path(str(find_spec(package).origin)).with_name(f"{name.rpartition('.')[2]}.py")  # type: ignore[union-attr]
+        return {f"{package}/{source.name}": source.read_bytes()}
+    spec = find_spec(name)
+    assert spec is not None
+    if not spec.submodule_search_locations:
+        return {f"{name}.py": Path(str(spec.origin)).read_bytes()}
+    folder = Path(spec.submodule_search_locations[0])
+    return {f"{name}/{one.relative_to(folder).as_posix()}": one.read_bytes() for one in folder.rglob("*.py")}
+
+
+def _licences(package: str) -> dict[str, bytes]:
+    about = distribution(package)
+    texts = [one for one in about.files or () if "LICEN" in one.name.upper()]
+    return {f"licences/{package}-{one.name}": Path(str(about.locate_file(one))).read_bytes() for one in texts}
+
+
+def _archive(content: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, one in sorted(content.items()):
+            archive.writestr(zipfile.ZipInfo(name, _DAY), one, zipfile.ZIP_DEFLATED, 9)
+    return packed.getvalue()
+
+
+def needs() -> list[dict[str, Any]]:
+    """Which groups of files a choice needs: rules that all apply whose settings match."""
+    clustered = [card.name for card in _methods() if card.needs_anchors and card.name != "label-means"]
+    nominal = [card.name for card in _methods() if card.guarantee == "nominal"]
+    rules: list[tuple[dict[str, list[str]], list[str]]] = [({}, ["engine"])]
+    rules += [({"data.dataset": [name]}, [name]) for name in DATASETS[1:]]
+    rules += [({"method": clustered}, ["scipy", "cluster"]), ({"method": nominal}, ["scipy"])]
+    return [{"when": when, "groups": groups} for when, groups in rules]
+
+
+def choices() -> dict[str, JsonValue]:
+    """All that a form offers, with the words of cards and the bounds of settings."""
+    by_torch = {name: card.title for name, card in methods.CARDS.items() if card.packages}
+    networks = {name: card.title for name, card in backbones.CARDS.items() if name not in NETWORKS}
+    found: dict[str, Any] = {
+        "datasets": [*(_dataset(datasets.card(name)) for name in DATASETS), _own()],
+        "networks": [_network(name) for name in NETWORKS],
+        "methods": [
+            {
+                "name": card.name, **_words(card), "guarantee": card.guarantee, "scenarios": card.scenarios,
+                "labels": card.labels, "fields": _fields(card.params, "params"), "needs_texts": card.needs_anchors,
+            }
+            for card in _methods()
+        ],
+        "scenarios": [
+            {"name": card.name, **_words(card), "fields": _fields(card.settings, "scenario")}
+            for card in scenarios.CARDS.values()
+        ],
+        "labels": [{"name": name, "title": title} for name, title in LABELS.items()],
+        "fields": [*_fields(DataSpec, "data"), *_fields(PrivacySpec, "privacy"), *_fields(RunSpec, "")],
+        "starts": list(_starts()),
+        "torch": {name: _BY_TORCH.format(title=title) for name, title in {**by_torch, **networks}.items()},
+    }  # fmt: skip
+    return {name: plain(value) for name, value in found.items()}
+
+
+def _network(name: str) -> dict[str, object]:
+    return {"name": name, **_words(backbones.CARDS[name]), "reads": backbones.CARDS[name].reads}
+
+
+def _methods() -> list[MethodCard]:
+    return [card for card in methods.CARDS.values() if not card.packages]
+
+
+def _words(card: Any) -> dict[str, str]:
+    return {"title": card.title, "summary": card.summary}
+
+
+def _fields(model: type[Settings], table: str) -> list[dict[str, object]]:
+    """The fields of settings as a form has them; not those that are tables, or that another choice gives."""
+    forms, taken = of_fields(model), {"kind", "method", "dataset", "backbone", "labels"}
+    return [
+        _field(f"{table}.{name}" if table else name, forms[name], one)
+        for name, one in fields_of(model).items()
+        if name not in taken and forms[name].kind not in ("table", "any")
+    ]
+
+
+def _field(key: str, form: Form, one: Any) -> dict[str, object]:
+    kinds = {"row": "list", "dictionary": "text"}
+    about: dict[str, object] = {
+        "key": key, "title": one.metadata.get("title") or key.rpartition(".")[2].replace("_", " ").capitalize(),
+        "description": one.metadata.get("description", ""), "type": kinds.get(form.kind, form.kind),
+        "default": None if one.default is MISSING else one.default, "optional": form.optional, **form.bounds,
+    }  # fmt: skip
+    if form.choices:
+        about["choices"] = form.choices
+    if form.kind == "list":
+        least, most = form.length
+        about |= {"min_length": least, "of": {"type": form.of[0].kind, **form.of[0].bounds}}
+        about |= {"max_length": most} if math.isfinite(most) else {}
+    return about
+
+
+def _dataset(card: DatasetCard) -> dict[str, object]:
+    network = "pixels" if card.kind != "text" else "hashed-text"
+    return {
+        "name": card.name, **_words(card), "kind": card.kind, "source": card.source, "licence": card.licence,
+        "n_train": card.n_train, "n_test": card.n_test, "n_classes": card.n_classes, "classes": card.classes,
+        "sources": [name for name, _ in card.sources], "networks": [network], "scenarios": _streams(card.name, network),
+    }  # fmt: skip
+
+
+@cache
+def _streams(dataset: str, network: str) -> list[str]:
+    """The scenarios that some method of the page takes with this dataset."""
+    fitting = []
+    for card in scenarios.CARDS.values():
+        for method in (one for one in _methods() if card.name in one.scenarios):
+            labels, epsilons = method.labels[0], [8.0, math.inf]
+            raw = {"method": method.name, "labels": labels, "data": {"dataset": dataset, "backbone": network}}
+            with suppress(BadInput):
+                checks.check_run(checks.parse({**raw, "scenario": {"kind": card.name}, "privacy": {"epsilons": epsilons}}))
+                fitting.append(card.name)
+                break
+    return fitting
+
+
+def _own() -> dict[str, object]:
+    return {
+        "name": page.OWN, "title": "Your own file", "most_bytes": MOST_BYTES, "networks": list(NETWORKS),
+        "summary": "A table, embeddings or texts. It stays in this page. Texts are read by hashed words: MiniLM is missing.",
+        "forms": [
+            {"name": "csv", "title": "A table, or texts with labels", "endings": [".csv", ".tsv", ".jsonl"]},
+            {"name": "npz", "title": "Embeddings, with arrays embeddings and labels", "endings": [".npz"]},
+        ],
+        "roles": [{"name": name, "title": title, "required": name == "target"} for name, title in _OWN_ROLES.items()],
+    }  # fmt: skip
+
+
+def _starts() -> Iterator[dict[str, object]]:
+    """The presets that the page can carry out."""
+    for name in presets.names():
+        with suppress(BadInput):
+            spec = presets.load(name)
+            if runs_here(spec) and spec.n_cells <= _MOST_MODELS:
+                about = presets.about(name)
+                yield {"name": name, "title": about.title, "question": about.question, "settings": spec.jsonable()}
+    for dataset, method in product(DATASETS[1:], ("cosine",)):
+        raw = {"method": method, "data": {"dataset": dataset}, "scenario": {"kind": "class-incremental", "tasks": 2}}
+        if "news" not in dataset:
+            raw["scenario"] = {"kind": "class-incremental", "tasks": 5}
+        card = datasets.card(dataset)
+        spec = checks.parse({**raw, "seeds": [0, 1, 2]})
+        question = f"What does ε cost on {card.title.lower()}?"
+        yield {"name": dataset, "title": card.title, "question": question, "settings": spec.jsonable()}
+
+
+def runs_here(spec: RunSpec) -> bool:
+    """Whether a page can carry out this run: its data are there, and nothing of it needs torch."""
+    card = methods.CARDS.get(spec.method)
+    is_known = spec.data.dataset in DATASETS and spec.data.backbone in NETWORKS and card is not None and not card.packages
+    return is_known and spec.params.inputs == "features"
