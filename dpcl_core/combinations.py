@@ -75,10 +75,11 @@ REASONS: Mapping[str, tuple[str, Holds]] = {
 def table(names: Sequence[str] | None = None) -> list[Combination]:
     """All combinations of these datasets (None: the catalogue's, and people's own tables and embeddings)."""
     cards = [_card(name) for name in (dict.fromkeys((*datasets.CARDS, *USUAL)) if names is None else names)]
-    sets = [(card, has_sources(card)) for card in cards]
+    every = [(card, has_sources(card)) for card in cards]
     known: dict[tuple[object, ...], str] = {}
     found = []
-    for (data, is_parted), method, stream, labels in product(sets, methods.CARDS.values(), scenarios.CARDS.values(), LABELS):
+    streams = scenarios.CARDS.values()
+    for (data, is_parted), method, stream, labels in product(every, methods.CARDS.values(), streams, LABELS):
         alike = (data.kind, data.has_people, is_parted, method.name, stream.name)  # all that decides
         if alike not in known:
             known[alike] = why_not(data, method, stream)
