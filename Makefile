@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test tests test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site clean
+.PHONY: install install-dev app test tests test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site space dist clean
 
 install: $(VENV)/.installed $(VENV)/.networks $(VENV)/.served
 
@@ -102,6 +102,15 @@ docs: install-dev
 # Interactive pages and records as plain files in public/: open public/index.html, or put the folder on any web server.
 site: install
 	$(BIN)/python -m dpcl_core site --to public
+
+# A folder to push to a Hugging Face Space.
+space: install
+	$(BIN)/python -m scripts.make_space
+
+# What is published: wheel and sdist, checked, in dist/. A tag of the repository publishes them (.github/workflows/release.yml).
+dist: install-dev
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python -m twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dpcl_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from dpcl_core.api import account, audit, budget, check, load, preset, run, sweep
+    from dpcl_core.api import account, audit, budget, check, load, preset, run, sweep, to_onnx
     from dpcl_core.errors import BadInput, RunFailed
     from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
     from dpcl_core.results import Result
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadInput", "DPCosineClassifier", "DPHeadEnsemble", "Result", "RunFailed", "RunSpec", "account", "audit", "budget",
-    "check", "load", "preset", "run", "sweep",
+    "check", "load", "preset", "run", "sweep", "to_onnx",
 ]  # fmt: skip
 _PLACES = {
     "BadInput": "errors", "DPCosineClassifier": "estimators", "DPHeadEnsemble": "estimators", "Result": "results",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput, RunFailed
-from dpcl_core.events import Event
+from dpcl_core.events import Classifier, Event, of_kind
 from dpcl_core.privacy.calculator import Answer, solve
 from dpcl_core.results import Result, of_run
 from dpcl_core.spec import Adjacency, RunSpec
@@ -52,8 +52,8 @@ def run(
 
     Args:
         preset_or_spec: a preset's name, a `RunSpec`, or settings as nested mappings, as in TOML; none beside `data`.
-        data: your own: a data frame, (X, y) with X [n, K] or n texts, a path, a Dataset of the package datasets, or a
-            dataset of torch with tensors. A copy is kept as own:NAME, as of a file that `dpcl run --data` is given.
+        data: your own: a data frame; (X, y) with X [n, K], n texts or pictures uint8 [n, h, w] or [n, h, w, 3]; a path; a
+            Dataset of the package datasets; a map-style dataset of torch. A copy is kept as own:NAME, as of a file.
         target: the column to predict; of (X, y) it is y.
         person: the column that names the person of a row, who is then protected.
         text: the column of texts to learn from.
@@ -239,6 +239,55 @@ def load(run_id: str, *, store: str | None = None) -> Result:
     return of_run(stored, stored.get_with_results(run_id))
 
 
+def to_onnx(
+    from_model: object, path: str | Path, *, epsilon: float | None = None, seed: int | None = None, after: int | None = None,
+    unprotected: bool = False, store: str | None = None,
+) -> Path:  # fmt: skip
+    """Writes a released linear or cosine classifier as an ONNX file, with its privacy statement; returns the file's path.
+
+    The model takes `features` float32 [n, K] and gives `label` [n] and `scores` float64 [n, classes].
+
+    Args:
+        from_model: a fitted estimator, a `Result`, or a folder that `dpcl export` wrote.
+        path: where the file is written.
+        epsilon: the model's budget, where there are several; None: the largest that has a bound.
+        seed: the model's seed; None: the first.
+        after: the number of tasks learned; None: all.
+        unprotected: of a result also models without a bound.
+        store: as `run` took it.
+
+    Raises BadInput for anything else and for other kinds of classifiers, DataMissing where the package onnx is missing.
+    """
+    import tempfile
+
+    from dpcl_core import estimators
+    from dpcl_core.classifiers import folder, onnx_graph
+
+    if isinstance(from_model, estimators.PrivateClassifier):
+        rule, steps = from_model.released()
+        written = onnx_graph.graph(rule, steps, from_model.classes_, about=str(from_model.privacy_))
+    elif isinstance(from_model, str | Path):
+        written = onnx_graph.of_folder(Path(from_model), epsilon, seed, after)
+    elif isinstance(from_model, Result):
+        files = folder.files("", from_model.spec, from_model.events, _kept(from_model, store), unprotected=unprotected)
+        with tempfile.TemporaryDirectory() as place:
+            for name, content in files.items():
+                (Path(place) / Path(name).name).write_bytes(content)
+            written = onnx_graph.of_folder(Path(place), epsilon, seed, after)
+    else:
+        kind = from_model if isinstance(from_model, int | float) else type(from_model).__name__
+        raise BadInput("from_model", kind, "must be a fitted estimator of dpcl, a result, or the folder of an export")
+    Path(path).write_bytes(written)
+    return Path(path)
+
+
+def _kept(result: Result, store: str | None) -> list[Classifier]:
+    """The classifiers of a run: among its events, or beside them in a store."""
+    from dpcl_core.runs.store import Store
+
+    return [*of_kind(result.events, Classifier)] if result.run_id is None else Store(store).classifiers(result.run_id)
+
+
 def preset(name: str) -> RunSpec:
     """The settings of a preset. Raises BadInput naming the known presets."""
     return presets.load(name, here=True)
@@ -263,7 +312,7 @@ def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object
     from dpcl_core.data import given, intake
     from dpcl_core.runs import administration
 
-    names = list(getattr(data, "columns", ()))
+    names = given.names_of(data)
     if names and given.TARGET not in names and asked.columns.target is None and asked.instead is None:
         raise BadInput("target", "nothing", f"must be the column to predict: {', '.join(map(str, names[:12]))}")
     seen = administration.marks_kept(store)

@@ -21,8 +21,10 @@ from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.given_lists import for_training
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.scenarios import clients
 from dpcl_core.scenarios.catalog import ScenarioCard
 from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, S, Settings, fields_of, validated
 
@@ -51,7 +53,8 @@ def parse(raw: Raw) -> RunSpec:
     said = _table(raw.get("scenario", {}), "scenario")
     scenario = scenarios.card(_text(said.get("kind", DEFAULT_SCENARIO), "scenario.kind"))
     params = _settings(method.params, _table(raw.get("params", {}), "params"), "params")
-    stream = _settings(scenario.settings, {**said, "kind": scenario.name}, "scenario")
+    settings = clients.settings_of(scenario.name, has_clients=method.has_clients)
+    stream = _settings(settings, {**said, "kind": scenario.name}, "scenario")
     return validated(RunSpec, {**raw, "method": method.name, "params": params, "scenario": stream}, known=_SETTINGS)
 
 
@@ -70,6 +73,11 @@ class ResolvedRun:
     scenario: ScenarioCard
     facts: public_sizes.PublicSizes
 
+    @property
+    def gives_lists(self) -> bool:
+        """Whether lists of labels that are read or learned are given to the method's learners."""
+        return self.spec.labels in ("data", "dp-learned") and not self.method.learns_lists
+
     @classmethod
     def of(cls, spec: RunSpec, facts: public_sizes.PublicSizes) -> ResolvedRun:
         """The run with its cards; checks nothing. Raises BadInput for an unknown name."""
@@ -84,8 +92,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     """
     dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
-    _check_method(spec, method, scenario, dataset)
-    _check_network(spec, backbone, method, scenario, dataset)
+    check_cards(spec, dataset)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
             "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
@@ -109,7 +116,8 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     sizes = public_sizes.run_sizes(spec, facts, n_tasks)
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
-    method.refuses(spec, sizes)
+    run = ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
+    method.refuses(for_training(spec) if run.gives_lists else spec, sizes)
     n_units = sizes.n_users or sizes.n_people
     if spec.privacy.delta >= 1 / n_units:
         units = "training examples" if sizes.n_users is None else "clients"
@@ -118,19 +126,26 @@ def check_run(spec: RunSpec) -> ResolvedRun:
         raise BadInput("privacy.delta", spec.privacy.delta, allowed, {"privacy.delta": default_delta(n_units)})
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
-    return ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
+    return run
+
+
+def check_cards(spec: RunSpec, dataset: DatasetCard) -> None:
+    """Raises BadInput where method, network, stream or list of labels do not go with such data, by their cards alone."""
+    method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
+    _check_method(spec, method, scenario, dataset)
+    _check_network(spec, backbones.card(spec.data.backbone), method, scenario, dataset)
 
 
 def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard) -> None:
     """Raises BadInput where the method does not take these data, tasks or labels."""
-    methods.check_kinds(spec)
+    methods.check_kinds(spec, dataset)
     if scenario.name not in method.scenarios:
         allowed = f"{method.title} takes {', '.join(method.scenarios)}"
         raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": method.scenarios[0]}})
     if dataset.has_people and (method.guarantee == "nominal" or spec.scenario.n_users is not None):
         # By the group bound any method that protects a row can protect a person with several.
         proved = [card for card in methods.CARDS.values() if card.guarantee == "proved"]
-        able = [card.name for card in proved if not all(scenarios.card(kind).has_clients for kind in card.scenarios)]
+        able = [card.name for card in proved if not card.has_clients]
         what = "protects clients" if spec.scenario.n_users is not None else "claims nothing of several rows of one person"
         allowed = f"{what}, and the data have a column of people: take {', '.join(able)}, with tasks of a single holder"
         # The settings of the method before are not those of another one.
@@ -148,7 +163,8 @@ def _check_network(
     spec: RunSpec, backbone: BackboneCard, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard
 ) -> None:
     """Raises BadInput where the network does not read these data, or not for this method."""
-    if scenario.needs_values and backbone.name != "pixels":
+    is_written = dataset.kind in ("text", "tagged")  # its values are what an encoder makes of it
+    if scenario.needs_values and backbone.name != "pixels" and not is_written:
         allowed = f"must be pixels with scenario.kind = {scenario.name}, which rearranges the examples' own values"
         raise BadInput("data.backbone", backbone.name, allowed, _network("pixels"))
     reads_texts = spec.params.inputs == "text"
@@ -158,7 +174,8 @@ def _check_network(
         allowed = f"must be an encoder of texts for {method.title} on {dataset.title}: {', '.join(able)} or st:NAME"
         raise BadInput("data.backbone", backbone.name, allowed, fitting)
     protocol = spec.scenario.protocol if isinstance(spec.scenario, scenarios.Federated) else None
-    if dataset.kind == "tagged" and protocol != "domain-incremental":
+    is_together = protocol == "domain-incremental" or scenario.name in ("source-incremental", "permuted")
+    if dataset.kind == "tagged" and not is_together:
         allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
         federated = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
         raise BadInput("scenario.protocol", protocol, allowed, federated)
@@ -237,7 +254,8 @@ def _default(raw: Raw, key: str) -> dict[str, object]:
     if table == "params":
         model: type[Settings] = methods.card(str(raw.get("method", DEFAULT_METHOD))).params
     elif table == "scenario":
-        model = scenarios.card(str(_table(raw.get("scenario", {}), table).get("kind", DEFAULT_SCENARIO))).settings
+        kind = str(_table(raw.get("scenario", {}), table).get("kind", DEFAULT_SCENARIO))
+        model = clients.settings_of(kind, has_clients=methods.card(str(raw.get("method", DEFAULT_METHOD))).has_clients)
     else:
         return {}
     field, given = fields_of(model).get(name), _table(raw.get(table, {}), table)

@@ -17,15 +17,16 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
+from dpcl_core.data import anchors, load, own
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import load, own
-from dpcl_core.data.dataset import Content, Dataset
+from dpcl_core.data.dataset import Content, Dataset, Form
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, References, Started, TaskLearned
 from dpcl_core.learning import ClosingAudit, Group, Observe
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
+from dpcl_core.methods.common import given_lists
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy import budgets, gaussian, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
@@ -66,7 +67,9 @@ class Opened:
         n_axes = self.context.n_axes[cells[0].epsilon]
         narrow, seeds = self.table.along_first(n_axes), dict.fromkeys(cell.seed for cell in cells)
         streams = {seed: scenarios.open_stream(spec.scenario, narrow, seed) for seed in seeds}
-        return streams, replace(self.context, n_inputs=n_axes)
+        public = self.context.anchors
+        narrowed = None if public is None else public[:, :n_axes]
+        return streams, replace(self.context, n_inputs=n_axes, anchors=narrowed)
 
 
 def run(
@@ -90,7 +93,7 @@ def run(
     """
     requested = checks.check_run(spec)
     opened = yield from open_run(requested, device=device)
-    groups = _groups(opened.run, opened.context)
+    groups = _groups(requested, opened.run, opened.context)
     if division is not None:
         division.begin(len(groups), opened.context.n_tasks)
 
@@ -103,7 +106,7 @@ def run(
         return group.events()
 
     # Clients' lists are short: threads that share a product wait for each other, three times as long on a busy computer.
-    with threadpool_limits(1 if spec.scenario.kind == "federated" else None):
+    with threadpool_limits(1 if spec.scenario.n_users is not None else None):
         for place in range(len(groups)):
             events = learn(place) if division is None else division.events(place, partial(learn, place))
             yield from _as_requested(events if place else _with_untrained(events, opened), spec, opened.run.spec)
@@ -115,11 +118,15 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     spec, rows = requested.spec, requested.dataset.rows_per_unit
     run = replace(requested, spec=replace(spec, privacy=budgets.for_a_row(spec.privacy, rows)))
     _refuse_unbounded(requested, run.spec)
+    if requested.gives_lists:
+        run = replace(run, spec=given_lists.for_training(run.spec))
     needed = datasets.needed_bytes(spec.data) / 1e9
     size = f", which needs about {needed:.2g} GB of memory" if needed >= 1 else ""
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}{size}")
     written = own.written_at(spec.data.dataset)
-    dataset = _occurring(spec, load.load_dataset(spec.data, undeclared=spec.labels == "dp-learned"))
+    dataset = _occurring(
+        spec, load.load_dataset(spec.data, undeclared=spec.labels == "dp-learned" and run.method.learns_lists)
+    )
     table = yield from _table(requested, dataset, device)
     streams = {seed: scenarios.open_stream(spec.scenario, table, seed) for seed in spec.seeds}
     first = streams[spec.seeds[0]]
@@ -147,7 +154,7 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
         n_inputs=table.train.table.shape[1] if table.train.table.ndim == 2 else 0,
         public=tuple(public),
         device=device,
-        form=table.form,
+        form=table.form if spec.data.backbone == "pixels" else None,
         classes=first.classes,
         texts=table.texts,
         canaries=dataset.canaries,
@@ -165,7 +172,7 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(requested, dataset, device)))
     context = replace(context, n_axes=methods.axes_by_epsilon(run.spec, context))
-    plan = references.run_plan(spec, run.spec, context, _groups(run, context), rows)
+    plan = references.run_plan(spec, run.spec, context, _groups(requested, run, context), rows)
     yield plan
     if spec.n_cells > 1:
         yield Note("info", f"The {spec.n_cells} models of this run: {statement.all_planned(plan)}.")
@@ -222,15 +229,21 @@ def _with_untrained(events: Iterator[Event], opened: Opened) -> Iterator[Event]:
             yield references.answered(opened.known, list(opened.streams.values()), fresh)
 
 
-def _groups(run: checks.ResolvedRun, context: PublicContext) -> list[list[Cell]]:
-    """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes."""
-    spec, shares, cells = run.spec, run.method.shares, list(run.spec.cells())
+def _groups(requested: checks.ResolvedRun, run: checks.ResolvedRun, context: PublicContext) -> list[list[Cell]]:
+    """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes.
+
+    Cells that are given lists learned under DP have a learner each: noise, and so a list, is never shared.
+    """
+    spec, shares, cells = run.spec, run.method.cells_per_learner, list(run.spec.cells())
     n_axes = context.n_axes if spec.params.inputs == "features" else {}
+    counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
+    if requested.gives_lists and requested.spec.labels == "dp-learned":
+        shares = "cell"
     if shares == "all":
-        counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
         return [[cell for cell in cells if n_axes.get(cell.epsilon, 0) == count] for count in counts]
     if shares == "epsilons":
-        return [[cell for cell in cells if cell.seed == seed] for seed in spec.seeds]
+        kinds = [(seed, count) for seed in spec.seeds for count in counts]
+        return [[cell for cell in cells if (cell.seed, n_axes.get(cell.epsilon, 0)) == kind] for kind in kinds]
     return [[cell] for cell in cells]
 
 
@@ -253,24 +266,33 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
         train_sources=dataset.train.sources,
         test_sources=dataset.test.sources,
         sources=dataset.sources,
-        form=pixels.form(dataset.train.images) if spec.data.backbone == "pixels" else None,
+        form=_form(run, dataset, examples[0].table),
         texts=texts,
         n_people=dataset.n_people,
         undeclared=dataset.undeclared,
     )
 
 
+def _form(run: checks.ResolvedRun, dataset: Dataset, table: NDArray[np.generic]) -> Form | None:
+    """The layout of values that a stream may put in another order: the examples' own, or of texts what a network makes."""
+    if run.spec.data.backbone == "pixels":
+        return pixels.form(dataset.train.images)
+    return Form(table.shape[1:], -1.0, 1.0) if run.scenario.needs_values else None
+
+
 def inputs(
-    spec: RunSpec, network: BackboneCard, images: Content, device: str, *, span: tuple[int, int, int] | None = None
+    spec: RunSpec, network: BackboneCard, images: Content, device: str, *, span: tuple[int, int, int] | None = None,
+    of: str = "",
 ) -> Generator[Event, None, NDArray[np.generic]]:
     """The method's inputs for these examples: features [n, K], images [n, ...], or encoded texts int32 [n, length, planes].
 
     Features are along all of the network's public axes, where it has some; a learner gets the first `axes.numbers` of them.
 
-    `span`: first, last and total count for progress events, all public numbers (None: only these examples).
+    `span`: first, last and total count for progress events, all public numbers (None: only these examples). `of`: whose
+    features they are, in words after "features".
     """
     span = span or (0, len(images), len(images))
-    doing = {"features": "computing features with", "images": "decoding pictures for", "text": "reading texts for"}
+    doing = {"features": f"computing features{of} with", "images": "decoding pictures for", "text": "reading texts for"}
     text = f"{doing[spec.params.inputs]} {network.title.partition(',')[0]}"
     yield Progress("backbone", span[0], span[2], None, text)
     if spec.params.inputs == "text":
@@ -325,12 +347,11 @@ def _occurring(spec: RunSpec, dataset: Dataset) -> Dataset:
 
 
 def _anchors(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[Event, None, NDArray[np.float32] | None]:
-    """Features of public sentences for methods that use anchors, else None."""
+    """Features of public examples for methods that use anchors, along the network's public axes as the data's; else None."""
     if not run.method.needs_anchors:
         return None
-    sentences = load.public_sentences(is_tagged=isinstance(dataset.train.images, Sentences))
-    yield Note("info", f"Public sentences: {sentences.title}.")
-    text = f"computing features of public sentences with {run.backbone.title.partition(',')[0]}"
-    steps, n = extractor.computed(run.backbone.name, sentences.content, device), len(sentences.content)
-    features = cast(NDArray[np.float32], (yield from _counted(steps, n, (0, n, n), text)))
-    return features[sentences.rows]
+    public = anchors.public_examples(dataset.train.images)
+    what = "sentences" if isinstance(public.content, Texts | Sentences) else "examples"
+    yield Note("info", f"Public {what}: {public.title}.")
+    features = yield from inputs(run.spec, run.backbone, public.content, device, of=f" of public {what}")
+    return cast(NDArray[np.float32], features)[public.rows]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -16,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dpcl_core.data import handed
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Guarantee, Planned
+from dpcl_core.methods.common.classifier import Step
+from dpcl_core.methods.features import rules
 from dpcl_core.methods.features.cosine import CosineParams
-from dpcl_core.methods.features.linear_heads import Heads, fresh
+from dpcl_core.methods.features.linear_heads import fresh
 from dpcl_core.methods.features.params import Rule
 from dpcl_core.methods.features.peft_ensemble import EnsembleParams
 from dpcl_core.methods.features.process_pool import Job
-from dpcl_core.methods.features.rules import VoteAccumulator
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.accounting import noise_multiplier
 from dpcl_core.privacy.budgets import check_accounted, check_budget, for_a_row, smallest_delta
@@ -38,7 +37,6 @@ from dpcl_core.privacy.labels import spend_on_read_list
 from dpcl_core.privacy.ledger import Entry, Ledger, joint_release, ledger_entries
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
-from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import spend
 from dpcl_core.spec import Adjacency, Cell, DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec, validated
 
@@ -74,6 +72,11 @@ class Privacy:
         return self.account.epsilon(self.guarantee.delta, self.adjacency)
 
     def __repr__(self) -> str:
+        given = self.guarantee
+        said = f"epsilon {given.epsilon:.4g}, delta {given.delta:g}, for {given.unit}"
+        return f"<Privacy: {said}; data {self.account.data_id!r}>"
+
+    def __str__(self) -> str:
         asked = self.guarantee.claimed_epsilon or 0.0
         return statement.text({asked: self.guarantee}) + self.account.sentence(self.guarantee.delta, self.adjacency)
 
@@ -103,7 +106,7 @@ class _Task:
     ledger: Ledger
 
 
-class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """What private classifiers share: a call is one task, one mechanism, and one entry in the account of its data."""
 
     epsilon: float
@@ -136,9 +139,18 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         """Releases what a call learns, through a mechanism that writes into the ledger."""
         raise NotImplementedError
 
+    def released(self) -> tuple[str, list[Step]]:
+        """The rule by which what was released classifies, and all that this rule reads; classes are named by their place."""
+        raise NotImplementedError
+
     def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
         """Scores [n, classes] of rows [n, K]; -inf for a class of which nothing was released."""
-        raise NotImplementedError
+        rule, steps = self.released()
+        scores: NDArray[np.floating] = getattr(rules, rule)(steps, X)
+        return scores
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(map(str, range(len(self.classes_))))
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Forgets what was learned and learns all rows X [n, K] with labels y [n]. Raises BadInput.
@@ -199,8 +211,8 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     def _learn(self, X: Any, y: Any, classes: Sequence[object] | None, groups: Any, *, is_first: bool) -> Self:
         fixed, (_, params) = self._checked(is_first, groups is not None), self._settings()
         rows = self._rows(X, reset=is_first)
-        labels = _labels(y, "y", self.labels == "declared")
-        people = None if groups is None else _labels(groups, "groups", True)
+        labels = handed.labels_of(y, "y", self.labels == "declared")
+        people = None if groups is None else handed.labels_of(groups, "groups", True)
         check_consistent_length(rows, labels, people)
         if self.delta >= 1 / len(rows):
             raise BadInput("delta", self.delta, f"must be below 1/{len(rows)}, one over the number of rows")
@@ -217,13 +229,13 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         ledger = Ledger(self.delta, self.adjacency, "once" if self.disjoint_people else "every", rows_per_unit=most)
         ledger.entries = [] if is_first else [*self._ledger.entries]
         if self.labels == "data":
-            known = listed = _joined(known, _read_labels(labels))
+            known = listed = handed.joined_names(known, handed.read_labels(labels))
             spend_on_read_list([ledger], task=task)
         space = np.searchsorted(known, listed)
-        places = _places(labels, known)
+        places = handed.places_of(labels, known)
         used = np.flatnonzero(np.isin(places, space))
         if people is not None:
-            used = used[_counted(rows[used], places[used], people[used], most)]
+            used = used[handed.counted_rows(rows[used], places[used], people[used], most)]
         self._train(_Task(rows[used], places[used], known, space, len(rows), is_first, task, cell, release, ledger))
         self.classes_, self._cell, self._ledger, self._stream, self._fixed = known, cell, ledger, stream, fixed
         self._sizes = (len(rows),) if is_first else (*self._sizes, len(rows))
@@ -263,21 +275,7 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float64]:
         """The rows [n, K]. Refused is only what types, names and shapes show."""
-        if hasattr(X, "tocsr"):
-            raise BadInput("X", type(X).__name__, "must not be sparse: take .toarray()")
-        X = X.detach().cpu().numpy() if hasattr(X, "detach") else X
-        if hasattr(X, "columns") and hasattr(X, "__dataframe__"):
-            X = _frame(X)
-        else:
-            try:
-                X = np.asarray(X, np.float64 if isinstance(X, list | tuple) else None)
-            except (TypeError, ValueError):
-                raise BadInput("X", type(X).__name__, "must have rows of numbers, all of one length") from None
-            if X.dtype.kind not in "biuf" or X.dtype.itemsize > 8:
-                allowed = "must be numbers of at most 8 bytes: texts, objects and Complex data not supported"
-                raise BadInput("X", str(X.dtype), allowed)
-            if X.ndim != 2:  # the library's own message shows numbers of the rows
-                raise BadInput("X", f"{X.ndim} axes", "must have two, rows and columns: Reshape your data")
+        X = handed.table_of(X)
         found: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
         return found
 
@@ -285,7 +283,7 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         self, labels: NDArray[Any], classes: Sequence[object] | None, is_first: bool
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """All labels that were declared so far, and those of this call, both ascending."""
-        parts = [_names(one) for one in (self.classes, classes) if one is not None]
+        parts = [handed.declared_names(one) for one in (self.classes, classes) if one is not None]
         parts += [] if is_first else [self.classes_]
         if not parts and self.labels == "declared":
             allowed = "must be the list of all labels, which is public; or set labels='data', which protects nobody"
@@ -294,10 +292,10 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             return labels[:0], labels[:0]
         known = parts[0]
         for one in parts[1:]:
-            known = _joined(known, one)
-        if self.labels == "declared" and labels.dtype.kind != "O" and _is_text(labels) != _is_text(known):
+            known = handed.joined_names(known, one)
+        if self.labels == "declared" and labels.dtype.kind != "O" and handed.is_text(labels) != handed.is_text(known):
             raise BadInput("y", str(labels.dtype), "must hold labels of the kind that classes are: texts or numbers")
-        return known, known if classes is None else _names(classes)
+        return known, known if classes is None else handed.declared_names(classes)
 
     @property
     def _spec(self) -> RunSpec:
@@ -328,7 +326,7 @@ class _Private(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         )  # fmt: skip
 
 
-class DPCosineClassifier(_Private):
+class DPCosineClassifier(PrivateClassifier):
     """The DP cosine classifier (Tobaben et al. 2025, Algorithm 1): a noisy sum of unit-length rows for each class.
 
     A row gets the class whose sum is closest in direction. `fit` learns all rows; `partial_fit` adds a task a call.
@@ -362,7 +360,6 @@ class DPCosineClassifier(_Private):
 
     sums_: NDArray[np.float64]
     _shrunk: NDArray[np.float64]
-    _released: NDArray[np.bool_]
 
     def __init__(
         self, *, epsilon: float = 1.0, delta: float = 1e-5, classes: Sequence[object] | None = None,
@@ -392,22 +389,19 @@ class DPCosineClassifier(_Private):
         (found,) = noisy_class_sums(
             task.rows, task.places, space, len(task.known), [std], [self._noise(task)], [task.ledger], task=task.index
         )
-        sums, small, released = np.zeros_like(found), np.zeros_like(found), np.zeros(len(task.known), np.bool_)
+        sums, small = np.zeros_like(found), np.zeros_like(found)
         if not task.is_first:
             before = np.searchsorted(task.known, self.classes_)
-            sums[before], small[before], released[before] = self.sums_, self._shrunk, self._released
-        released[space] = True
-        self.sums_, self._shrunk, self._released = sums + found, small + shrunk(found, std), released
+            sums[before], small[before] = self.sums_, self._shrunk
+        self.sums_, self._shrunk = sums + found, small + shrunk(found, std)
 
-    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
+    def released(self) -> tuple[str, list[Step]]:
         is_shrunk = self.prediction == "by-stream" and self._shrunk.any()
-        directions = unit_rows(self._shrunk if is_shrunk else self.sums_)
-        usable = self._released & directions.any(axis=1)
-        found: NDArray[np.float64] = np.where(usable, unit_rows(X) @ directions.T, -np.inf)
-        return found
+        names = self._names()
+        return "cosine", [Step({"sums": self._shrunk if is_shrunk else self.sums_}, names, names, {})]
 
 
-class DPHeadEnsemble(_Private):
+class DPHeadEnsemble(PrivateClassifier):
     """Last layers trained by DP-SGD, a fresh one for each call, which vote (Tobaben et al. 2025, Algorithm 2).
 
     As `DPCosineClassifier`, whose arguments it shares; rows are best scaled to length 1 by a rule that reads no other row.
@@ -470,109 +464,11 @@ class DPHeadEnsemble(_Private):
         member = task.known[space], job.trained().weights[0]
         self.members_ = (member,) if task.is_first else (*self.members_, member)
 
-    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
-        votes = VoteAccumulator(one_space=len({*self._lists}) == 1)
+    def released(self) -> tuple[str, list[Step]]:
+        names, facts = self._names(), {"vote": self.rule, "one_space": len({*self._lists}) == 1}
+        steps = []
         for labels, weights in self.members_:
-            columns, allowed = np.searchsorted(self.classes_, labels), np.ones((1, len(labels)), np.bool_)
-            votes.add(Heads(weights[None].astype(np.float64), columns, allowed, len(self.classes_)).logits(X))
-        found: NDArray[np.floating] = votes.scores(self.rule)[self.rule][0]
-        return found
-
-
-def _frame(frame: Any) -> Any:
-    """A frame of pandas with numbers alone, read by the types of its columns: what is missing becomes NaN."""
-    import pandas as pd
-
-    frame = frame if isinstance(frame, pd.DataFrame) else pd.api.interchange.from_dataframe(frame)
-    names = [*frame.columns]
-    if len({*names}) < len(names):
-        raise BadInput("X columns", ", ".join(map(str, names[:12])), "must have different names")
-    for name, kind in zip(names, frame.dtypes, strict=True):
-        of_numbers = pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_complex_dtype(kind)
-        if not of_numbers or isinstance(kind, pd.SparseDtype):
-            raise BadInput(f"X column {name}", str(kind), "must hold numbers, and not be sparse: convert it or leave it out")
-    return pd.DataFrame(frame.to_numpy(dtype=np.float64, na_value=np.nan), columns=frame.columns)
-
-
-def _labels(y: Any, name: str, is_secret: bool) -> NDArray[Any]:
-    """The labels, or persons, [n]. Refused is only what type and shape show.
-
-    `is_secret`: what has no type of its own is taken one by one, so that no odd one changes how the others are read.
-    """
-    if y is None:
-        raise BadInput(name, None, "the classifier requires y to be passed, but the target y is None")
-    y = y.detach().cpu().numpy() if hasattr(y, "detach") else y
-    if is_secret and (isinstance(y, list | tuple) or not isinstance(getattr(y, "dtype", np.dtype("O")), np.dtype)):
-        y = _one_by_one([*y]) if not hasattr(y, "columns") else y
-    try:
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
-    except ValueError:
-        raise BadInput(name, type(y).__name__, "must have one entry for each row: a 1d array") from None
-    if labels.dtype.kind not in "biufUSTO":
-        raise BadInput(name, str(labels.dtype), "must hold texts or numbers")
-    return labels
-
-
-def _one_by_one(values: list[Any]) -> NDArray[np.object_]:
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
-
-
-def _read_labels(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels that are read from the data, and so may be refused for what they are. Raises ValueError."""
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise BadInput("y", "NaN or infinite", "must be labels where labels='data' reads them")
-    check_classification_targets(labels)
-    return labels
-
-
-def _counted(rows: NDArray[np.float64], places: NDArray[np.int64], people: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Which rows [n, K] count: of each person at most so many, those with the smallest hash of their bytes and label.
-
-    Which rows of a person count depends on that person's rows alone, and equal rows are one as good as another. So one
-    person changes at most `most` rows. A row of nobody is left out.
-    """
-    coins = [blake2b(row.tobytes() + place.tobytes()).digest() for row, place in zip(rows, places, strict=True)]
-    named, seen, kept = people.tolist(), Counter[Any](), []
-    for row in sorted(range(len(rows)), key=coins.__getitem__):
-        try:
-            is_somebody = named[row] is not None and bool(named[row] == named[row])
-            seen[named[row]] += 1
-        except TypeError:  # nothing that could name a person
-            continue
-        if is_somebody and seen[named[row]] <= most:
-            kept.append(row)
-    return np.asarray(kept, np.int64)
-
-
-def _is_text(labels: NDArray[Any]) -> bool:
-    return labels.dtype.kind in "UST" or (labels.dtype.kind == "O" and len(labels) > 0 and isinstance(labels[0], str))
-
-
-def _names(classes: Any) -> NDArray[Any]:
-    """Declared labels, ascending. Raises BadInput for a list that is none."""
-    names = np.asarray(classes).tolist() if not isinstance(classes, str) and np.ndim(classes) == 1 else []
-    of_text = {isinstance(name, str) for name in list(classes)} if names else set()
-    if len(of_text) != 1 or any(name is None or name != name for name in names):
-        raise BadInput("classes", classes, "must be a list of labels, all texts or all numbers")
-    return np.unique(np.asarray(names))
-
-
-def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """All labels of both lists, ascending. Raises BadInput for texts beside numbers."""
-    if len(one) and len(other) and _is_text(one) != _is_text(other):
-        raise BadInput("classes", other[:3].tolist(), "must be of the kind of the others: all texts or all numbers")
-    return np.unique(np.concatenate([one, other]) if len(one) else other)
-
-
-def _places(labels: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
-    """The place of each label [n] among the known ones; -1 for any other, whatever it is."""
-    places = {name: place for place, name in enumerate(known.tolist())}
-    found = np.full(len(labels), -1, np.int64)
-    for row, label in enumerate(labels.tolist()):
-        try:
-            found[row] = places.get(label, -1)
-        except TypeError:  # nothing that could be a label
-            continue
-    return found
+            of_member = tuple(names[place] for place in np.searchsorted(self.classes_, labels))
+            arrays = {"weights": weights.astype(np.float64), "labels": np.ones(len(labels), np.bool_)}
+            steps.append(Step(arrays, of_member, names, facts))
+        return "heads", steps

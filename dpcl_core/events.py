@@ -43,7 +43,7 @@ class AuditNote:
     adversary: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Guarantee:
     """The privacy guarantee of one cell's release. `epsilon` is the total of its ledger (inf: no bound).
 
@@ -71,6 +71,12 @@ class Guarantee:
     layer: Layer | None = None
     advantage: float | None = None
     hits: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Guarantee: epsilon {self.epsilon:.4g}, delta {self.delta:g}, for {self.unit}, {self.adjacency}>"
+
+    def __hash__(self) -> int:
+        return hash((self.epsilon, self.delta, self.unit, self.adjacency, self.claimed_epsilon))
 
     @property
     def is_private(self) -> bool:

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import ClassVar, Protocol
@@ -26,8 +26,9 @@ from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Pl
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
 from dpcl_core.methods.common.card import MakeLearner
+from dpcl_core.methods.common.given_lists import GivenLists, budget
 from dpcl_core.methods.common.learner import Learner, LearnerEvent, Observation, Prefetching, PublicContext, Surveying
-from dpcl_core.privacy import ledger
+from dpcl_core.privacy import budgets, ledger
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import spend_on_read_list
@@ -102,6 +103,13 @@ class Group:
         self._rounds: list[Mapping[int, Task]] = [
             {seed: self.streams[seed].tasks[step] for seed in self._seeds} for step in range(self.context.n_tasks)
         ]
+        self._lists: GivenLists | None = None
+        if self.spec.labels != self.requested.labels:
+            privacy = budgets.for_a_row(self.requested.privacy, self.run.dataset.rows_per_unit)
+            of_row = replace(self.requested, privacy=privacy)
+            self._of_row = dict(zip(self.spec.cells(), of_row.cells(), strict=True))
+            self._lists = GivenLists(of_row, self.context, self.context.public)
+            self._show_lists(self._lists)
 
     def events(self) -> Iterator[Event]:
         """The events of all tasks, and of the cells' ends. Those of tasks with a checkpoint are passed on from there.
@@ -133,7 +141,9 @@ class Group:
         for step in range(len(kept), len(rounds)):
             if isinstance(learner, Prefetching):
                 learner.prefetch(rounds[step : step + 2])
-            if self.spec.labels == "prior" and self.spec.scenario.reads_lists:  # a learner takes its task's list as public
+            if self._lists is not None:
+                self._give_lists(self._lists, step, standing.ledgers)
+            elif self.spec.labels == "prior" and self.spec.scenario.reads_lists:  # a learner takes its task's list as public
                 spend_on_read_list(standing.ledgers.values(), task=step)
             held: list[Event] = []
             for event in observer.events(learner.learn(rounds[step], standing.ledgers)):
@@ -149,6 +159,22 @@ class Group:
                 state_after = (None, None) if is_last else self._state(learner, observer, standing)
                 self.keep.save(Checkpoint(self.place, step, tuple(held), *state_after))
             yield from held
+
+    def _give_lists(self, lists: GivenLists, step: int, ledgers: Mapping[Cell, Ledger]) -> None:
+        """Releases the lists of a task, and puts them in place of what the stream says of its labels."""
+        for seed in self._seeds:
+            of_seed = [cell for cell in self.cells if cell.seed == seed]
+            cells, books = [self._of_row[cell] for cell in of_seed], [ledgers[cell] for cell in of_seed]
+            lists.give(self._rounds[step][seed], cells, books)
+        self._show_lists(lists)
+
+    def _show_lists(self, lists: GivenLists) -> None:
+        """Gives every task its list if it has one by now."""
+        self._rounds = [{seed: lists.given(task, seed) for seed, task in of.items()} for of in self._rounds]
+        self.streams = {
+            seed: replace(stream, tasks=tuple(lists.given(task, seed) for task in stream.tasks))
+            for seed, stream in self.streams.items()
+        }
 
     def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
         """Evaluates every cell after a task; keeps its classifier. Raises BadInput as `_spent` does."""
@@ -190,6 +216,7 @@ class Group:
         audits = self.audit(spec) if self.audit is not None and card.guarantee == "nominal" else {}
         for cell in cells:
             stream = self.streams[cell.seed]
+            self._claim_lists(cell, ledgers[cell])
             yield CellFinished(
                 cell,
                 metrics.summary(standing.matrices[cell], baselines.get(cell)),
@@ -211,6 +238,14 @@ class Group:
                 ledger_entries(ledgers[cell]),
                 baselines.get(cell, ()),
             )
+
+    def _claim_lists(self, cell: Cell, ledger: Ledger) -> None:
+        """Adds what given lists cost to what a publication claims for the rest."""
+        if ledger.claimed is None or self._lists is None or self.requested.labels != "dp-learned":
+            return
+        of_lists = self.context.n_recurring * budget(self._lists.spec.privacy, self._of_row[cell].epsilon, self.context)[0]
+        terms = {**ledger.claimed.terms, "lists of labels": of_lists}
+        ledger.claimed = replace(ledger.claimed, epsilon=ledger.claimed.epsilon + of_lists, terms=terms, accounted=None)
 
     def _baselines(self, learner: Learner) -> dict[Cell, tuple[float | None, ...]]:
         """Accuracy of untrained models on every task, by cell, in streams that look ahead."""
@@ -258,6 +293,7 @@ class Group:
             "ledgers": [ledger.document(standing.ledgers[cell]) for cell in self.cells],
             "matrices": [[list(row) for row in standing.matrices[cell]] for cell in self.cells],
             "seconds": standing.seconds + time.perf_counter() - self._started,
+            "lists": [] if self._lists is None else [[seed, *map(list, of)] for seed, of in self._lists.lists.items()],
         }
         return json.dumps(document), arrays_file.save(dict(arrays))
 
@@ -275,6 +311,9 @@ class Group:
                 ledger.refill(standing.ledgers[cell], entries)
                 standing.matrices[cell][:] = [tuple(row) for row in rows]
             standing.seconds = float(document["seconds"])
+            if self._lists is not None:
+                self._lists.lists |= {seed: [tuple(one) for one in of] for seed, *of in document["lists"]}
+                self._show_lists(self._lists)
             state.restore({"learner": learner, "observer": observer}, document["parts"], arrays_file.load(checkpoint.arrays))
         except BadInput:
             raise

@@ -89,6 +89,7 @@ EXTRAS = {
     "ray": "ray",
     "authlib": "login",
     "openpyxl": "excel",
+    "onnx": "onnx",
 }
 
 

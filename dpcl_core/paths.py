@@ -99,13 +99,8 @@ def shared_dirs(what: str) -> tuple[Path, Path]:
     return Path(sys.prefix) / "share" / "dpcl" / what, cache_home / "dpcl" / what
 
 
-def network_cache() -> Path:
-    """The user's cache of fetched networks, whatever the home is."""
-    return shared_dirs("networks")[1]
-
-
 def network_dirs() -> tuple[Path, Path]:
-    """Where fetched networks are looked for: in this Python's environment, then in the user's cache."""
+    """Where fetched networks are, whatever the home is: in this Python's environment, then in the user's cache."""
     return shared_dirs("networks")
 
 

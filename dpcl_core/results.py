@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
@@ -33,6 +33,34 @@ _TABLES = """The CSV files of an export count tasks from 0: after_task = 0 is af
 released classifiers count from 1."""
 _SAME = 1e-9  # the same mean, formed twice
 FIGURES = ("accuracy", "forgetting", "tradeoff")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Statement:
+    """What is protected, by requested epsilon. Printed, it is the statement in full; a notebook shows it in short."""
+
+    guarantees: Mapping[float, Guarantee]
+
+    def __str__(self) -> str:
+        from dpcl_core.privacy import statement
+
+        return statement.text(self.guarantees)
+
+    def __repr__(self) -> str:
+        return f"<Statement: {'; '.join(self.headlines)}>"
+
+    def _repr_html_(self) -> str:
+        from dpcl_core.figures import html
+
+        return html.cell("What is protected", None, self.headlines, "")
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """A sentence for each budget, smallest first."""
+        from dpcl_core.privacy.statement import guarantee_words
+
+        words = [guarantee_words(given) for _, given in sorted(self.guarantees.items())]
+        return tuple(dict.fromkeys(one.banner or one.headline for one in words))
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,13 +93,10 @@ class Result:
     def _repr_html_(self) -> str:
         """What a notebook shows at the end of a cell: the figure of accuracy, its finding, and the statement in short."""
         from dpcl_core.figures import html
-        from dpcl_core.privacy.statement import guarantee_words
 
         title = self.name or f"{method_title(self.spec)} on {datasets.called(self.spec.data.dataset)}"
-        promised = [guarantee_words(given) for _, given in sorted(self.guarantees.items())]
-        said = [one.banner or one.headline for one in promised]
         picture = None if self.started is None or self.accuracy.empty else self.figure("accuracy")
-        return html.cell(title, picture, list(dict.fromkeys(said)), self.provenance.line())
+        return html.cell(title, picture, self.statement.headlines, self.provenance.line())
 
     @cached_property
     def rules(self) -> tuple[str, ...]:
@@ -134,6 +159,11 @@ class Result:
     def guarantees(self) -> dict[float, Guarantee]:
         """The guarantee of the finished models by requested epsilon; the worst one where seeds spend differently."""
         return frames.guarantees(self.events)
+
+    @property
+    def statement(self) -> Statement:
+        """What is protected, in words: all budgets of the finished models."""
+        return Statement(self.guarantees)
 
     def guarantee(self, epsilon: float) -> Guarantee:
         """The guarantee at a requested epsilon. Raises BadInput if no model of that epsilon is finished."""

@@ -10,30 +10,23 @@ import streamlit as st
 
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import text as course
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.runs import process, queue
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.version import __version__
 from pages.parts import figure_card, layout, text
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
-LIMITS = """
-- The datasets here are public: a run simulates what such a release would protect.
-- A bound holds for one released model. Several models together, of one run or of several, reveal more.
-- Choosing settings by their results on the same data spends privacy that no ledger here counts.
-- Seeded noise is for teaching only: anyone who knows the seed can subtract it, and then no bound holds.
-- Every release is rounded together with its noise, so its last digits reveal nothing more. Running times are not protected.
-- Results on a subset or a stand-in dataset are labelled in their title; they are not results on the full set.
-"""
+LIMITS = WORDS["about"]["limits"]
 PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plotly")
 
 
 def page() -> None:
     """The page."""
     layout.header("About", "Can I trust this?")
-    words = "\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in glossary.words())
+    words = "\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in course.words())
     draw = {"Methods and data": _cards, "Words": lambda: st.markdown(words), "Limits, version, citation": _limits}
     layout.views(draw, "about-views")
 

@@ -7,16 +7,13 @@ from datetime import UTC, datetime
 import streamlit as st
 
 from dpcl_core.backbones import catalog
-from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import counted
 from dpcl_core.runs import administration, queue
 from dpcl_core.runs.run import Run
 from pages.parts import figure_card, layout, state
-from pages.parts.text import plain
+from pages.parts.text import WORDS
 
-HELP = """Visitors are known by a random token in their browser. Only its digest is kept; its first letters are their name
-here. Settings and results of runs are not shown: they belong to the visitors. The guide *What a server keeps* says what is
-kept, for how long, and how a person's data are deleted."""
+HELP = WORDS["administration"]["help"]
 _OPEN = "administrator"  # session key
 _MOST = 100  # visitors that are listed
 
@@ -91,13 +88,11 @@ def _visitor(one: administration.Usage, limits: queue.Limits) -> None:
                     _delete_data(one.owner)
 
 
+@state.guarded
 def _delete_data(owner: str) -> None:
     """Deletes a visitor's data, or says what is in the way."""
     try:
         deleted = administration.delete_data(state.whole_store(), owner)
-    except BadInput as refused:
-        st.error(plain(str(refused)))
-        return
     finally:  # some of the data may be gone
         for kind in catalog.COMPUTED:
             catalog.clean(kind)

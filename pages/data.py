@@ -18,12 +18,10 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.papers import expected
 from dpcl_core.runs import administration
-from pages.parts import helper, layout, own_data, own_model, settings_form, state, visitor
-from pages.parts.text import labelled, plain
+from pages.parts import layout, own_data, own_model, settings_form, start_box, state, visitor
+from pages.parts.text import WORDS, labelled, plain
 
-HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
-**public** about the data is written in a schema: all that is shown before a private release depends on it and on the public
-test part alone. A part of the rows becomes that test part; no budget protects it."""
+HELP = WORDS["data"]["help"]
 _KINDS: Final = {
     "image": "pictures", "text": "texts", "tagged": "sentences with entities", "table": "a table of features",
     "embedding": "embeddings", "sensor": "windows of sensors",
@@ -102,7 +100,7 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         if fields is not None:
             # Written when pressed: a file that a redraw replaces would be gone while the browser still asks for it.
             content = partial(schema.schema_toml, fields, looked.features)
-            st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore", type="tertiary")
+            layout.download("schema.toml", content, "schema.toml", type="tertiary")
     if is_started or is_kept:
         _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon) if is_started else None)
     place = st.container()
@@ -115,7 +113,7 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         if n_features and scenario.recurrence == "once" and fields.per_person == 1:
             of = n_people, len(looked.plan.classes), n_tasks, looked.network, n_features
             with place:
-                helper.helper(expected.Sizes(*of, "dp-learned", looked.privacy.delta), "own-helper")
+                start_box.helper(expected.Sizes(*of, "dp-learned", looked.privacy.delta), "own-helper")
     note.caption(plain(" ".join(said)))
 
 

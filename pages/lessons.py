@@ -12,21 +12,19 @@ import streamlit as st
 from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts import edges, figure_card, layout, lesson_stage, link
+from pages.parts import figure_card, layout, lesson_stage, link
 from pages.parts.state import View
-from pages.parts.text import is_dark
+from pages.parts.text import WORDS, is_dark
 
 if TYPE_CHECKING:
+    from dpcl_core.lessons.edges import Shown
     from dpcl_core.lessons.in_browser import Progress
 
 VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
 _FOR_TEACHERS: Final = "for-teachers"
 _UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
-HELP = """Each step first asks for a **prediction**; then you **do** something, **see** the result, and read the
-**explanation**. A step gets a tick when you have done it. The address holds your ticks and predictions: save it to continue
-later. Results are not saved: their noise is fresh each time. **Sharp edges** shows ways in which a program with the right
-formula still leaks: the first row of each table is the mistake, the last row is what is done here."""
+HELP = WORDS["lessons"]["help"]
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,10 @@ class _Lesson(link.Written):
 def _fields() -> list[object]:
     """The fields of the page's link: lesson, step, hidden controls; and by lesson the ticks, predictions and controls."""
     names = {control.name for name in text.NAMES for control in text.load(name).controls}
+    instead = text.NAMES[0], f"lessons are 1 to {len(text.NAMES)}, and this is the first"
     fields: list[object] = [
-        link.Field(
-            "lesson", "l", "lesson", _Lesson(), _UNNAMED, word="lesson",
-            invalid=(text.NAMES[0], f"lessons are 1 to {len(text.NAMES)}, and this is the first"),
-        ),
+        link.Field("lesson", "l", "lesson", _Lesson(), _UNNAMED, "lesson", False, instead),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
-        link.Field("view", "view", "view", link.Choice(tuple(VIEWS)), "steps"),
         link.Field("first", "first", "first step of a class", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
         link.Field("alone", "alone", "this lesson alone", link.Flag(), False),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
@@ -73,21 +68,19 @@ CODEC = link.Codec(_fields())
 
 def page() -> None:
     """The page."""
+    opened = layout.open_view(VIEWS)
     view = View("lessons", lambda _: CODEC, start=lambda: {"l": text.NAMES[0]})
     linked = str(view["lesson"])
     notices, n_steps = list(view.read.notices), len(text.load(linked).steps)
     if (cast("int | None", view["step"]) or 1) > n_steps:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
     place = layout.heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
-    draw = {VIEWS["steps"]: lambda: _lessons(view, linked), VIEWS["edges"]: lambda: _edges(view)}
-    layout.views(draw, view.key("view"), VIEWS[str(view["view"])])
+    if opened == "edges":
+        view.commit(view.read.values, CODEC)  # the lessons stay where they were
+        _edges(view)
+    else:
+        _lessons(view, linked)
     layout.actions(place, is_shared=True, help_text=HELP)
-
-
-def _edges(view: View) -> None:
-    """Draws the pitfalls; the lessons stay where they were."""
-    view.commit({**view.read.values, "view": "edges"}, CODEC)
-    edges.draw(view)
 
 
 def _lessons(view: View, linked: str) -> None:
@@ -202,7 +195,12 @@ def _in_browser(state: _State) -> None:
     epoch = state.view.key(f"{state.name}-{state.jumps}")
     hidden = sorted(state.hidden - {PREDICTION})
     data = in_browser.document(
-        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, first=state.first,
+        state.name,
+        state.progress,
+        epoch=epoch,
+        hidden=hidden,
+        is_quiet=PREDICTION in state.hidden,
+        first=state.first,
         is_alone=False,
     )
     reported = figure_card.mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
@@ -335,6 +333,36 @@ def _teacher(state: _State, lesson: Lesson) -> None:
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
         part = lesson_stage.number(text.part_of_lesson(state.name))
         layout.arrow("teach", "Notes, plan, handout, codes", {"view": "plan", "p": str(part)})
+
+
+# Sharp edges: pitfalls of private learning, how each is prevented here, each demonstrated.
+
+
+def _edges(view: View) -> None:
+    """Draws a card for each pitfall. `view`: the page's, which leads to the lesson that teaches it."""
+    columns, edges = st.columns(2), text.edges()
+    for number, edge in enumerate(edges, start=1):
+        with columns[number > (len(edges) + 1) // 2]:
+            _edge(view, number, edge)
+
+
+def _edge(view: View, number: int, edge: text.Edge) -> None:
+    key = f"edge:{edge.key}"
+    with layout.card(f"edge-{edge.key}"):
+        st.header(f"{number}. {edge.title}", anchor=False)
+        layout.markdown(edge.wrong)
+        st.markdown(f"**Here:** {edge.prevented} :small[`{edge.where}`]")
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if st.button("Show it", key=f"show-{edge.key}", help=f"Demonstrates the mistake: {edge.title}"):
+                from dpcl_core.lessons import edges  # loads the accountants, which take a second
+
+                st.session_state[key] = edges.demonstration(edge.key)
+            if edge.lesson is not None:
+                query = view.linked({"view": "steps", "v": link.VERSION, "l": edge.lesson})
+                layout.arrow("lessons", f"Lesson {text.number(edge.lesson)}", query)
+        if (shown := cast("Shown | None", st.session_state.get(key))) is not None:
+            layout.draw_table(shown.head, shown.rows)
+            st.markdown(f"**{shown.finding}**")
 
 
 if __name__ == "__main__":

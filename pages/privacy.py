@@ -12,7 +12,7 @@ from dpcl_core.elements import calculator as calculators
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.figures import tokens, watched
+from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import accounting, gaussian, guarantee, statement, watching
@@ -20,7 +20,7 @@ from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts import claim_calculator, cslr_claim, fields, figure_card, layout, lifelong_claims, link, pecl_claim, state
 from pages.parts.layout import actions, heading
-from pages.parts.text import is_dark, labelled, plain
+from pages.parts.text import WORDS, is_dark, labelled, plain
 from pages.parts.tuning_panel import audit_panel
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
@@ -45,10 +45,7 @@ CODEC = link.Codec(
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
-HELP = """**ε** bounds how much more likely any outcome becomes when one person takes part; **δ** is a small additional
-slack, not the chance that ε fails; **σ** is the noise needed for them. The **ledger** records every use of private data; the
-ε of a run is the total of its ledger, not the value in the form. A **privacy card** holds the ledger in a file, which anyone
-can check here."""
+HELP = WORDS["privacy"]["help"]
 
 
 def page() -> None:
@@ -118,7 +115,9 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
             claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
         _entries(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
-            claim_calculator.accountants_card(question)
+            with layout.card("accountants"):
+                st.markdown("**One training, three accountants**")
+                claim_calculator.draw_results(question)
         if result.run_id is not None:
             audit_panel(state.store().get(result.run_id), always=True)
     return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}, guarantees[chosen]
@@ -210,8 +209,8 @@ def _by_losses(asked: calculators.Question) -> None:
     given, adjacency = asked.numbers(), cast(Adjacency, asked.adjacency)
     rate, steps = given["rate"], int(given["steps"])
     with st.spinner("Computing ..."):
-        numbers = given.get("epsilon"), given.get("sigma"), given.get("delta")
-        answer = claim_calculator.solved(*numbers, rate, steps, adjacency)
+        numbers = {name: given.get(name) for name in ("epsilon", "sigma", "delta")}
+        answer = claim_calculator.solved(**numbers, sample_rate=rate, n_steps=steps, adjacency=adjacency)
     results = {
         "epsilon": f"ε = {claim_calculator.rounded_up(answer.epsilon)}",
         "sigma": f"σ = {claim_calculator.rounded_up(answer.sigma)}",
@@ -234,7 +233,7 @@ def _composition(view: state.View) -> dict[str, object]:
     people = _noise(view, tasks, provenance)
     raced = pd.DataFrame(_race(tasks, epsilon), columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
     figure_card.show(
-        figure_card.kept_builder(watched.race)(raced, dark=is_dark()), provenance, key="race",
+        figure_card.kept_builder(tokens.race)(raced, dark=is_dark()), provenance, key="race",
         title="Who watches the stream, and who sees the last model",
         note="one person, in the first task; all releases together stay within the ε asked for", table=raced, linked=True,
     )  # fmt: skip
@@ -247,16 +246,14 @@ def _noise(view: state.View, tasks: int, provenance: Provenance) -> str:
     people = str(fields.segmented(view, "people", "Tasks that one person may be in", names))
     table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
     figure_card.show(
-        figure_card.kept_builder(watched.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
+        figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
         title="Must noise pile up over tasks?", table=table, linked=True,
         note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
     )  # fmt: skip
     return people
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _by_tasks(n_tasks: int, people: int) -> list[tuple[str, int, float]]:
-    return watching.noise_by_tasks(n_tasks, people)
+_by_tasks = st.cache_data(max_entries=64, show_spinner=False)(watching.noise_by_tasks)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

@@ -17,7 +17,7 @@ from dpcl_core.papers.paper import SIZES
 from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
 from dpcl_core.runs.shards import Set
-from pages.parts import fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
+from pages.parts import fields, figure_card, here, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts import questions as parts_questions
 from pages.parts.text import plain
 
@@ -108,7 +108,7 @@ def _answer(view: state.View, name: str) -> None:
         _watch(newest.id)
     elif alone is not None:
         st.markdown(f"Started on Train: **{plain(alone.name)}**.")
-        _watch_alone(alone.id)
+        run_panel.watch(alone.id, with_figures=True)
     if found:
         _verdict(questions.of_preset(name), name, can_start=alone is None and not is_going)
     if found or is_going:
@@ -121,6 +121,8 @@ def _answer(view: state.View, name: str) -> None:
             _start_card(name, newest, can_start=missing is None)
         if missing is not None:
             _instead(view, name, missing)
+        if (fragment := here.repeated(questions.specs(name).values())) is not None:
+            here.door(fragment)
         if newest is not None and (moved := _moved(newest)) is not None:
             label, result = moved
             if len(titles := questions.titles(name)) > 1:
@@ -245,19 +247,6 @@ def _watch(set_id: str) -> None:
         st.caption(plain(f"Run {place} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
         if line.fraction is not None:
             st.html(run_panel.segments(line.fraction, 1 if line.is_stage else result.n_tasks))
-    if not result.accuracy.empty:
-        run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
-
-
-@st.fragment(run_every=1.0)
-@state.guarded
-def _watch_alone(run_id: str) -> None:
-    """Draws a run of the question that was started by itself, refreshed every second; reruns the page when it ends."""
-    run = state.store().get(run_id)
-    if run.is_over:
-        st.rerun()
-    result = state.run_result(run)
-    run_panel.status_card(run, result)
     if not result.accuracy.empty:
         run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
 

@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.lessons import exercises, text
 from pages.parts import figure_card, layout, lesson_stage, link, state, visitor
 from pages.parts.rooms import FIELDS, open_rooms, panel, room_of_code
-from pages.parts.text import labelled, plain
+from pages.parts.text import WORDS, labelled, plain
 
 VIEWS = {"exercises": "Exercises", "plan": "For teachers", "classroom": "Classroom"}
 QUESTIONS = {
@@ -21,19 +21,7 @@ QUESTIONS = {
     "plan": "What does a class need, and what has it handed in?",
     "classroom": "What does everybody think, and what did everybody find?",
 }
-HELP = {
-    "exercises": """Each exercise has a number for its answer. The numbers in the questions follow from the **name** that you
-enter: the same name gets the same numbers on every computer, and your neighbour gets others. Answers can be changed and
-checked again as often as you like. Nothing of it is stored. The **code** holds the name, the part and which answers were
-right.""",
-    "plan": """**Plan** has what a teacher needs for one part of the course, and the same on paper. **Codes** reads what
-students hand in after their exercises. A code is read only on the server that made it. It proves that this server has
-checked the answers for that name, not who typed them.""",
-    "classroom": """A teacher **opens** a room and shows its code. Everybody else **joins** with the code: no account, a name
-drawn by lot. Answers gather live, and runs that somebody in the room starts appear on one plot. The room keeps these names,
-the answers and which runs were shared, and forgets all of it a day after it was opened. A device is a vote: who opens a
-second browser can vote twice, so counts show what a class thinks and decide nothing.""",
-}
+HELP = {name: WORDS["teach"][f"help_{name}"] for name in VIEWS}
 PROVES = (
     "It proves that this server has checked these answers for this name. It does not prove who typed them. Only the server "
     "that made it can read it."
@@ -129,11 +117,8 @@ def _plan(part: str, number: int) -> None:
             rows.append((f"{start} to {in_browser.MINUTES}", "A run of everybody's own, in the classroom"))
         layout.draw_table(("minutes", "what"), rows, names=2)
         with st.container(horizontal=True):
-            st.download_button(
-                "Handout", lambda: in_browser.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html",
-                key="handout",
-                on_click="ignore", help="On paper: notes and plan, a sheet to fill in, its answers apart.",
-            )  # fmt: skip
+            paper = "On paper: notes and plan, a sheet to fill in, its answers apart."
+            layout.download("Handout", lambda: in_browser.page(part), f"{part.lower().replace(' ', '-')}.html", paper)
             layout.arrow("teach", "Its exercises", {"view": "exercises", "p": str(number)})
             layout.arrow("teach", "Classroom", {"view": "classroom", "v": "1"})
     box = layout.folded("Notes: what to look for, and what students often believe", "teacher-notes")
@@ -167,7 +152,7 @@ def _codes() -> None:
         for name, *_, valid, why in rows:
             if valid != VALID:
                 st.markdown(f"**{plain(name)}**: {plain(why)}.")
-        st.download_button("CSV", lambda: _written(rows), "codes.csv", "text/csv", key="teacher-csv", on_click="ignore")
+        layout.download("CSV", lambda: _written(rows), "codes.csv")
 
 
 def _row(code: str) -> tuple[str, ...]:

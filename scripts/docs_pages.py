@@ -16,7 +16,7 @@ from dpcl_core import export, layers, machine, paths
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import text as course
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, claims, comparison, questions, report
@@ -207,7 +207,7 @@ def _edges() -> str:
 
 
 def _glossary() -> str:
-    return "\n".join([_GLOSSARY, *(f"**{word.word}**: {word.meaning}\n" for word in glossary.words())])
+    return "\n".join([_GLOSSARY, *(f"**{word.word}**: {word.meaning}\n" for word in course.words())])
 
 
 def _gpu() -> str:

@@ -172,3 +172,20 @@ def test_a_result_shows_itself_in_a_line_and_in_a_cell() -> None:
     assert "<svg" in shown
     assert len(shown.encode()) <= 60_000
     assert "likelier because of any one training example" in shown
+
+
+def test_all_that_a_cell_can_end_with_shows_itself() -> None:
+    result = dpcl.run("digits-cosine", epsilons=[1.0, 8.0, math.inf], seeds=[0, 1, 2], here=True)
+    pictures = [result.figure(name) for name in FIGURES]
+    for shown in (result, result.statement, result.card, *pictures):
+        in_notebook, line = shown._repr_html_(), repr(shown)
+        assert len(in_notebook.encode()) <= 60_000
+        assert in_notebook.count("<svg") == (1 if shown in (result, *pictures) else 0)
+        assert "\n" not in line
+        assert len(line) < 1000
+        assert isinstance(hash(shown), int)
+    assert "epsilon 1, delta 1e-05" in repr(result.guarantee(1.0))
+    assert hash(result.guarantee(1.0)) != hash(result.guarantee(8.0))
+    assert "accounted epsilon 1" in str(result.statement)
+    assert "<b>" in pictures[0]._repr_html_()
+    assert hash(result.card) == hash(dpcl.run(result.spec, here=True).card)

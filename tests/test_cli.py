@@ -182,8 +182,8 @@ def test_an_interrupted_tuning_keeps_its_trials_and_says_how_to_go_on(capsys, mo
     assert status == 1
     assert document["status"] == "cancelled"
     assert len(document["trials"]) == 2
-    assert f"2 of 4 trials are kept; continue with: python -m dpcl_core tune --resume {document['study_id']}" in err
-    status, out, _ = called("tune", "--resume", document["study_id"], "--json", capsys=capsys)
+    assert f"2 of 4 trials are kept; continue with: python -m dpcl_core resume {document['study_id']}" in err
+    status, out, _ = called("resume", document["study_id"], "--json", capsys=capsys)
     assert status == 0
     assert json.loads(out)["trials"][:2] == document["trials"]
     assert len(json.loads(out)["trials"]) == 4

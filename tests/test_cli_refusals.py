@@ -76,8 +76,8 @@ SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
         ([*TUNE, "--on", "private", "--set", "seeds=[1, 2]"], ["seeds = 1, 2", "one seed"]),
         ([*TUNE, "--proxy", "digits"], ["proxy = digits", "shares examples"]),
         ([*TUNE, "--on", "nowhere"], ["nowhere"]),
-        (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such tuning"]),
-        (["tune", "--resume", "0123456789ab", "--trials", "9"], ["--resume", "cannot be combined with other settings"]),
+        (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such run"]),
+        (["resume", "0123456789ab", "--trials", "9"], ["unrecognized arguments: --trials 9"]),
         (["fly"], ["fly"]),
         (["audit", "--preset", "digits-cosine", "--trials", str(2**63 - 1)], ["--trials = 922337", "10,000,000"]),
         ([*SWEEP, f"seeds={'9' * 5000}"], ["--over = seeds=999", "must be KEY=[VALUE, ...]"]),
@@ -175,7 +175,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(caps
         (Sets, "create", ("sweep", "--preset", "digits-cosine")),
         (Store, "create", ("reproduce", "lifelong")),
         (Studies, "create", (*TUNE, "--on", "private")),
-        (Studies, "resume", ("tune", "--resume", "aaaaaaaaaaaa")),
+        (Studies, "resume", ("resume", "aaaaaaaaaaaa")),
         (Audits, "create", ("audit", "--run", "RUN")),
         (resumption, "resume", ("resume", "RUN")),
     ],
@@ -192,6 +192,8 @@ def test_every_command_that_carries_out_runs_waits_for_a_locked_store(of, name, 
     monkeypatch.setattr(process.time, "sleep", lambda _: None)
     monkeypatch.setattr("dpcl_core.checks.check_run", lambda spec: None)  # a paper's data may not be here; none are read
     monkeypatch.setattr(of, name, asked)
+    if (of, name) == (Studies, "resume"):
+        monkeypatch.setattr(Studies, "of_run", lambda _, run_id: run_id)
     status, _, said = called(*(run_id if one == "RUN" else one for one in arguments), capsys=capsys)
     assert status == 2
     assert said.splitlines() == [

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -29,6 +30,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import dpcl_core as dpcl
 from dpcl_core import estimators
+from dpcl_core.data import handed
 from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
 from dpcl_core.privacy import card
 from dpcl_core.privacy.sums import unit_rows
@@ -95,6 +97,8 @@ def test_a_notebook_shows_the_promise_and_what_all_models_spent() -> None:
     assert "Whatever is published is at most 2.72 times likelier" in shown
     assert "&lt;b&gt;&#x27; together: epsilon 1" in shown
     assert len(shown) < 60_000
+    line = repr(DPCosineClassifier(classes=DIGITS).fit(X, Y).privacy_)
+    assert line == "<Privacy: epsilon 1, delta 1e-05, for one training example; data 'default'>"
 
 
 def test_a_useful_accuracy_at_a_small_budget() -> None:
@@ -311,7 +315,7 @@ def test_a_spent_budget_refuses_before_anything_is_read(monkeypatch: pytest.Monk
     dpcl.budget("mine", epsilon=2.0)
     for _ in range(3):
         DPCosineClassifier(classes=DIGITS, data_id="mine").fit(X, Y)
-    monkeypatch.setattr(estimators, "_places", lambda *_: pytest.fail("a label was read"))
+    monkeypatch.setattr(handed, "places_of", lambda *_: pytest.fail("a label was read"))
     monkeypatch.setattr(estimators, "noisy_class_sums", lambda *_, **__: pytest.fail("a row was read"))
     for settings in ({}, {"epsilon": math.inf}, {"random_state": 0}, {"labels": "data"}):
         with pytest.raises(dpcl.BadInput, match=r"data_id = mine: has a budget of epsilon 2, .* nothing was read"):
@@ -356,7 +360,7 @@ def test_a_pickle_holds_what_was_released_and_no_row() -> None:
     model = DPCosineClassifier(classes=DIGITS).fit(X, Y).partial_fit(X, Y)
     state = model.__getstate__()
     arrays = {name: one.shape for name, one in state.items() if isinstance(one, np.ndarray)}
-    assert arrays == {"classes_": (10,), "sums_": (10, 64), "_shrunk": (10, 64), "_released": (10,)}
+    assert arrays == {"classes_": (10,), "sums_": (10, 64), "_shrunk": (10, 64)}
     assert len(pickle.dumps(model)) < 8 * 10 * 64 * 2 + 4000
     assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
 
@@ -449,7 +453,12 @@ def test_frames_keep_their_names() -> None:
     frame = pd.DataFrame(X, columns=[f"pixel {place}" for place in range(64)])
     model = exact().fit(frame, pd.Series(Y))
     assert model.feature_names_in_.tolist() == list(frame.columns)
-    assert (model.predict(frame) == exact().fit(X, Y).predict(X)).all()
+    plain = exact().fit(X, Y).predict(X)
+    assert (model.predict(frame) == plain).all()
+    of_polars = polars.from_pandas(frame)
+    assert (exact().fit(of_polars, polars.Series(Y)).predict(of_polars) == plain).all()
+    holed = polars.concat([of_polars, of_polars[:1].with_columns(polars.lit(None).alias("pixel 3"))], how="vertical_relaxed")
+    assert (exact().fit(holed, [*Y, 0]).sums_ == exact().fit(X, Y).sums_).all()
 
 
 def test_the_examples_of_its_docstrings_hold() -> None:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = [
     "cli", "flower", "site", "api", "estimators", "export", "apart", "page", "classifiers", "elements", "results", "papers",
     "figures", "lessons", "runs", "tuning", "presets", "explorers", "attacks", "engine", "learning", "checkpoints",
-    "checks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
+    "combinations", "checks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
     "methods.common", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec",
     "fields", "published", "machine", "unforeseen", "paths", "documents", "arrays", "errors", "version",
 ]  # fmt: skip

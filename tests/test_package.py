@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import email
 import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dpcl_core import __version__, cli, machine
+from scripts import make_space, package_metadata
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,15 +35,17 @@ importlib.util.find_spec = lambda name, *more: None if name in ABSENT else find_
 """
 
 
-def pip(*words: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "pip", *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
+def module(*words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel; the source distribution lies beside it."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT))
+    module("hatchling", "build", "-d", str(folder))
     return next(folder.glob("*.whl"))
 
 
@@ -46,7 +53,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package as an installer leaves it, and nothing else of this project."""
     folder = tmp_path_factory.mktemp("site")
-    pip("install", "-q", "--no-deps", "--target", str(folder), str(wheel))
+    module("pip", "install", "-q", "--no-deps", "--target", str(folder), str(wheel))
     (folder / "base_alone.py").write_text(WITHOUT_EXTRAS, encoding="utf-8")
     return folder
 
@@ -66,6 +73,50 @@ def test_nothing_is_put_beside_the_package(wheel: Path) -> None:
     assert any(name.startswith("dpcl_core/assets/presets/") for name in names)
     assert {"dpcl_core/assets/cards/datasets.toml", "dpcl_core/assets/cards/backbones.toml"} <= set(names)
     assert not any("tests/" in name or "__pycache__" in name for name in names)
+
+
+def test_what_is_published_is_whole_and_its_description_can_be_shown(wheel: Path) -> None:
+    (source,) = wheel.parent.glob("*.tar.gz")
+    assert module("twine", "check", "--strict", str(wheel), str(source)).count("PASSED") == 2
+    assert wheel.stat().st_size < 50e6
+    about = email.message_from_bytes(zipfile.ZipFile(wheel).read(f"dpcl-{__version__}.dist-info/METADATA"))
+    description = str(about.get_payload())
+    assert description.startswith("# What privacy costs")
+    assert not re.findall(r"\]\((?!https?://)", description), "a link that leads nowhere outside of a checkout"
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "scripts/package_metadata.py", "app.py", "tests/test_package.py"} <= names
+
+
+def test_links_of_the_description_lead_to_the_repository_where_one_is_known() -> None:
+    text = "![a picture](docs/train.png) [a guide](docs/a.md#part) [elsewhere](https://example.org/x)"
+    known = package_metadata.described(text, "https://example.org/o/dpcl", "v1")
+    assert known == (
+        "![a picture](https://example.org/o/dpcl/raw/v1/docs/train.png) "
+        "[a guide](https://example.org/o/dpcl/blob/v1/docs/a.md#part) [elsewhere](https://example.org/x)"
+    )
+    assert package_metadata.described(text, "", "v1") == " a guide [elsewhere](https://example.org/x)"
+
+
+def test_the_release_tests_three_systems_and_publishes_a_tag_alone() -> None:
+    flow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))
+    jobs = flow["jobs"]
+    for name in ("install", "test"):
+        assert jobs[name]["strategy"]["matrix"]["os"] == ["ubuntu-latest", "macos-latest", "windows-latest"]
+    assert {*jobs["publish"]["needs"]} == {"build", "install", "test"}
+    assert jobs["publish"]["if"] == "startsWith(github.ref, 'refs/tags/v')"
+    assert [name for name, job in jobs.items() if "permissions" in job] == ["publish"]
+
+
+def test_a_space_is_a_folder_with_the_hubs_lines(tmp_path: Path) -> None:
+    make_space.main(tmp_path / "space")
+    _, head, _ = (tmp_path / "space" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    said = yaml.safe_load(head)
+    assert said["sdk"] == "docker"
+    assert f"EXPOSE {said['app_port']}" in (tmp_path / "space" / "Dockerfile").read_text(encoding="utf-8")
+    assert not (tmp_path / "space" / "tests").exists()
+    sizes = [one.stat().st_size for one in (tmp_path / "space").rglob("*") if one.is_file()]
+    assert max(sizes) < 10e6, "the hub takes no larger file without Git LFS"
 
 
 def test_the_base_alone_carries_out_the_first_preset(installed: Path, tmp_path: Path) -> None:
@@ -103,6 +154,30 @@ def test_the_app_is_found_in_the_package(installed: Path, tmp_path: Path) -> Non
     assert app.is_relative_to(installed)
     assert assets.is_relative_to(installed)
     assert (app.parent / "pages" / "start.py").is_file()
+
+
+EVERY_PAGE = """
+import base_alone, sys
+LEFT_OUT = "__init__", "administration"
+from streamlit.testing.v1 import AppTest
+from dpcl_core import paths
+sys.path.insert(0, str(paths.app_file().parent))  # as `streamlit run` does
+pages = sorted(one for one in (paths.app_file().parent / "pages").glob("*.py") if one.stem not in LEFT_OUT)
+app = AppTest.from_file(str(paths.app_file()), default_timeout=PATIENCE).run()
+for page in pages:
+    app.switch_page(f"pages/{page.name}").run()
+    said = [*(one.value for one in app.exception), *(one.value for one in app.error)]
+    assert not said, (page.name, said)
+print(len(pages))
+"""
+
+
+def test_every_page_is_drawn_with_the_base_alone(installed: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(installed), "DPCL_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", EVERY_PAGE.replace("PATIENCE", str(PATIENCE_SECONDS))]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 10
 
 
 @pytest.mark.parametrize(

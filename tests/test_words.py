@@ -13,7 +13,7 @@ import pytest
 from dpcl_core import presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.lessons import glossary, text
+from dpcl_core.lessons import text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog as papers
 from dpcl_core.scenarios import catalog as scenarios
@@ -92,10 +92,10 @@ def test_titles_labels_and_headings_use_the_fields_words(source: object) -> None
 
 def test_the_glossary_is_short_and_has_each_word_once() -> None:
     raw = tomllib.loads((ROOT / "assets" / "glossary.toml").read_text(encoding="utf-8"))["words"]
-    assert len(raw) == len(glossary.words())
-    forms = [form.casefold() for word in glossary.words() for form in word.forms]
+    assert len(raw) == len(text.words())
+    forms = [form.casefold() for word in text.words() for form in word.forms]
     assert len(forms) == len(set(forms))
-    for word in glossary.words():
+    for word in text.words():
         assert word.meaning.endswith(".")
         assert 1 <= len(re.findall(r"[.:](?:\s|$)", word.meaning)) <= 6
         assert len(word.meaning) <= 200, word.word
@@ -107,9 +107,9 @@ def test_the_glossary_is_short_and_has_each_word_once() -> None:
              "LoRA", "FiLM", "exposure", "canary"],
 )  # fmt: skip
 def test_a_word_in_a_title_is_explained(word: str) -> None:
-    assert glossary.explained(f"What about {word} here").startswith("**")
+    assert text.explained(f"What about {word} here").startswith("**")
 
 
 def test_only_whole_words_are_explained() -> None:
-    assert glossary.explained("Multitasking, AAA and aa") == ""
-    assert "Mean test accuracy" in glossary.explained("AA after each task")
+    assert text.explained("Multitasking, AAA and aa") == ""
+    assert "Mean test accuracy" in text.explained("AA after each task")

@@ -1,4 +1,4 @@
-// The arithmetic of dpcl_core/explorers/arms.py, in the browser: four ways to handle noise over tasks under one public list.
+// The arithmetic of tests/playground/arms.py, in the browser: four ways to handle noise over tasks under one public list.
 // Every formula is explained there; the two are tested against each other. No page, no network, no state.
 
 export const ARMS = ["added", "shrunk", "remembered", "both"];

@@ -3,7 +3,7 @@ import { made } from "./dom.js";
 
 const shown = (value) => (value === "inf" ? "∞" : String(value));
 
-// `texts`: of assets/live/exercises.toml; `does`: ask, fill, outcome and isOpen of the page.
+// `texts`: of assets/live/exercises.toml; `does`: exercise, fill, outcome and isOpen of the page.
 export function exercises(place, texts, does) {
   place.append(smallest(texts.smallest, does), learner(texts.learner, does));
 }
@@ -22,7 +22,7 @@ const press = (title, does) => made("button", { type: "button", className: "touc
 // Which ε is the smallest that is enough? A budget that is enough and one that is not, close to each other, show it.
 function smallest(text, { fill, outcome }) {
   const begin = press("Set it up", () => {
-    fill(text.settings);
+    text.wanted = fill(text.settings);
     document.getElementById("start").scrollIntoView({ block: "center" });
   });
   const { node, said } = card(text, "smallest", made("div", { className: "row" }, begin, press("Check my run", () => { said.textContent = verdict(text, outcome()); })));
@@ -31,8 +31,8 @@ function smallest(text, { fill, outcome }) {
 
 export function verdict(text, outcome) {
   if (!outcome) return text.no_run;
-  const { settings } = outcome, same = (key) => JSON.stringify(settings[key] ?? null) === JSON.stringify(text.settings[key] ?? null);
-  if (!["method", "data", "scenario", "labels", "params"].every(same)) return text.other;
+  const { settings } = outcome, same = (key) => JSON.stringify(settings[key] ?? null) === JSON.stringify(text.wanted?.[key] ?? null);
+  if (!text.wanted || !["method", "data", "scenario", "labels", "params"].every(same)) return text.other;
   const means = new Map();
   for (const { epsilon, metrics } of outcome.models) if (epsilon !== "inf") means.set(epsilon, [...(means.get(epsilon) ?? []), metrics.AA]);
   if ([...means.values()].some((seeds) => seeds.length < text.seeds)) return text.few;
@@ -46,7 +46,7 @@ export function verdict(text, outcome) {
 }
 
 // Ten lines of a learner, checked on neighbours, on their noise and on digits, by Python in the worker.
-function learner(text, { ask, isOpen }) {
+function learner(text, { exercise, isOpen }) {
   const editor = made("textarea", { id: "code", className: "th-code", spellcheck: false, rows: 12, value: text.code });
   editor.setAttribute("autocapitalize", "off");
   const check = press("Check my learner", async () => {
@@ -54,7 +54,7 @@ function learner(text, { ask, isOpen }) {
     check.disabled = true;
     said.textContent = text.checking;
     try {
-      const { found } = await ask("exercise", { code: editor.value, settings: {} });
+      const found = await exercise(editor.value);
       said.replaceChildren(...found.said.map((line, place) => made("p", { className: found.passed[place] ? "th-right" : "th-wrong", textContent: line })));
     } catch (failure) {
       said.textContent = failure.sentence;

@@ -5,6 +5,7 @@ const SEEDS = [1, 3, 5, 10];
 const MAIN = ["data.dataset", "data.backbone", "method", "scenario.kind", "labels", "privacy.epsilons", "seeds"];
 const shown = (value) => (value === "inf" ? "∞" : String(value));
 const isSame = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
+const fits = ({ scenarios }, name) => !scenarios?.length || scenarios.includes(name);
 let ids = 0;
 
 export class Form {
@@ -19,7 +20,7 @@ export class Form {
 
   // Takes settings, nested; returns the names of those that this page does not have.
   take(settings) {
-    this.values = Object.fromEntries(leaves(settings));
+    this.values = Object.fromEntries(leaves(settings).map(([key, value]) => [key, endless(value)]));
     if (String(this.values["data.dataset"]).startsWith("own")) this.values["data.dataset"] = "own";
     const named = Object.keys(this.values);
     this.settle();
@@ -47,7 +48,7 @@ export class Form {
     if (dataset.networks) among("data.backbone", dataset.networks);
     among("method", this.fitting().map(({ name }) => name));
     const method = this.find("methods", values.method);
-    among("scenario.kind", method.scenarios.filter((name) => !dataset.scenarios || dataset.scenarios.includes(name)));
+    among("scenario.kind", method.scenarios.filter((name) => fits(dataset, name)));
     among("labels", method.labels);
     for (const { key, default: usual } of this.fields()) values[key] ??= usual;
     values["privacy.epsilons"] ??= [1, 8];
@@ -55,8 +56,7 @@ export class Form {
   }
 
   fitting() {
-    const { scenarios } = this.dataset;
-    return this.choices.methods.filter((one) => !scenarios || one.scenarios.some((name) => scenarios.includes(name)));
+    return this.choices.methods.filter((one) => one.scenarios.some((name) => fits(this.dataset, name)));
   }
 
   fields() {
@@ -103,12 +103,12 @@ export class Form {
   draw() {
     const { choices, values, dataset } = this, method = this.find("methods", values.method);
     const named = (kind, names) => names.map((name) => [name, this.find(kind, name)?.title ?? name]);
-    const fits = new Set(this.fitting()), streams = method.scenarios.filter((name) => !dataset.scenarios || dataset.scenarios.includes(name));
+    const fitting = new Set(this.fitting()), streams = method.scenarios.filter((name) => fits(dataset, name));
     this.places.row.replaceChildren(
       this.select("data.dataset", "Data", choices.datasets.map(({ name, title }) => [name, title])),
       ...(dataset.networks?.length > 1 ? [this.select("data.backbone", "Network", named("networks", dataset.networks))] : []),
       this.select("scenario.kind", "Stream", named("scenarios", streams)),
-      this.select("method", "Method", choices.methods.map((one) => [one.name, one.title, !fits.has(one)])),
+      this.select("method", "Method", choices.methods.map((one) => [one.name, one.title, !fitting.has(one)])),
       this.select("labels", "Label list", named("labels", method.labels)),
       this.budget(),
     );
@@ -178,6 +178,9 @@ export class Form {
     return made("div", { className: isFlag ? "th-field th-flag" : "th-field" }, made("label", { htmlFor: id, textContent: name }), input, help);
   }
 }
+
+// Infinity has two names in JSON.
+const endless = (value) => (Array.isArray(value) ? value.map(endless) : value === "Infinity" ? "inf" : value);
 
 // What was typed stays as it is where it is no number: the engine's own sentence then says what is allowed.
 function number(text) {

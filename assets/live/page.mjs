@@ -62,15 +62,23 @@ function hear({ data: { kind, id, ...fields } }) {
   return kind === "failed" ? asked.reject(fields.failure) : asked.resolve(fields);
 }
 
-function renew() {
+// Ends the worker, whatever it is doing: nobody answers what was asked.
+function end() {
   memory.worker?.terminate();
+  memory.worker = null;
+  for (const { reject } of memory.asked.values()) reject({ kind: "stopped", sentence: "Stopped." });
   memory.asked.clear();
   memory.loaded.clear();
+  own.forget();
+  find("files").hidden = true; // a new worker knows no run
+}
+
+function renew() {
+  end();
   memory.worker = new Worker("live/worker.js", { type: "module" });
   memory.worker.onmessage = hear;
   memory.worker.onerror = () => {
-    memory.worker.terminate();
-    memory.worker = null;
+    end();
     fail({ kind: "internal", sentence: "The engine ended by itself, perhaps for want of memory: close other tabs, then press Try again." });
   };
   memory.worker.postMessage({ kind: "manifest", manifest });
@@ -106,7 +114,8 @@ async function prepare() {
     }
     if (!isOld() && (await own.isReady())) await check(isOld);
   } catch (failure) {
-    if (!isOld()) fail(failure instanceof Failure || failure.kind ? failure : { kind: "internal", sentence: String(failure.message ?? failure) });
+    const kind = failure instanceof RangeError ? "out-of-memory" : "internal";
+    if (!isOld()) fail(failure.kind ? failure : { kind, sentence: String(failure.message ?? failure) });
   }
 }
 
@@ -134,7 +143,7 @@ async function start() {
     paint(run);
     finish(outcome);
   } catch (failure) {
-    fail(failure);
+    if (failure.kind !== "stopped") fail(failure);
   }
 }
 
@@ -177,9 +186,18 @@ function finish(outcome) {
 
 function stop() {
   memory.run = null;
-  renew();
-  own.forget();
+  end();
   prepare();
+}
+
+async function exercise(code) {
+  const before = [root.dataset.state, find("said").textContent];
+  state("running", "Checking …");
+  try {
+    return (await ask("exercise", { code, settings: {} })).found;
+  } finally {
+    if (root.dataset.state === "running") state(...before);
+  }
 }
 
 // A run that ended with its tab is offered again, by its settings alone.
@@ -225,7 +243,7 @@ async function open() {
   own = new OwnFile(find("own"), choices.datasets.find(({ name }) => name === "own"), { ask, fail, wait, fill: (settings) => form.take(settings), prepare });
   form = new Form(choices, places, page.budgets, changed);
   fill(linked() ?? choices.starts[0].settings);
-  exercises(find("exercises"), page.exercises, { ask, fill: (settings) => { fill(settings); prepare(); }, outcome: () => memory.outcome, isOpen: () => ["ready", "finished"].includes(root.dataset.state) });
+  exercises(find("exercises"), page.exercises, { exercise, fill: (settings) => { fill(settings); prepare(); return form.settings(); }, outcome: () => memory.outcome, isOpen: () => ["ready", "finished"].includes(root.dataset.state) });
   around();
   await prepare();
 }

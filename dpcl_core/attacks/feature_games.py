@@ -350,28 +350,37 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
     Last layers start at zero, so the first step moves them alone, and each example moves mostly the row of its label.
     Clipped gradients are therefore nearly orthogonal, and the attacker projects the noisy sum on each. The labels are
     public; learned label lists are attacked through last layers alone.
+
+    Where people recur, an ensemble trains a new model of them in every task: the scores are those of each and their sum,
+    which is the log-likelihood ratio of all, as their noises are independent. Other methods go on with one model, and what
+    moved it later this attack cannot read: they are played for one task, which has the whole budget.
     """
     from dpcl_core.attacks.one_run import noisy_sum, one_step_context, one_step_game
 
     assert isinstance(spec.params, PeftParams)
     clip_norm, is_replaced = spec.params.clip_norm, spec.privacy.adjacency == "replace"
+    is_every = spec.method == "peft-ensemble" and spec.scenario.recurrence == "every"
     played = _on_bundled_network(spec, sample_rate=1.0, learning_rate=1.0)
     drawn = np.random.default_rng(0).integers(0, 256, (n_persons, _SIDE, _SIDE, 3)).astype(np.uint8)
     labels = np.arange(n_persons, dtype=np.int64)
     n_classes = n_persons * (2 if is_replaced else 1)
-    known = one_step_context(spec, epsilon, clip_norm, n_classes)
+    known = one_step_context(spec, epsilon, clip_norm, n_classes, n_tasks=_N_TASKS if is_every else 1)
 
-    def score(seed: int, seen: Released) -> Floats:
+    def of_task(seen: Seen) -> Floats:
         inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])
         zeros = {"head.weight": np.zeros((n_classes, inputs.shape[1] - 1)), "head.bias": np.zeros(n_classes)}
-        noisy = noisy_sum(zeros, seen[0], known)
+        noisy = noisy_sum(zeros, seen, known)
         weight, bias = noisy[:-n_classes].reshape(n_classes, -1), noisy[-n_classes:]
         logits = inputs @ np.column_stack([weight, bias]).T
         # The gradient of cross-entropy at zero weights: (1 / n_classes - [own label]) times the last layer's inputs.
         norms = np.sqrt((1 - 1 / n_classes) * np.square(inputs).sum(axis=1))
         along = (logits.mean(axis=1, keepdims=True) - logits) * np.minimum(1, clip_norm / norms)[:, None]
         scores: Floats = along[labels, labels] - (along[labels, n_persons + labels] if is_replaced else 0.0)
-        return scores[:, None]
+        return scores
+
+    def score(seed: int, seen: Released) -> Floats:
+        each = np.stack([of_task(one) for one in seen], axis=1)
+        return np.column_stack([each, each.sum(axis=1)]) if is_every else each
 
     own, instead = Examples(drawn, labels), Examples(drawn, n_persons + labels)
     how = "pictures of random pixels; the first step moves the last layer alone"

@@ -153,7 +153,7 @@ def one_step_game(
     spec: RunSpec, known: PublicContext, own: Examples, others: Examples, score: Callable[[int, Released], Floats],
     attack: str, planted: str,
 ) -> Game:  # fmt: skip
-    """A game of one task with the examples whose coin is heads; under "replace" `others` take the place of the rest."""
+    """A game with the examples whose coin is heads in every task; under "replace" `others` take the place of the rest."""
     n, takes_part = len(own), partial(play.coins, n=len(own))
     table = np.concatenate([own.inputs, others.inputs])
     all_examples = Examples(table, np.concatenate([own.labels, others.labels]))
@@ -161,7 +161,8 @@ def one_step_game(
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side
         included = np.arange(n) + n * ~present if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
-        return [Task(0, "first", all_examples.take(included), all_examples.take(included[:0]), known.public)]
+        train, nothing = all_examples.take(included), all_examples.take(included[:0])
+        return [Task(task, f"task {task + 1}", train, nothing, known.public) for task in range(known.n_tasks)]
 
     return Game(
         spec, known, tasks, score, f"{HOW} ({attack})", _KNOWLEDGE, takes_part=takes_part, start=START, planted=planted
@@ -174,15 +175,17 @@ def step_noise(spec: RunSpec, epsilon: float) -> float:
 
 
 def one_step_context(
-    spec: RunSpec, epsilon: float, clip_norm: float, n_classes: int, names: tuple[str, ...] = (), longest: int = 0
-) -> PublicContext:
-    """One task of a nominal size at which the noise on a mean is as large as `_ADAM`.
+    spec: RunSpec, epsilon: float, clip_norm: float, n_classes: int, names: tuple[str, ...] = (), longest: int = 0,
+    n_tasks: int = 1,
+) -> PublicContext:  # fmt: skip
+    """Tasks of a nominal size at which the noise on a mean is as large as `_ADAM`.
 
-    `names`: of the classes of texts of at most `longest` tokens; empty for pictures.
+    `names`: of the classes of texts of at most `longest` tokens; empty for pictures. `n_tasks`: more than one only where
+    people recur and every task trains a new model.
     """
     n_people = max(_LEAST_NOMINAL, round(step_noise(spec, epsilon) * clip_norm / _ADAM))
     return PublicContext(
-        n_inputs=0, n_classes=n_classes, public=tuple(range(n_classes)), n_people=n_people, n_tasks=1,
+        n_inputs=0, n_classes=n_classes, public=tuple(range(n_classes)), n_people=n_people, n_tasks=n_tasks,
         recurrence=spec.scenario.recurrence, classes=names, texts=TextForm(longest, may_show=False) if names else None,
     )  # fmt: skip
 

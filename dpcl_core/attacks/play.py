@@ -152,7 +152,9 @@ def released(
     trial's number is its seed, unless `seed` sets one for all, for methods whose cells share nothing.
     """
     of_release = replace(spec, privacy=replace(spec.privacy, noise="release"))
-    is_joint = seed is None and methods.card(spec.method).shares == "all"
+    if spec.labels != "prior-const" and not methods.card(spec.method).learns_lists:
+        of_release = replace(of_release, labels="prior")  # attacked is what follows a list; of a list its own audit tells
+    is_joint = seed is None and methods.card(spec.method).cells_per_learner == "all"
     for group in [list(trials)] if is_joint else [[trial] for trial in trials]:
         cells = {trial: Cell(epsilon, trial if seed is None else seed) for trial in group}
         ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, known.recurrence) for cell in cells.values()}

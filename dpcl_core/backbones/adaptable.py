@@ -40,19 +40,18 @@ class Input:
 
 
 def in_batches(
-    forward: Callable[[Tensor], Tensor], form: Input, images: Images, feature_dim: int, device: str, enlarged_to: int = 0
+    forward: Callable[[Tensor], Tensor], form: Input, images: Images, feature_dim: int, device: str
 ) -> Iterator[NDArray[np.float32]]:
     """Features float32 [b, feature_dim] of one batch after the other.
 
-    `forward` takes uint8 [b, size, size, n_channels] on `device` and normalises them itself; `enlarged_to`: the side it
-    resizes them to, where that is larger. Kernels choose the order of their additions by the shapes they multiply: a last
-    batch is filled up, so that an image's features do not depend on how many others there are. A batch that does not fit
-    into memory is halved until it does. Raises MemoryError where even one image does not fit.
+    `forward` takes uint8 [b, size, size, n_channels] on `device` and normalises them itself. Kernels choose the order of
+    their additions by the shapes they multiply: a last batch is filled up, so that an image's features do not depend on how
+    many others there are. A batch that does not fit into memory is halved until it does. Raises MemoryError where even one
+    image does not fit.
     """
     yield np.zeros((0, feature_dim), np.float32)
-    side = max(form.size, enlarged_to)
-    on_processor = max(1, min(_MOST, _PIXELS_A_BATCH // side**2))
-    limit = at_once(room(device), on_processor, _BYTES_A_PIXEL * side**2, _MOST_ON_CARD)
+    on_processor = max(1, min(_MOST, _PIXELS_A_BATCH // form.size**2))
+    limit = at_once(room(device), on_processor, _BYTES_A_PIXEL * form.size**2, _MOST_ON_CARD)
     for batch in images.batches(form.size, form.n_channels, limit, form.interpolation):
         for place, rows in enumerate(of_rows(forward, batch, limit, device)):
             if place == 0 and len(rows) < len(batch):

@@ -162,8 +162,10 @@ def card(name: str) -> BackboneCard:
             raise BadInput(FIELD, name, allowed)
     elif prefix != TIMM or not _TIMM_MODEL.fullmatch(model):
         raise unknown(FIELD, name, CARDS, f", {_OTHERS}")
-    template = _TEMPLATES[prefix]
-    return replace(template, name=name, title=template.title.format(model), saw=_saw(model) if prefix == TIMM else ())
+    template, words = _TEMPLATES[prefix], re.split(r"[._]", model) if prefix == TIMM else []
+    # Of a timm model, the training data that its name says, under this catalog's names where they have one.
+    saw = [_TAGS[word] for word in words if word in _TAGS] + [word for word in words if word in datasets.CARDS]
+    return replace(template, name=name, title=template.title.format(model), saw=tuple(saw))
 
 
 def _parted(name: str) -> tuple[str, str]:
@@ -243,13 +245,6 @@ def available(card: BackboneCard) -> str | None:
     return None
 
 
-def _saw(model: str) -> tuple[str, ...]:
-    """The training data according to the model's name, under this catalog's names where they have one."""
-    words = re.split(r"[._]", model)
-    named = [_TAGS[word] for word in words if word in _TAGS]
-    return tuple(named + [word for word in words if word in datasets.CARDS])
-
-
 # Files that are kept to save time, and that can be deleted at any time: fetched networks, features, states of texts.
 
 
@@ -271,7 +266,7 @@ def backbones_by_kind() -> list[Kept]:
     """All kinds, empty ones too. Networks that were stored inside the environment belong to the installation, and are not
     listed."""
     networks = [
-        Kept(name, card.title, packaged.size(name), paths.network_cache() / name, partial(packaged.clean, name))
+        Kept(name, card.title, packaged.size(name), paths.network_dirs()[1] / name, partial(packaged.clean, name))
         for name, card in CARDS.items()
         if card.package
     ]

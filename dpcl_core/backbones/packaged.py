@@ -125,18 +125,16 @@ def fetch(name: str, package: Package, into: Path) -> Iterator[Step]:
 
 def clean(name: str) -> int:
     """Deletes a network from the user's cache, with what is left of a stopped download; gives the bytes freed."""
-    place = paths.network_cache()
     freed = size(name)
-    shutil.rmtree(place / name, ignore_errors=True)
-    for leftover in place.glob(f".{name}.*"):
+    for one in (paths.network_dirs()[1] / name, *paths.network_dirs()[1].glob(f".{name}.*")):
         with suppress(OSError):
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+            shutil.rmtree(one, ignore_errors=True) if one.is_dir() else one.unlink()
     return freed
 
 
 def size(name: str) -> int:
     """Bytes of a network in the user's cache, with what is left of a stopped download."""
-    place = paths.network_cache()
+    place = paths.network_dirs()[1]
     files = [*(place / name).rglob("*"), *place.glob(f".{name}.*")]
     return sum(file.stat().st_size for file in files if file.is_file())
 

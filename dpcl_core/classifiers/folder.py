@@ -84,6 +84,7 @@ class Loaded:
     cell: Cell
     task: int
     is_protected: bool
+    statement: str
     rule: str
     by_task: tuple[tuple[str, ...], ...]
     steps: tuple[Step, ...]
@@ -123,7 +124,8 @@ def read_classifier(folder: Path, epsilon: float | None = None, seed: int | None
         for name in chosen.files
     )
     cell = Cell(model.epsilon, model.seed)
-    return Loaded(checks.parse(document.spec), cell, number, model.protected, chosen.rule, chosen.by_task, steps_read)
+    spec, said = checks.parse(document.spec), model.statement
+    return Loaded(spec, cell, number, model.protected, said, chosen.rule, chosen.by_task, steps_read)
 
 
 def _document(folder: Path) -> tuple[Path, Document]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from dpcl_core import checks, paths, presets
 from dpcl_core.cli.output import one_line, say
@@ -22,7 +22,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec, fields_of
 
 T = TypeVar("T")
-_OF_A_FILE = ("target", "text", "source", "person", "time", "per_person", "first_line", "private")  # options beside --data
+_OF_A_FILE = ("target", "text", "source", "person", "time", "per_person", "header", "private")  # options beside --data
 
 
 def resolve_target(options: argparse.Namespace) -> None:
@@ -48,8 +48,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     """The settings that a command line describes. Raises BadInput."""
     resolve_target(options)
     if named := [role for role in _OF_A_FILE if getattr(options, role, None) not in (None, [])]:
-        option = "header" if named[0] == "first_line" else named[0].replace("_", "-")
-        raise BadInput("command line", f"--{option}", "is said of a file: give --data PATH, too")
+        raise BadInput("command line", f"--{named[0].replace('_', '-')}", "is said of a file: give --data PATH, too")
     if options.spec is not None and options.preset is not None:
         raise BadInput("command line", options.spec, "give either a file of settings or a preset, not both")
     raw: Mapping[str, object] = {}
@@ -69,7 +68,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
 def asked_of(options: argparse.Namespace) -> Asked:
     """What the command line says of the columns of a file."""
     columns = Columns(**{role: getattr(options, role) for role in fields_of(Columns)})
-    return Asked(columns, options.per_person, options.first_line, private=tuple(options.private))
+    first_line: Literal["names", "data"] | None = None if options.header is None else "names" if options.header else "data"
+    return Asked(columns, options.per_person, first_line, private=tuple(options.private))
 
 
 def open_store(url: str | None) -> Store:
@@ -78,39 +78,20 @@ def open_store(url: str | None) -> Store:
     Raises StoreTrouble at once where no waiting helps.
     """
     database.check_there(url)
-    return _outlasted(lambda: Store(url), StoreTrouble)
+    return unlocked(lambda: Store(url), StoreTrouble)
 
 
-def unlocked(act: Callable[[], T]) -> T:
+def unlocked(act: Callable[[], T], passing: type[StoreTrouble] = StoreLocked) -> T:
     """The result of `act`, which is called again while another program keeps the store locked.
 
     Any other trouble is raised at once: it may have come after what was written, and would then be written twice.
     """
-    return _outlasted(act, StoreLocked)
+    lasting = (StoreUnknown, StoreUnusable)
+    return Patience().outlast(act, passing=passing, lasting=lasting, tell=_say_waiting)
 
 
-def _outlasted(act: Callable[[], T], passing: type[StoreTrouble]) -> T:
-    """The result of `act`, once troubles of this kind have passed."""
-    is_said = False
-
-    def tried() -> tuple[T] | StoreTrouble:
-        nonlocal is_said
-        try:
-            return (act(),)
-        except (StoreUnknown, StoreUnusable) as lasting:
-            return lasting
-        except StoreTrouble as trouble:
-            if not isinstance(trouble, passing):
-                return trouble
-            if not is_said:
-                say(f"waiting for the store: {one_line(trouble)}")
-            is_said = True
-            raise
-
-    found = Patience().outlast(tried)
-    if isinstance(found, StoreTrouble):
-        raise found
-    return found[0]
+def _say_waiting(trouble: StoreTrouble) -> None:
+    say(f"waiting for the store: {one_line(trouble)}")
 
 
 def result_text(store: Store, run: Run) -> str:

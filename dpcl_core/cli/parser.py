@@ -22,7 +22,7 @@ OLD_NAMES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("reproduce",): ("run",),
     ("show",): ("runs",),
     ("delete",): ("runs", "--delete"),
-    ("site",): ("export", "--site"),
+    ("site",): ("export", "site"),
     ("cache",): ("fetch",),
     ("administrator",): ("app", "--key"),
     ("completion",): ("--completion",),
@@ -32,11 +32,12 @@ OLD_NAMES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("flower", "split"): ("flower",),
     ("flower", "server"): ("flower",),
     ("flower", "client"): ("flower",),
+    ("tune", "--resume"): ("resume",),
 }
 # Options that had another name, which scripts may still use.
 OLD_OPTIONS: Mapping[str, str] = {
     "--small": "--size=small", "--bundled": "--size=bundled", "--full": "--size=full", "--server": "--address",
-    "--clean": "--delete",
+    "--clean": "--delete", "--site": "site",
 }  # fmt: skip
 
 
@@ -136,12 +137,8 @@ def _add_columns(sub: Parser) -> None:
         ("time", "the date of a row; months are tasks"),
     ):
         sub.add_argument(f"--{role}", metavar="COLUMN", help=what)
-    for option, value, what in (
-        ("--no-header", "data", "is data: columns are called column1, column2, ..."),
-        ("--header", "names", "names its columns, and is public"),
-    ):
-        text = f"the first line of a CSV or TSV file {what}"
-        sub.add_argument(option, action="store_const", const=value, dest="first_line", help=text)
+    first = "whether the first line of a CSV or TSV file names its columns, and is public (else column1, column2, ...)"
+    sub.add_argument("--header", action=argparse.BooleanOptionalAction, help=first)
     private = "a part beside train, such as val, that is private as well: its rows join the training part"
     sub.add_argument("--private", action="append", default=[], metavar="PART", help=private)
     sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")
@@ -167,16 +164,16 @@ def _add_training(add: Add) -> None:
     text = "form of a paper's experiments: small takes minutes (default), bundled hours, full is the paper's protocol"
     run.add_argument("--size", choices=("small", "bundled", "full"), help=text)
     run.add_argument("--record", metavar="FILE", help="write a paper's numbers to a file that the app can show")
-    resume = add("resume", "training.resume", "go on with a run whose process has ended, after its last learned task")
+    text = "go on with a run whose process has ended, after its last learned task; or with a tuning, after its last trial"
+    resume = add("resume", "training.resume", text)
     resume.add_argument("run_id", metavar="RUN_ID")
-    _add_shared(resume, "--no-wait", "--store")
+    _add_shared(resume, "--device", "--no-wait", "--store")
     tune = add("tune", "training.tune", "search for learning rate, batch size and clipping norm")
     _add_target(tune, "a preset or settings as TOML, with one epsilon and one seed")
     _add_shared(tune, "--device", "--no-wait", "--store")
     tune.add_argument("--trials", type=int, help="number of trainings, each with its own settings (default 20)")
     tune.add_argument("--on", metavar="DATASET", help="a public dataset; or private: the run's own, covered by no epsilon")
     tune.add_argument("--proxy", help=argparse.SUPPRESS)
-    tune.add_argument("--resume", metavar="STUDY_ID", help="continue a stopped tuning; finished trials are kept")
     text = "attack a method: a lower bound on its epsilon; status 1 if that exceeds the ledger's"
     audit = add("audit", "training.audit", text)
     _add_target(audit, "a preset, settings as TOML, or a stored run, whose training is repeated with planted examples")
@@ -202,9 +199,9 @@ def _add_stored(add: Add) -> None:
     work = add("work", "training.work", "carry out the queued runs, until stopped; the app does so while it is up")
     work.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
     export = add("export", "reading.export", "a run's tables, figures and settings as files; or pages that need no server")
-    export.add_argument("run_id", metavar="RUN_ID", nargs="?")
-    export.add_argument("--site", action="store_true", help="interactive pages, recorded runs and published numbers")
-    text = "with --site: also a page that trains, with the engine and the browser's Python (dpcl fetch pyodide)"
+    site = "or site: interactive pages, recorded runs and published numbers"
+    export.add_argument("run_id", metavar="RUN_ID", help=site)
+    text = "with site: also a page that trains, with the engine and the browser's Python (dpcl fetch pyodide)"
     export.add_argument("--live", action="store_true", help=text)
     export.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
     without = "also write classifiers without a privacy bound: they may show who is in the data"
@@ -256,7 +253,7 @@ def _add_flower(add: Add) -> None:
 
 
 def _add_others(add: Add) -> None:
-    choices = ("methods", "datasets", "backbones", "scenarios", "presets")
+    choices = ("methods", "datasets", "backbones", "scenarios", "presets", "combinations")
     add("list", "reading.list_choices", f"list the {', '.join(choices)}").add_argument("what", choices=choices)
     account = add("account", "reading.account", "noise from a budget, or a budget from noise: give two of three")
     for option in ("epsilon", "sigma", "delta"):

@@ -33,8 +33,12 @@ _PATIENCE_SECONDS = 15.0  # a run stops within three seconds, on another machine
 
 def list_choices(options: argparse.Namespace) -> int:
     """Lists what can be chosen of one kind, and what this computer lacks for it."""
-    from dpcl_core import export
+    from dpcl_core import combinations, export
 
+    if options.what == "combinations":
+        found = combinations.table()
+        put_result(options, [one.row() for one in found], combinations.summary(found))
+        return 0
     rows = export.catalog_rows(options.what)
     width, lines = max((len(str(row["name"])) for row in rows), default=0), []
     for row in rows:
@@ -163,12 +167,10 @@ def stop(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Writes a run, or the pages that need no server, as files into a folder."""
-    if options.site == (options.run_id is not None):
-        raise BadInput("RUN_ID", options.run_id or "", "give a run, or --site")
-    if options.live and not options.site:
-        raise BadInput("--live", options.run_id or "", "goes with --site")
+    if options.live and options.run_id != "site":
+        raise BadInput("--live", options.run_id, "goes with site: dpcl export site --live")
     target = Path(options.to)
-    if options.site:
+    if options.run_id == "site":
         from dpcl_core.site import build
 
         names = [path.relative_to(target).as_posix() for path in build.build(target, live=options.live)]

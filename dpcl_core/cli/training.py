@@ -148,10 +148,16 @@ def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
 
 
 def resume(options: argparse.Namespace) -> int:
-    """Goes on with a run; follows one that is under way already, and prints one that is finished."""
+    """Goes on with a run or a tuning; follows a run that is under way already, and prints one that is finished."""
     # One that has just been killed is lost, and can be resumed at once.
     store = unlocked(lambda: checked_store(options.store))
+    if (study_id := audits.Studies(store).of_run(options.run_id)) is not None:
+        _refuse_without_optuna()
+        asked = found_here(options.device)
+        return _searched(store, study_id, unlocked(lambda: audits.Studies(store).resume(study_id, device=asked)), options)
     run = store.get_with_results(options.run_id)
+    if options.device is not None:
+        raise BadInput("--device", options.device, f"must be left out: run {run.id} goes on where it was")
     if run.is_over and run.status != "finished":
         try:
             unlocked(lambda: resumption.resume(store, run.id))
@@ -190,7 +196,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
             tell(sentence)
     said = [f"--{role} {shlex.quote(named)}" for role in fields_of(Columns) if (named := getattr(options, role))]
     said += [f"--per-person {options.per_person}"] if options.per_person is not None else []
-    said += ["--no-header" if options.first_line == "data" else "--header"] if options.first_line else []
+    said += [] if options.header is None else ["--header" if options.header else "--no-header"]
     check = " ".join(["python -m dpcl_core data", shlex.quote(options.data), *said, "--write-schema"])
     tell(f"A schema makes the result better: {check} writes one to edit.")
     return spec
@@ -359,32 +365,33 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 
 def tune(options: argparse.Namespace) -> int:
-    """Searches for settings, or continues a search."""
+    """Searches for settings."""
+    _refuse_without_optuna()
+    tune = tuning(options)
+    settings.check_search(tune)
+    store, device = open_store(options.store), on_device(found_here(options.device))
+    refuse_if_taken(store.ahead(device), options.no_wait)
+    study_id = unlocked(lambda: audits.Studies(store).create(tune, device=device))
+    return _searched(store, study_id, study_id, options)
+
+
+def _refuse_without_optuna() -> None:
     if missing := machine.lacking(("optuna",)):
         raise DataMissing("command line", "tune", missing)
-    tune = tuning(options) if options.resume is None else None
-    if tune is not None:
-        settings.check_search(tune)
-    elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
-        raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = open_store(options.store)
-    studies = audits.Studies(store)
-    if tune is not None:
-        refuse_if_taken(store.ahead(device := on_device(found_here(options.device))), options.no_wait)
-        study_id = run_id = unlocked(lambda: studies.create(tune, device=device))
-    else:
-        asked = found_here(options.device)
-        study_id, run_id = options.resume, unlocked(lambda: studies.resume(options.resume, device=asked))
+
+
+def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namespace) -> int:
+    """Carries out a tuning's run in the queue; prints the tuning."""
     say(f"tuning {study_id}")
     reporter = Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
         worker.wait_for_device(store, run_id, reporter.queued)
         worker.carry_out(store, run_id, on_event=reporter, executor=worker.of_command(store, run_id))
-    study = studies.get(study_id)
+    study = audits.Studies(store).get(study_id)
     put_study(study, options)
     if study.is_resumable:
         kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
-        say(f"{kept}; continue with: python -m dpcl_core tune --resume {study.id}")
+        say(f"{kept}; continue with: python -m dpcl_core resume {study.id}")
     return exit_status(study.turn)
 
 

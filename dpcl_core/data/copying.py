@@ -10,7 +10,6 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
@@ -316,35 +315,20 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _json(content: bytes, folder: Path, stem: str) -> None:
-    """A JSON array of objects, or an object of records: one line each, its text as it was."""
-    text = content.decode("utf-8-sig")
-    whole = text.strip()
-    is_one = False
-    with suppress(ValueError, RecursionError):
-        is_one = whole.startswith("{") and _DECODER.raw_decode(whole)[1] == len(whole)
-    if is_one:
+    """A JSON array of objects, one line each, numbers as they are written; or lines of objects under the name of JSON."""
+    text, found = content.decode("utf-8-sig"), None
+    try:
+        found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        if text.lstrip().startswith("["):
+            raise
+    if isinstance(found, dict):
         allowed = "is one JSON object: save its records as lines, by to_json(..., orient='records', lines=True)"
         raise BadInput(FIELD, f"{stem}.json", allowed)
-    is_array = text.lstrip().startswith("[")  # else JSON lines under the name of JSON
-    lines = (" ".join(one.split("\n")) for one in _elements(text)) if is_array else [text]
+    lines = map(json.dumps, found) if isinstance(found, list) else [text]
     (folder / f"{stem}.jsonl").write_text("\n".join(lines), encoding="utf-8")
 
 
-def _elements(text: str) -> Iterator[str]:
-    """The text of each element of a JSON array."""
-    place = text.index("[") + 1
-    while True:
-        place += len(text[place:]) - len(text[place:].lstrip()) if text[place : place + 1].isspace() else 0
-        if text[place] == "]":
-            return
-        _, end = _DECODER.raw_decode(text, place)
-        yield text[place:end].replace("\r", " ")
-        place = end
-        while text[place] in ", \n\r\t":
-            place += 1
-
-
-_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
 def _feather(content: bytes, folder: Path, stem: str) -> None:

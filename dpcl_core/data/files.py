@@ -290,12 +290,9 @@ def _made(card: DatasetCard) -> DataFiles:
     folder = cache_dir() / card.folder
     identity = f"{_VERSION} {version('faker')} {card.made_per_source} {sha256(template_file()).hexdigest()}"
     train, test = (folder / f"{split}.parquet" for split in _SPLITS)
+    stamps = tuple(path.stat().st_mtime_ns for path in (folder / _RECORD, train, test) if path.exists())
     try:
-        try:
-            statuses = [os.stat(path) for path in (folder / _RECORD, train, test)]
-        except OSError:
-            statuses = []
-        if not _is_whole(folder, identity, tuple((status.st_mtime_ns, status.st_size) for status in statuses)):
+        if not _is_whole(folder, identity, stamps):
             _make(folder, card.made_per_source, identity)
     except OSError as error:
         allowed = f"{folder} must be a folder that you can write: {error.strerror or error}"
@@ -304,7 +301,7 @@ def _made(card: DatasetCard) -> DataFiles:
 
 
 @lru_cache(maxsize=8)
-def _is_whole(folder: Path, identity: str, _stamps: tuple[tuple[int, int], ...]) -> bool:
+def _is_whole(folder: Path, identity: str, _stamps: tuple[int, ...]) -> bool:
     """Whether the files are byte for byte those written for this version; cached until one of them changes."""
     try:
         record = json.loads((folder / _RECORD).read_bytes())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.columns import Late
+from dpcl_core.data.texts import content_digest
 from dpcl_core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -77,14 +78,10 @@ class Images:
 
     def digest(self) -> str:
         """SHA-256 over the content of every row, in order: the cache key of results computed from these images."""
-        content = sha256()
-        if isinstance(self.content, np.ndarray):
-            content.update(repr(self.content.shape).encode())
-            content.update(np.ascontiguousarray(self.content).data)
-        else:
-            for row in self.content:
-                content.update(len(row).to_bytes(8, "little"))
-                content.update(row)
+        if not isinstance(self.content, np.ndarray):
+            return content_digest(b"", self.content)
+        content = sha256(repr(self.content.shape).encode())
+        content.update(np.ascontiguousarray(self.content).data)
         return content.hexdigest()
 
     def contents(self) -> list[bytes]:

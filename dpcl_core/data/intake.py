@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import chain, count
@@ -190,12 +190,12 @@ def forget(name: str) -> None:
     if not was_taken_in(name):
         raise BadInput("data", name, "was put on this computer by hand: delete its folder")
     try:
-        is_whole = own.delete(_home_of(name))
+        if own.delete(_home_of(name)):
+            return
     except OSError as error:
         raise BadInput("data", name, f"could not be deleted: {error.strerror or 'unknown error'}") from error
-    if not is_whole:
-        left = "is out of reach, but some of its files could not be deleted: that is tried again when the app next starts"
-        raise BadInput("data", name, left)
+    left = "is out of reach, but some of its files could not be deleted: that is tried again when the app next starts"
+    raise BadInput("data", name, left)
 
 
 def _home_of(name: str) -> Path:
@@ -286,11 +286,9 @@ def _sweep(root: Path) -> None:
                 shutil.rmtree(staging)
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
+def _alone() -> AbstractContextManager[bool]:
     """Within this context no other process chooses a name for own data, or begins or sweeps a copy."""
-    with hold_file(paths.home() / "data.lock"):
-        yield
+    return hold_file(paths.home() / "data.lock")
 
 
 def _check(path: Path, name: str) -> None:
@@ -309,14 +307,10 @@ def _check(path: Path, name: str) -> None:
 
 
 def _declared(path: Path, folder: Path, asked: Asked) -> schema.Schema:
-    """The schema: the one beside the file, with what was asked in its place."""
+    """The schema: the one beside the file, with what was asked in its place, and the usual columns in their roles, where a
+    table of texts or of rows has them and nothing was said."""
     beside = schema_beside(path)
-    fields = asked.instead or (schema.parsed(beside, beside.name) if beside.exists() else schema.Schema())
-    return _with_usual(asked.on(fields), folder)
-
-
-def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
-    """The schema with the usual columns in their roles, where a table of texts or of rows has them and nothing was said."""
+    fields = asked.on(asked.instead or (schema.parsed(beside, beside.name) if beside.exists() else schema.Schema()))
     with _tables(folder) as found:
         tables = [one for one in found if ending(one) != ".npz"]
     if not tables or fields.columns.target is not None:

@@ -44,7 +44,7 @@ class Part:
 
     def keys(self) -> NDArray[np.uint64]:
         """Keys of public coins, uint64 [n], from the row's own bytes (for words, their sentence's). Reads the files."""
-        return self.contents.keys()[self.rows]
+        return keys_of(self.contents)[self.rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +142,7 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
-    train_rows, people = data.train_rows, [one.people() for one in data.contents]
+    train_rows, people = data.train_rows, [_people_of(one) for one in data.contents]
     if len(people) == 2 and people[0] is not None and people[1] is not None:
         # People who stand in a test part of its own are no training examples: by the public list of these alone.
         train_rows = train_rows[~np.isin(people[0], people[1])]
@@ -170,10 +170,10 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     Which rows of a person are kept depends on that person's usable rows alone, so one person changes at most that many rows
     of the training part, and no other person's.
     """
-    people = contents.people()
+    people = _people_of(contents)
     if people is None:
         return rows
-    tossed = coins.tossed(contents.keys(), np.random.default_rng(_CONTRIBUTION))[rows]
+    tossed = coins.tossed(keys_of(contents), np.random.default_rng(_CONTRIBUTION))[rows]
     order = np.lexsort((rows, tossed, people[rows]))
     of_person = people[rows][order]
     place = np.arange(len(rows)) - np.searchsorted(of_person, of_person)
@@ -218,7 +218,7 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
     test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
     if test_reader is None:
         # All rows of a person are on one side: else the public part would show people of the private one.
-        is_test = contents[0].division()
+        is_test = division_of(contents[0])
         test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
             wrong: dict[int, BadInput] = {}
@@ -323,32 +323,29 @@ class Contents:
     stamp: tuple[tuple[str, int], ...]
     is_private: bool = True
 
-    def keys(self) -> NDArray[np.uint64]:
-        """A key for each row of the files, uint64 [n], cached until they change; independent of the schema."""
-        return _keys(self)
 
-    def people(self) -> NDArray[np.uint64] | None:
-        """A key for the person of each row, uint64 [n]; rows without one are a person each. None without such a column."""
-        return _people(self) if self.card.has_people else None
-
-    def division(self) -> NDArray[np.bool_]:
-        """Which rows are the public test part of a single file: all of a person's, or none."""
-        people = self.people()
-        return coins.division(self.keys() if people is None else people, self.card.held_out or 0)
+@lru_cache(maxsize=64)
+def keys_of(contents: Contents) -> NDArray[np.uint64]:
+    """A key for each row of the files, uint64 [n], cached until they change; independent of the schema."""
+    return coins.keys(_rows(contents))
 
 
 @lru_cache(maxsize=64)
-def _keys(of: Contents) -> NDArray[np.uint64]:
-    return coins.keys(_rows(of))
+def _people_of(contents: Contents) -> NDArray[np.uint64] | None:
+    """A key for the person of each row, uint64 [n]; rows without one are a person each. None without such a column."""
+    card, names = contents.card, list[str]()
+    if not card.has_people:
+        return None
+    for path in contents.paths:
+        column = sheets.columns_of(path, card, (), (sheets.PERSON,), is_private=contents.is_private)[sheets.PERSON]
+        names += [(name or "").strip() for name in column.words(f"{card.name} column person")]
+    return coins.of_people(names, keys_of(contents))
 
 
-@lru_cache(maxsize=64)
-def _people(of: Contents) -> NDArray[np.uint64]:
-    field, names = f"{of.card.name} column person", list[str]()
-    for path in of.paths:
-        column = sheets.columns_of(path, of.card, (), (sheets.PERSON,), is_private=of.is_private)[sheets.PERSON]
-        names += [(name or "").strip() for name in column.words(field)]
-    return coins.of_people(names, of.keys())
+def division_of(contents: Contents) -> NDArray[np.bool_]:
+    """Which rows are the public test part of a single file: all of a person's, or none."""
+    people = _people_of(contents)
+    return coins.division(keys_of(contents) if people is None else people, contents.card.held_out or 0)
 
 
 def _rows(of: Contents) -> Iterator[bytes]:

@@ -36,11 +36,14 @@ def owner(name: str) -> str | None:
 
     None where there are none, and where it cannot be told whose they are: such data are nobody's.
     """
-    for root in files.roots(catalog.card("own:any")):
-        folder = root / name.removeprefix("own:")
-        if folder.parent == root and folder.is_dir():
-            return _owner(folder)
-    return None
+    folder = _folder_of(name)
+    return None if folder is None else _owner(folder)
+
+
+def _folder_of(name: str) -> Path | None:
+    """The folder of own:NAME: the first of those that may hold it; None where there is none."""
+    places = ((root, root / name.removeprefix("own:")) for root in files.roots(catalog.card("own:any")))
+    return next((folder for root, folder in places if folder.parent == root and folder.is_dir()), None)
 
 
 def _owner(folder: Path) -> str | None:
@@ -114,14 +117,12 @@ def written_at(name: str) -> dict[str, int]:
     That is what somebody has done, and is public. Whether the rows are others is not: it would differ between neighbours.
     Nothing of a copy that was taken in: it is never replaced, and may be moved to another computer.
     """
-    for root in files.roots(catalog.card("own:any")):
-        folder = root / name.removeprefix("own:")
-        if name.startswith("own:") and folder.is_dir():
-            found = () if (folder / ORIGIN).exists() else sorted(folder.rglob("*"))
-            places = {path.relative_to(folder): path for path in found if path.is_file()}
-            is_hidden = {place: any(part.startswith(".") for part in place.parts) for place in places}
-            return {place.as_posix(): path.stat().st_mtime_ns for place, path in places.items() if not is_hidden[place]}
-    return {}
+    folder = _folder_of(name) if name.startswith("own:") else None
+    if folder is None or (folder / ORIGIN).exists():
+        return {}
+    places = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    shown = {place: path for place, path in places.items() if not any(part.startswith(".") for part in place.parts)}
+    return {place.as_posix(): path.stat().st_mtime_ns for place, path in shown.items()}
 
 
 def stored_bytes(owners: Collection[str] | None) -> int:
@@ -170,7 +171,8 @@ def marks_of(outlined: outline.Outline, apart: str = "") -> Marks:
 
     Raises StoreTrouble where the key cannot be kept.
     """
-    key = blake2b(apart.encode(), key=_secret(), digest_size=32).digest()
+    secret = paths.kept_key(paths.home() / _SECRET, "the marks of own data")  # made when it is first needed
+    key = blake2b(apart.encode(), key=secret, digest_size=32).digest()
     rows = outlined.test.keys()
     return frozenset(sorted({blake2b(row.tobytes(), key=key, digest_size=8).hexdigest() for row in rows})[:MOST_MARKS])
 
@@ -201,11 +203,6 @@ def kept_marks(name: str) -> Marks:
     return _marks_in(paths.home() / "data" / name.removeprefix("own:"))
 
 
-def sharing_marks(name: str) -> list[str]:
-    """own:NAME of all data taken in that have a mark of own:NAME, itself first whether it has any or not."""
-    return list(dict.fromkeys([name, *named_by_marks(kept_marks(name))]))
-
-
 def named_by_marks(marks: Iterable[str]) -> list[str]:
     """own:NAME of all data taken in that have one of these marks."""
     wanted = frozenset(marks)
@@ -222,7 +219,3 @@ def _marks_in(folder: Path) -> Marks:
         return frozenset((folder / _MARKS).read_text(encoding="ascii").split())
     return frozenset()
 
-
-def _secret() -> bytes:
-    """The key of this computer, made when it is first needed. Raises StoreTrouble."""
-    return paths.kept_key(paths.home() / _SECRET, "the marks of own data")

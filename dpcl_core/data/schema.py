@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -204,13 +205,11 @@ def read_schema(card: DatasetCard) -> Schema | None:
 
     Raises BadInput naming the file, the field and what is allowed.
     """
-    try:
-        path = next((path for root in files.roots(card) if (path := root / card.folder / NAME).is_file()), None)
-    except PermissionError:  # `files.find` reports it
-        return None
-    if path is None:
-        return None
-    return in_folder(path.parent, card.name)
+    with suppress(PermissionError):  # `files.find` reports it
+        for folder in (root / card.folder for root in files.roots(card)):
+            if (folder / NAME).is_file():
+                return in_folder(folder, card.name)
+    return None
 
 
 def in_folder(folder: Path, shown: str = "") -> Schema | None:

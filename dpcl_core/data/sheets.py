@@ -347,7 +347,6 @@ def declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
 
 EMBEDDING_COLUMN = "embedding"
 MAX_WIDTH = 65_536
-MAX_BYTES = 4 * 2**30
 _ROWS = ("embeddings", "embedding", "features", "x", "X", "arr_0")
 # By column: the names that its array may have.
 _OTHERS = {
@@ -369,13 +368,11 @@ def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequenc
     Raises BadInput naming the array and what is allowed; sizes are checked in the headers before anything is unpacked.
     """
     with _archive(path, shown) as archive:
-        members = {one.filename.removesuffix(".npy"): one for one in archive.infolist() if one.filename.endswith(".npy")}
+        members = _members(archive)
         for member in members.values():
             _check_member(archive, member, shown)
         forms = {name: _announced(archive, member) for name, member in members.items()}
-        rows = next((name for name in _ROWS if name in forms), None)
-        if rows is None:
-            raise BadInput(shown, ", ".join(forms) or "no arrays", _NPZ)
+        rows = _array_of_rows(members, shown)
         shape, dtype = forms[rows]
         if len(shape) != 2 or dtype.kind not in "fiu" or not 1 <= shape[1] <= MAX_WIDTH:
             width = "x".join(map(str, shape[1:]))
@@ -421,24 +418,30 @@ def _blocks(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[NDArr
 
 
 def _npz_column(values: NDArray[np.generic], version: int) -> Column:
-    is_number = version > 1 and values.dtype.kind in "biuf"
-    return Column("numbers", values.astype(np.float64)) if is_number else _words_of(values, version)
+    if version > 1 and values.dtype.kind in "biuf":
+        return Column("numbers", values.astype(np.float64))
+    words = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values.tolist()]
+    return Column("text", [None if not one.isprintable() else one if version == 1 else coins.word(one) for one in words])
 
 
 def npz_names(path: Path, shown: str) -> list[str]:
     """The columns of the table, from the headers of the arrays alone. Raises BadInput for what is no NPZ file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            shapes = {
-                one.filename.removesuffix(".npy"): _announced(archive, one)[0]
-                for one in archive.infolist() if one.filename.endswith(".npy")
-            }  # fmt: skip
-    except (OSError, zipfile.BadZipFile, ValueError) as error:
-        raise BadInput(shown, "no arrays", _NPZ) from error
-    rows = next((shapes[name] for name in _ROWS if name in shapes), None)
-    if rows is None:
-        raise BadInput(shown, ", ".join(shapes) or "no arrays", _NPZ)
-    return [EMBEDDING_COLUMN, *(name for name, shape in shapes.items() if shape == rows[:1] or name in _KNOWN)]
+    with _archive(path, shown) as archive:
+        shapes = {name: _announced(archive, member)[0] for name, member in _members(archive).items()}
+    n_rows = shapes[_array_of_rows(shapes, shown)][:1]
+    return [EMBEDDING_COLUMN, *(name for name, shape in shapes.items() if shape == n_rows or name in _KNOWN)]
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """The arrays of an NPZ file by name."""
+    return {one.filename.removesuffix(".npy"): one for one in archive.infolist() if one.filename.endswith(".npy")}
+
+
+def _array_of_rows(names: Collection[str], shown: str) -> str:
+    """Which array holds the embeddings. Raises BadInput where none does."""
+    if (found := next((name for name in _ROWS if name in names), None)) is None:
+        raise BadInput(shown, ", ".join(names) or "no arrays", _NPZ)
+    return found
 
 
 def npz_canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
@@ -448,11 +451,6 @@ def npz_canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
         and (found := next((one for one in names if one in columns), None)) is not None
     }  # fmt: skip
     return [usual.get(column, column) for column in columns]
-
-
-def _words_of(values: NDArray[np.generic], version: int) -> Column:
-    words = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values.tolist()]
-    return Column("text", [None if not one.isprintable() else one if version == 1 else coins.word(one) for one in words])
 
 
 @contextmanager

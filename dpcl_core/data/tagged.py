@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,8 @@ def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
 
 def bio(written: Sequence[str], shown: str) -> tuple[str, ...]:
     """The tags of a sentence in BIO, whichever scheme they are written in. Raises BadInput for what is no tag."""
-    tags: list[str] = []
-    for one in written:
-        tags.append(_plain_tag(one, tags[-1] if tags else OUTSIDE, shown))
-    return tuple(tags)
+    befores = accumulate(written, lambda before, one: _plain_tag(one, before, shown), initial=OUTSIDE)
+    return tuple(befores)[1:]
 
 
 def _plain_tag(written: str, before: str, shown: str) -> str:

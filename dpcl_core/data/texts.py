@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import ClassVar
@@ -57,6 +57,15 @@ class TextForm:
     may_show: bool = True
 
 
+def content_digest(kind: bytes, rows: Iterable[bytes]) -> str:
+    """SHA-256 over the content of every row, in order: the cache key of results computed from rows of this kind."""
+    content = sha256(kind)
+    for row in rows:
+        content.update(len(row).to_bytes(8, "little"))
+        content.update(row)
+    return content.hexdigest()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
     """Texts, one per row. `spans`: marked spans of each text, if any are marked; `people` int64 [n]: whom each is about."""
@@ -79,13 +88,8 @@ class Texts:
         )
 
     def digest(self) -> str:
-        """SHA-256 over the content of every row, in order: the cache key of results computed from these texts."""
-        content = sha256(b"texts")
-        for string in self.strings:
-            row = string.encode("utf-8", "surrogatepass")
-            content.update(len(row).to_bytes(8, "little"))
-            content.update(row)
-        return content.hexdigest()
+        """See `content_digest`."""
+        return content_digest(b"texts", (string.encode("utf-8", "surrogatepass") for string in self.strings))
 
 
 # Sentences whose words are the examples, for tagging: one row per word, sentence after sentence.
@@ -115,15 +119,8 @@ class Sentences:
         return chosen
 
     def digest(self) -> str:
-        """SHA-256 over every word, in order: the cache key of results computed from these sentences."""
-        content = sha256(b"sentences")
-        for words in self.words:
-            content.update(len(words).to_bytes(8, "little"))
-            for word in words:
-                row = word.encode("utf-8", "surrogatepass")
-                content.update(len(row).to_bytes(8, "little"))
-                content.update(row)
-        return content.hexdigest()
+        """See `content_digest`."""
+        return content_digest(b"sentences", (repr(words).encode() for words in self.words))
 
 
 # BIO tags of words: allowed transitions, Viterbi decoding under them, and entity-level F1 counts.

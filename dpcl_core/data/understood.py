@@ -16,7 +16,7 @@ import numpy as np
 from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, intake, load, outline, schema, sheets, table_features, tables
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
-from dpcl_core.data.dataset import Content
+from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.intake import Asked
@@ -215,9 +215,13 @@ class Public:
             *([f"  sources            {', '.join(self.sources)}"] if self.sources else []),
             f"  {f'training {examples}':<17}  {self.n_train:,} ({size_source})",
             f"  {f'test {examples}':<17}  {self.n_test:,}",
-            *_report_lines(self.understood),
+            f"  kind               {self.understood.kind}",
         ]
-        return "\n".join(lines)
+        columns, assumed = self.understood.columns, self.understood.assumed
+        width = max((len(one.name) for one in columns), default=0)
+        lines += ["  columns"] if columns else []
+        lines += [f"    {one.name:<{width}}  {', '.join(filter(None, (one.use, one.read_as)))}" for one in columns]
+        return "\n".join([*lines, *([""] if assumed else []), *(f"  {sentence}" for sentence in assumed)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +282,7 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
         outlined = outline.outline(card, data_files)
         facts, fields, found = catalog.facts(name), schema.read_schema(card), understood(card, data_files, outlined)
         n_rows, refused = outline.refused(card, data_files)
-        n_black = (
-            _n_black(load.load_dataset(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
-        )
+        n_black = 0 if card.kind != "image" else _n_black(load.load_dataset(DataSpec(dataset=name), undeclared=True))
         reasons = Counter(one.allowed for one in refused.values())
         first = {one.allowed: one.field for one in reversed(refused.values())}
     declared = tuple(name for name in fields_of(schema.Schema) if fields is not None and getattr(fields, name))
@@ -302,10 +304,8 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
     """
     with _looked_for(named, asked) as name:
         card = catalog.card(name)
-        data_files = files.find(card)
-        facts = catalog.facts(name)
-        outlined = outline.outline(card, data_files)
-        found = understood(card, data_files, outlined)
+        data_files, facts = files.find(card), catalog.facts(name)
+        found = understood(card, data_files, outline.outline(card, data_files))
         fields = asked.on(schema.read_schema(card) or schema.Schema())
     fields = replace(fields, title=card.title, classes=facts.classes or (), sources=facts.sources, n_train=facts.n_train)
     if fields.columns != schema.Columns():
@@ -331,10 +331,10 @@ def printed_report(named: str, asked: Asked = _NOTHING, *, with_schema: bool, as
     return result.text() + ("" if path is None else f"\nWrote {path}: edit it by hand; it holds public facts alone.\n")
 
 
-def _n_black(images: Content) -> int:
-    """The number of pictures that cannot be opened; each counts as an example, a black one."""
+def _n_black(dataset: Dataset) -> int:
+    """The number of training pictures that cannot be opened; each counts as an example, a black one."""
+    images, n_black = dataset.train.images, 0
     assert isinstance(images, Images)
-    n_black = 0
     for row in range(len(images)):
         try:
             list(replace(images.take(np.array([row])), is_private=False).batches(8, 3, 1))
@@ -345,20 +345,6 @@ def _n_black(images: Content) -> int:
 
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
-
-
-def _report_lines(found: Understood) -> list[str]:
-    """What was understood, in lines for a terminal."""
-    width = max((len(column.name) for column in found.columns), default=0)
-    columns = [
-        f"    {column.name:<{width}}  {', '.join(filter(None, (column.use, column.read_as)))}" for column in found.columns
-    ]
-    return [
-        f"  kind               {found.kind}",
-        *(["  columns", *columns] if columns else []),
-        *([""] if found.assumed else []),
-        *(f"  {sentence}" for sentence in found.assumed),
-    ]
 
 
 def _as_it_lies(path: Path) -> str | None:

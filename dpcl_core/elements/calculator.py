@@ -51,7 +51,7 @@ _EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
 _FINE = 12  # budgets computed from one stop to the next
 MAX_NUMBERS = 25_000  # largest table of trained cells that a page sends at once
 _EXACT = "Computed for exactly this budget while you drag, not interpolated."
-# Of four ways to handle noise over tasks under one public list (`explorers/arms.py`).
+# Of four ways to handle noise over tasks under one public list (`assets/drag/arms.mjs`).
 ARMS = {
     "arm_added": "added up", "arm_shrunk": "shrunk", "arm_remembered": "remembered", "arm_both": "remembered, shrunk",
     "arms_sentence": "One public list, ε = {epsilon}, {tasks} tasks: fresh noise added up {added} % right, shrunk before "

@@ -9,14 +9,17 @@ P reveals the sums without noise, and so does one noise shared by several budget
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.backbones import extractor
+from dpcl_core.data import load
 from dpcl_core.events import Guarantee, JsonValue
 from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.privacy import gaussian, guarantee, mechanisms
@@ -24,7 +27,7 @@ from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.spec import Cell, LabelSetting, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell, DataSpec, LabelSetting, PrivacySpec, RunSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,3 +151,44 @@ def promised(
         noises = [SeededNoise(cell, "promise")]
         mechanisms.noisy_class_sums(no_rows, no_labels, space, n_classes, [std], noises, [ledger], task=task)
     return guarantee.guarantee(ledger, spec, cell, unit="example", n_people=n_people, n_tasks=n_tasks)
+
+
+# What the browser needs to replay four ways to handle noise over tasks under one public list (assets/drag/arms.mjs). The
+# same arithmetic in Python is `tests/playground/arms.py`, and the two are tested against each other. Teaching data only.
+
+
+TASKS = (5, 10, 50, 100)
+DELTA = 1e-5
+_LEVELS = 17  # a pixel is a grey level of 0 to 16 over this
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Digits:
+    """Grey levels of the training rows [n, K] and of the test rows [m, K], from 0 to 16, and their labels."""
+
+    rows: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    tests: NDArray[np.uint8]
+    test_labels: NDArray[np.int64]
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.labels.max()) + 1
+
+
+@lru_cache(maxsize=1)
+def digits() -> Digits:
+    """The bundled digits, twenty test digits a class."""
+    found = load.load_dataset(DataSpec(dataset="digits", test_per_class=20))
+    rows, tests = (
+        np.rint(_LEVELS * extractor.features("pixels", part.images)).astype(np.uint8) for part in (found.train, found.test)
+    )
+    return Digits(rows, found.train.labels, tests, found.test.labels)
+
+
+@lru_cache(maxsize=1)
+def arms_document() -> dict[str, object]:
+    """What the browser needs of the digits."""
+    data = digits()
+    arrays = {name: b64encode(getattr(data, name).astype(np.uint8).tobytes()).decode() for name in Digits.__slots__}
+    return {**arrays, "size": data.rows.shape[1], "n_classes": data.n_classes, "delta": DELTA, "tasks": list(TASKS)}

@@ -258,9 +258,7 @@ def anchor_scores(
     z_scored = Signature(anchors, "shared-spherical", "z-scored", view.covariance).of(lists.means)
     signatures = z_scored.reshape(len(truth), -1)[truth >= 0]
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
-    mean_rates, least_rates, least_gaps = zip(
-        *(separation(signatures[:, :m], true_modes, GAP) for m in counts), strict=True
-    )
+    mean_rates, least_rates, least_gaps = zip(*(separation(signatures[:, :m], true_modes, GAP) for m in counts), strict=True)
     n_groups = int(true_modes.max()) + 1
     agreements = []
     for m in counts:
@@ -383,7 +381,7 @@ def _rounded(row: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(map(round_to, row.tolist()))
 
 
-# Reads the lists that the browser moves and matches on the page Anchors; `lessons.anchor_grid` makes them.
+# Reads the lists that the browser moves and matches on the page Anchors; `scripts/make_anchors.py` makes them.
 
 
 DRAW = 1  # seeds clients, anchors and noise
@@ -391,7 +389,7 @@ DRAW = 1  # seeds clients, anchors and noise
 
 @lru_cache(maxsize=2)
 def read_vectors(length: int) -> dict[str, Any]:
-    """The document of vectors of this length, as `lessons.anchor_grid.document` gives it. Raises DataMissing."""
+    """The document of vectors of this length, as the script makes it. Raises DataMissing."""
     try:
         found: dict[str, Any] = json.loads(path(length).read_text(encoding="utf-8"))
     except OSError as error:

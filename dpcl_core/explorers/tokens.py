@@ -191,7 +191,6 @@ SHOWN: tuple[Layer, ...] = ("score1", "score", "nominal", "true", "hinge")  # fr
 NOISE: tuple[Layer, ...] = ("nominal", "true", "sigma")  # no value for stop words, which get no noise
 WEIGHTS: tuple[Layer, ...] = ("printed", "flipped", "hinge")
 FALLING: tuple[Layer, ...] = ("p", "nominal", "true")  # small for sensitive tokens
-N_SHADES = 5
 _NOMINAL_EDGES = (1.5, 3.0, 5.0, 8.0)  # the same for every setting, so that shades move when a setting does
 _HINGE_GAP = -1.0  # nats: the model finds the token likelier than the public model does, so that the hinge is active
 
@@ -253,13 +252,6 @@ def edges(layer: Layer, dials: Dials) -> tuple[float, ...]:
     else:
         thresholds = max(dials.strength, 1e-6) * np.array([1e-6, 0.1, 0.2, 0.3])
     return tuple(float(f"{edge:.3g}") for edge in thresholds.tolist())
-
-
-def shades(layer: Layer, layer_values: NDArray[np.float64], dials: Dials) -> NDArray[np.int64]:
-    """The shade of every value [m], from 0 to 4, darker for tokens scored as more sensitive; -1 for NaN."""
-    measured = np.abs(layer_values - base(dials)) if layer in WEIGHTS else layer_values
-    steps = np.searchsorted(np.array(edges(layer, dials)), measured, side="right")
-    return np.where(np.isnan(layer_values), -1, N_SHADES - 1 - steps if layer in FALLING else steps)
 
 
 def base(dials: Dials) -> float:

@@ -10,7 +10,7 @@ from dpcl_core.figures.picture import Picture, Provenance
 
 _HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
 _LONG = 6000  # characters
-_MOST_DRAWN, _MOST_SAID = 48_000, 8  # characters of a drawing and sentences in a notebook's cell
+_MOST_SAID = 8  # sentences in a notebook's cell
 _STYLE = (
     '<meta name="viewport" content="width=device-width"><style>pre{white-space:pre-wrap;overflow-wrap:anywhere;'
     "padding:1rem;background:#f4f4f4}figure{margin:2rem 0}summary{padding:1rem 0}</style>"
@@ -45,12 +45,10 @@ def report(
 
 def cell(title: str, picture: Picture | None, said: Sequence[str], source: str) -> str:
     """What a notebook shows of a result, at most 60 kB. Without room for the drawing its finding remains."""
-    drawn = "" if picture is None or picture.is_empty else svg.draw_svg(picture)
-    finding = "" if picture is None else _finding(picture)
     below = "".join(f"<p>{escape(one)}</p>" for one in said[:_MOST_SAID])
     head = f"<p><b>{escape(title)}</b></p>" if title else ""
-    shown = drawn if len(drawn) < _MOST_DRAWN else ""
-    return f"<div>{head}{shown}{finding}{below}<p><small>{escape(source)}</small></p></div>"
+    shown = "" if picture is None else picture._repr_html_()
+    return f"<div>{head}{shown}{below}<p><small>{escape(source)}</small></p></div>"
 
 
 def _text(text: str) -> str:

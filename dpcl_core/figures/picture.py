@@ -15,6 +15,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcl_core.spec import LABELS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _KEY = secrets.token_hex(8)  # which no name can hold: it is drawn anew in every process
 BREAK = f"{_KEY}br{_KEY}"
 _MARKUP = re.compile(f"{_KEY}(br|/?b){_KEY}")
+MOST_DRAWN = 48_000  # characters of a drawing in a notebook's cell
 _NUMBERS = frozenset({int, float, bool, type(None)})  # of a list that says nothing: most of a figure
 _TEMPLATES = ("hovertemplate", "texttemplate", "template")
 
@@ -49,6 +51,15 @@ class Picture:
         self.traces: list[Mapping[str, Any]] = [_literal(trace) for trace in traces]
         self.layout: Mapping[str, Any] = _literal(layout)
         self.finding = finding
+
+    def __repr__(self) -> str:
+        return f"<Picture: {self.finding}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the drawing as SVG where it is no larger than 48 kB, and the finding."""
+        draw = import_module("dpcl_core.figures.svg").draw_svg  # which draws pictures, and so cannot be named above
+        drawn = "" if self.is_empty else draw(self)
+        return f"<div>{drawn if len(drawn) < MOST_DRAWN else ''}<p><b>{escape(self.finding)}</b></p></div>"
 
     @cached_property
     def figure(self) -> go.Figure:

@@ -115,6 +115,9 @@ def refuse(spec: RunSpec) -> None:
     if spec.n_cells != 1:
         allowed = "must be one budget with one seed: what clients hold is released once, and models would add up"
         raise BadInput("privacy.epsilons x seeds", spec.n_cells, allowed)
+    if spec.labels in ("data", "dp-learned"):
+        allowed = "must be prior or prior-const: no round asks real clients for the labels that they hold"
+        raise BadInput("labels", spec.labels, allowed, {"labels": "prior-const"})
     if not np.isfinite(spec.privacy.epsilons[0]):
         raise BadInput("privacy.epsilons", "inf", "must be finite: real clients release nothing without noise")
 

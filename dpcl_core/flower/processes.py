@@ -108,8 +108,8 @@ dependencies = []
 publisher = "dpcl"
 
 [tool.flwr.app.components]
-serverapp = "dpcl_core.flower.server_app:app"
-clientapp = "dpcl_core.flower.client_app:app"
+serverapp = "dpcl_core.flower.apps:server"
+clientapp = "dpcl_core.flower.apps:client"
 
 [tool.flwr.app.config]
 folder = ""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.errors import unknown
-from dpcl_core.lessons import exercises, glossary, text
+from dpcl_core.lessons import exercises, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
 from dpcl_core.lessons.text import Lesson
@@ -149,8 +149,6 @@ def _words(markdown: str) -> str:
     return _BOLD.sub(r"<b>\1</b>", escape(markdown))
 
 
-
-
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 LISTS: Final[Mapping[label_game.Listing, str]] = {"data": "list read from the data", "prior-const": "public list"}
 _PIXEL_LEVELS = 17  # a pixel feature is a grey level of 0 to 16 over this
@@ -223,7 +221,7 @@ def document(
 @cache
 def _lesson(name: str) -> dict[str, object]:
     """The texts; those of more than a line as parts, each a plain text or a word of the glossary with its meaning."""
-    lesson, seen = text.load(name), set[glossary.Word]()
+    lesson, seen = text.load(name), set[text.Word]()
     intro = _parts(lesson.intro, seen)
     steps = [
         {
@@ -238,10 +236,10 @@ def _lesson(name: str) -> dict[str, object]:
     return {"title": lesson.title, "question": lesson.question, **shown}
 
 
-def _parts(words: str, seen: set[glossary.Word]) -> list[str | list[str]]:
+def _parts(words: str, seen: set[text.Word]) -> list[str | list[str]]:
     parts: list[str | list[str]] = []
     done = 0
-    for start, end, word in glossary.first_uses(words, seen):
+    for start, end, word in text.first_uses(words, seen):
         parts += [words[done:start], [words[start:end], f"{word.word}: {word.meaning}"]]
         done = end
     return [*parts, words[done:]]

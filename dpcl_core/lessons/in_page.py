@@ -47,7 +47,8 @@ def check(code: str) -> dict[str, list[Any]]:
     return {"passed": [one.is_passed for one in found], "said": [one.said for one in found]}
 
 
-Learn = Callable[[Floats, NDArray[np.int64], int, float, Callable[[Any], Floats]], Floats]
+Noise = Callable[[Any], Floats]
+Learn = Callable[[Floats, NDArray[np.int64], int, float, Noise], Floats]
 
 
 def _defined(code: str) -> Learn:
@@ -56,7 +57,7 @@ def _defined(code: str) -> Learn:
     if not callable(names.get("learn")):
         raise _Wrong("There is no function learn(rows, labels, n_classes, sigma, noise).")
 
-    def learn(rows: Floats, labels: NDArray[np.int64], n_classes: int, sigma: float, noise: Callable[[Any], Floats]) -> Floats:
+    def learn(rows: Floats, labels: NDArray[np.int64], n_classes: int, sigma: float, noise: Noise) -> Floats:
         given = _tried(lambda: np.asarray(names["learn"](rows.copy(), labels.copy(), n_classes, sigma, noise), np.float64))
         wanted = (n_classes, rows.shape[1])
         if given.shape != wanted:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import orthogonal_procrustes
 
 from dpcl_core import engine
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
-from dpcl_core.explorers import matching, projection_maps
-from dpcl_core.lessons import modes
 from dpcl_core.methods import catalog
 from dpcl_core.methods.features.params import PeftParams
-from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
@@ -30,14 +26,13 @@ from dpcl_core.runs import frames
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
-from dpcl_core.spec import Adjacency, DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec
+from dpcl_core.spec import DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec
 
 DELTA = 1e-5
 N_TASKS = 10  # one digit a task
 CUTS = (1, 2, 5, 10)  # into how many tasks the ten digits can be dealt
 RETURNS = (1, 5, 10, 20, 50, 100)  # numbers of tasks in which every digit comes back
 SEEDS = tuple(range(10))
-_ADJACENCY: Adjacency = "add-remove"
 
 
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
@@ -58,90 +53,6 @@ def unit_digits() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.fl
 def first_class(tasks: TaskStream) -> int:
     """The observed class: the first of the stream."""
     return tasks.tasks[0].prior[0]
-
-
-# The lists of simulated clients as a document for the browser, which moves and matches them (`assets/anchors/`).
-#
-# Public digits and noise from an ordinary generator, one draw for every level: entries move along straight lines as noise
-# grows, so that the browser computes every place from two points. Groups are found here, on a grid of noise and anchors,
-# since optimal transport takes a fifth of a second. `scripts/make_anchors.py` writes the documents.
-
-
-NOISES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3, 0.4)  # std on a coordinate; at 0.4 all is chance
-LENGTHS = (modes.SHORT, modes.LONG)
-N_BY_HAND = 6  # lists to match by hand
-_DIGITS = 3  # decimals of a place and of a pixel: a tenth of a pixel on the screen
-
-
-def document(length: int) -> dict[str, object]:
-    """What the browser needs. Entries are listed client by client.
-
-    `modes`: each entry's true mode, one character; `places`: by number of anchors, [x, y] without noise and the step per
-    unit of noise; `groups`: by matcher, number of anchors and noise, each entry's group, named after its mode;
-    `pictures`: pixels [64] and their step of the entries to match by hand.
-    """
-    world = modes.world("exact", length, modes.N_CLIENTS, matching.DRAW)
-    by_noise = {noise: list(groups(world, noise)) for noise in NOISES}
-    clean, noised = (modes.pixels(_lists(world, noise).means[:N_BY_HAND]).reshape(-1, 64) for noise in (0.0, 1.0))
-    return {
-        "length": length, "n_modes": modes.N_MODES, "noises": list(NOISES), "counts": list(matching.COUNTS),
-        "names": list(world.names), "modes": _as_text(world.modes.ravel()),
-        "places": [_lines(positions(world, m, 0.0), positions(world, m, 1.0)) for m in matching.COUNTS],
-        "groups": {
-            name: [[_as_text(by_noise[noise][place][name]) for noise in NOISES] for place in range(len(matching.COUNTS))]
-            for name in world.by_name(matching.COUNTS[0])
-        },
-        "pictures": _lines(clean, noised),
-    }  # fmt: skip
-
-
-def positions(world: modes.World, m: int, noise: float) -> NDArray[np.float64]:
-    """Places [n L, 2] of the entries' signatures by the first m anchors, on the map of all anchors.
-
-    Two principal axes of the modes without noise, then turned and scaled to lie closest to the map of all anchors
-    (Procrustes), where the farthest entry without noise is at 1: so the axes stay when noise or anchors change.
-    """
-    clean, moved = (_on_own_axes(world, m, level) for level in (0.0, noise))
-    target = _on_own_axes(world, matching.COUNTS[-1], 0.0)
-    target = (target - target.mean(axis=0)) / np.abs(target - target.mean(axis=0)).max()
-    middle = clean.mean(axis=0)
-    turn, overlap = orthogonal_procrustes(clean - middle, target)
-    placed: NDArray[np.float64] = (moved - middle) @ turn * (overlap / ((clean - middle) ** 2).sum())
-    return placed
-
-
-def groups(world: modes.World, noise: float) -> Iterator[dict[str, NDArray[np.int64]]]:
-    """For every number of anchors, each matcher's groups [n L] of the lists with this noise, named after their modes."""
-    lists, truth = _lists(world, noise), world.modes.ravel()
-    without_anchors: dict[str, NDArray[np.int64]] = {}
-    for m in matching.COUNTS:
-        found = dict(without_anchors)
-        for name, matcher in world.by_name(m).items():
-            if name in found:
-                continue
-            _, pooled = matching.grouped(lists, matcher, modes.N_MODES, world.view, np.random.default_rng(matching.DRAW))
-            ids = pooled.ids.ravel()
-            found[name] = matching.group_modes(ids, truth, modes.N_MODES, modes.N_MODES)[ids]
-            if not isinstance(matcher.features, Signature):
-                without_anchors[name] = found[name]
-        yield found
-
-
-def _lists(world: modes.World, noise: float) -> Lists:
-    return matching.noised(world.lists, noise, np.random.default_rng(matching.DRAW)) if noise else world.lists
-
-
-def _on_own_axes(world: modes.World, m: int, noise: float) -> NDArray[np.float64]:
-    maps, lists = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(m)), _lists(world, noise)
-    return maps.signatures(lists.means, lists.covariances).reshape(-1, 2)
-
-
-def _lines(start: NDArray[np.float64], end: NDArray[np.float64]) -> dict[str, list[list[float]]]:
-    return {"start": start.round(_DIGITS).tolist(), "step": (end - start).round(_DIGITS).tolist()}
-
-
-def _as_text(ids: NDArray[np.int64]) -> str:
-    return "".join(map(str, ids.tolist()))
 
 
 # The membership duel: an attacker sees one release and says whether one person took part. How often is he right?
@@ -183,6 +94,7 @@ class Duel:
     def share_right(self) -> float:
         """Share of rounds in which he was right; 0.5 is chance."""
         return self.n_right / self.n_rounds
+
 
 def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
     """Largest share of hits that (epsilon, delta) allows whatever the mechanism (Kairouz et al. 2015).

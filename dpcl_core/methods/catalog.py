@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast, get_args
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.card import Kind
+from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
@@ -141,9 +141,8 @@ _NAMES: Mapping[Kind, str] = {
 _VALUES: tuple[Kind, ...] = ("image", "sensor", "table", "embedding")
 
 
-def check_kinds(spec: RunSpec) -> None:
+def check_kinds(spec: RunSpec, dataset: DatasetCard) -> None:
     """Raises BadInput for a dataset of a kind that the method or the scenario does not accept."""
-    dataset = datasets.card(spec.data.dataset)
     for kinds, reason in _requirements(spec):
         if dataset.kind not in kinds:
             named = _either([_NAMES[kind] for kind in kinds])
@@ -170,13 +169,9 @@ def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
         yield ("text",), f"{method.title} trains a language model"
     if spec.params.inputs == "images":
         yield ("image",), f"{method.title} adapts a network of pictures with these settings"
-    if method.needs_anchors:
-        yield ("text", "tagged"), f"{method.title} builds on public sentences"
-    if method.needs_values:
-        yield _VALUES, f"{method.title} trains a network on the examples' own values"
-    if scenario.needs_values:
-        yield _VALUES, f"scenario.kind = {scenario.name} rearranges the examples' own values"
-    if not any(scenarios.card(name).has_clients for name in method.scenarios):
+    if scenario.needs_values and spec.params.inputs == "text":
+        yield _VALUES, f"scenario.kind = {scenario.name} rearranges values, and words have no places of their own"
+    if not method.has_clients:
         single = tuple(kind for kind in get_args(Kind) if kind != "tagged")
         yield single, f"words of one sentence stay together with a client, and {method.title} has no clients"
 

@@ -18,9 +18,12 @@ from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, References
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common import given_lists
 from dpcl_core.methods.common.classifier import zero_shot
+from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import Answering, Learner
 from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.privacy import budgets, labels
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger, joint_release, ledger_entries
 from dpcl_core.privacy.noise_forecast import COSTLY, NoiseForecast
@@ -100,8 +103,8 @@ Plan = Callable[[RunSpec, PublicSizes, float, Ledger], None]
 def run_plan(asked: RunSpec, spec: RunSpec, facts: PublicSizes, learners: Sequence[Sequence[Cell]], rows: int) -> Planned:
     """The plan of a run's models, by learner. `asked`: as it was asked for, `spec`: with the budget of one of `rows`."""
     names = dict(zip(spec.cells(), asked.cells(), strict=True))
-    budgets = dict(zip(spec.privacy.epsilons, asked.privacy.epsilons, strict=True))
-    books = {name: _ledger(asked, spec, facts, epsilon, rows) for epsilon, name in budgets.items()}
+    asked_for = zip(spec.privacy.epsilons, asked.privacy.epsilons, strict=True)
+    books = {name: _ledger(asked, spec, facts, epsilon, rows) for epsilon, name in asked_for}
     cells = tuple(tuple(names[cell] for cell in learner) for learner in learners)
     total, delta = joint_release([{cell: books[cell.epsilon] for cell in learner} for learner in cells])
     n_people = facts.n_people // rows if facts.n_users is None else facts.n_users
@@ -112,10 +115,14 @@ def run_plan(asked: RunSpec, spec: RunSpec, facts: PublicSizes, learners: Sequen
 def _ledger(asked: RunSpec, spec: RunSpec, facts: PublicSizes, epsilon: float, rows: int) -> Ledger:
     card = methods.card(spec.method)
     ledger = Ledger(asked.privacy.delta, spec.privacy.adjacency, facts.recurrence, rows_per_unit=rows)
-    is_bounded = card.guarantee == "proved" and methods.standing(spec) == "bound" and math.isfinite(epsilon)
+    is_bounded = card.guarantee == "proved" and methods.standing(asked) == "bound" and math.isfinite(epsilon)
     if is_bounded and card.planned:
         module, _, name = card.planned.partition(":")
         cast(Plan, getattr(import_module(module), name))(spec, facts, epsilon, ledger)
+        if spec.labels != asked.labels:  # lists are given to the learner, and learned before
+            privacy, place = budgets.for_a_row(asked.privacy, rows), spec.privacy.epsilons.index(epsilon)
+            of_list = given_lists.budget(privacy, privacy.epsilons[place], facts)
+            each_task(ledger, facts, labels.event(*of_list, privacy.adjacency))
     else:
         everyone = tuple(range(facts.n_tasks))
         ledger.spend(dp.NonPrivateDpEvent(), task=0, what="nothing bounds what such a model may reveal", people_of=everyone)

@@ -9,14 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, ValidationError
+from pydantic import Field, PositiveFloat
 
 from dpcl_core import paths, presets
 from dpcl_core.documents import Document
-from dpcl_core.errors import BadInput, first_of
 from dpcl_core.figures import thumbnail
 from dpcl_core.figures.picture import epsilon_text, minus
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
@@ -24,7 +22,7 @@ from dpcl_core.papers import catalog, claims, measured, questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Judged, Ordering, Side, Size, judge
 from dpcl_core.papers.questions import Question
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, validated
 
 FILE = "answers.toml"
 State = Literal["found", "not found", "cannot tell", "not run"]
@@ -89,14 +87,7 @@ class Answer:
 @cache
 def table() -> Mapping[str, Asked]:
     """What answers each question, by preset or experiment. Raises BadInput naming the key that is wrong."""
-    found = {}
-    for name, raw in paths.asset_table(FILE).items():
-        try:
-            found[name] = Asked.model_validate(raw)
-        except ValidationError as error:
-            slip = first_of(error)
-            raise BadInput(f"assets/{FILE}: {name}.{slip.field}", slip.value, slip.allowed) from error
-    return found
+    return {name: validated(Asked, raw, f"assets/{FILE}: {name}") for name, raw in paths.asset_table(FILE).items()}
 
 
 def asked_of(question: Question) -> Asked:
@@ -198,12 +189,6 @@ def _number(value: float, sign: str = "") -> str:
 # The picture of an answer, from its records.
 
 
-@cache
-def recorded_picture(name: str) -> str:
-    """The thumbnail of a question's recorded answer, by the question's name; see `picture`."""
-    return picture(recorded()[name])
-
-
 def picture(of: Answer) -> str:
     """The answer's comparison as SVG: over budgets, else over tasks, else side by side; empty where nothing has run."""
     shown, asked = of.shown, of.asked
@@ -222,19 +207,14 @@ def picture(of: Answer) -> str:
         levels = [shown.level(("", sides[0][1], epsilon), asked.metric) for epsilon in budgets]
         known = [(epsilon_text(one), level) for one, level in zip(budgets, levels, strict=True) if level is not None]
         return thumbnail.budgets(known, unit=measured.unit(asked.metric))
-    lines = [(name, _curve(shown.runs[run], epsilon, asked.metric)) for name, run, epsilon in sides]
+    factor = measured.scale(asked.metric)
+    curves = [shown.runs[run].mean_curve(epsilon, asked.metric) for _, run, epsilon in sides]
+    points = [[(task, factor * value) for task, value in enumerate(one, 1) if value is not None] for one in curves]
+    lines = [(side[0], values) for side, values in zip(sides, points, strict=True)]
     if all(len(values) > 1 for _, values in lines):
         return thumbnail.curves(lines, unit=measured.unit(asked.metric))
     rows = [(side[0], level) for side in sides if (level := shown.level(side, asked.metric)) is not None]
     return thumbnail.rows(rows, unit=measured.unit(asked.metric))
-
-
-def _curve(run: Measured, epsilon: float, metric: str) -> list[tuple[int, float]]:
-    """The metric after each task (from 1), mean over seeds; empty where the record has the last task only."""
-    kept = [model.curves.get(metric, ()) for model in run.models if model.epsilon == epsilon]
-    points = enumerate(zip(*kept, strict=False), start=1)
-    known = ((task, [value for value in values if value is not None]) for task, values in points)
-    return [(task, measured.scale(metric) * fmean(values)) for task, values in known if values]
 
 
 # What cites an answer.

@@ -14,7 +14,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.statistics import Interval, p_values
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import Experiment, Ordering, Paper, Side, Size, unpaired_of_printed
+from dpcl_core.papers.paper import Experiment, Ordering, Paper, Size, unpaired_of_printed
 from dpcl_core.papers.questions import run_name
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
@@ -101,7 +101,9 @@ def comparison_rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Mea
     """
     printed = _printed_rows(paper, experiment)
     by_layer = {(key, ""): row for key, row in printed.items()}  # layer "": no run of ours
-    comparable = all(_is_its_data(run.spec.data.dataset, experiment) for run in runs.values())
+    # Accuracy on a dataset is the paper's quantity on no stand-in data, and over as many classes.
+    cards = [datasets.CARDS.get(run.spec.data.dataset) for run in runs.values()]
+    comparable = all(one and one.stands_in_for is None and one.n_classes == experiment.n_classes for one in cards)
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
         for epsilon, metric, ours in _figures(run, experiment.metrics):
@@ -233,12 +235,6 @@ def _figures(run: Measured, metrics: Sequence[str]) -> Iterator[tuple[float, str
                 yield epsilon, metric, Ours(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
 
-def _is_its_data(name: str, experiment: Experiment) -> bool:
-    """Whether accuracy on the dataset is the quantity of the paper: no stand-in data, and the same number of classes."""
-    card = datasets.CARDS.get(name)
-    return card is not None and card.stands_in_for is None and card.n_classes == experiment.n_classes
-
-
 # p values of claimed orderings: the bound that the paper prints, and that of our runs.
 #
 # They are descriptive (`figures.statistics.CAVEAT`). Lai et al. test two curves of average accuracy after each task against
@@ -268,15 +264,7 @@ def ours(ordering: Ordering, runs: Mapping[str, Measured]) -> float | None:
 
 def mean_curves(ordering: Ordering, runs: Mapping[str, Measured]) -> tuple[list[float | None], list[float | None]] | None:
     """The metric of both sides after each task, mean over seeds, in [0, 1]; None unless both are known and as long."""
-    first, second = (_mean_curve(side, ordering.metric, runs) for side in (ordering.first, ordering.second))
-    return None if first is None or second is None or len(first) != len(second) or len(first) < 2 else (first, second)
+    sides = (ordering.first, ordering.second)
+    first, second = (runs[side.run].mean_curve(side.epsilon, ordering.metric) if side.run in runs else [] for side in sides)
+    return (first, second) if len(first) == len(second) > 1 else None
 
-
-def _mean_curve(side: Side, metric: str, runs: Mapping[str, Measured]) -> list[float | None] | None:
-    run = runs.get(side.run)
-    curves = [] if run is None else [model.curves.get(metric) for model in run.models if model.epsilon == side.epsilon]
-    known = [curve for curve in curves if curve]
-    if not known:
-        return None
-    points = ([value for value in values if value is not None] for values in zip(*known, strict=True))
-    return [fmean(values) if values else None for values in points]

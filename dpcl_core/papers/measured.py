@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, TypeAdapter
@@ -147,6 +147,17 @@ class Measured:
         bounds = [model.audited_epsilon for model in self.models if model.epsilon == epsilon]
         return max((bound for bound in bounds if bound is not None), default=None)
 
+    def mean_curve(self, epsilon: float, metric: str) -> list[float | None]:
+        """The metric after each task in [0, 1], mean over the seeds; empty where the record has the last task alone."""
+        known = [curve for model in self.models if model.epsilon == epsilon and (curve := model.curves.get(metric))]
+        points = ([value for value in values if value is not None] for values in zip(*known, strict=True))
+        return [fmean(values) if values else None for values in points]
+
+    def curve_rows(self, metric: str) -> list[tuple[float, int, int, float]]:
+        """The metric after each task that has it: budget, seed, task (from 0) and value in [0, 1]."""
+        curves = [(one.epsilon, one.seed, enumerate(one.curves.get(metric, ()))) for one in self.models]
+        return [(budget, seed, task, value) for budget, seed, curve in curves for task, value in curve if value is not None]
+
     @property
     def rules(self) -> tuple[str, ...]:
         """The prediction rules with recorded accuracies, the run's own first."""
@@ -272,10 +283,10 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
                 "epsilon": plain_number(model.epsilon),
                 "seed": model.seed,
                 "accounted_epsilon": plain_number(model.accounted_epsilon),
-                "metrics": {name: _rounded(value) for name, value in model.metrics.items()},
-                "by_rule": {name: _rounded(value) for name, value in model.by_rule.items()},
+                "metrics": _rounded(model.metrics),
+                "by_rule": _rounded(model.by_rule),
                 "ways": {name: plain_number(value) for name, value in model.channel_epsilons.items()},
-                **({"curves": _curves(model)} if model.curves else {}),  # older lines stay as they are
+                **({"curves": _rounded(model.curves)} if model.curves else {}),  # older lines stay as they are
                 **({} if model.audited_epsilon is None else {"audited_epsilon": _rounded(model.audited_epsilon)}),
             }
             for model in run.models
@@ -283,28 +294,18 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
     }
 
 
-def _curves(model: Model) -> dict[str, JsonValue]:
-    return {name: [_rounded(value) for value in curve] for name, curve in model.curves.items()}
+def _rounded(value: Any) -> Any:
+    """A number to five digits, or every number of a table or list; None stays None."""
+    if isinstance(value, Mapping):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [*map(_rounded, value)] if isinstance(value, tuple) else None if value is None else round(value, 5)
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 5)
-
-
-def _from_json(document: Mapping[str, object]) -> Measured:
-    return Measured(
-        spec=checks.parse(cast("Mapping[str, object]", document["spec"])),
-        dataset_title=str(document["dataset"]),
-        date=str(document["date"]),
-        seconds=float(cast(float, document["seconds"])),
-        device=str(document["device"]),
-        run_id=None,
-        models=_MODELS.validate_python(document["models"]),
-        edition=int(cast(int, document.get("edition", 1))),
-        machine=str(document.get("machine", "")),
-        commit=str(document.get("commit", "")),
-        untrained=cast("float | None", document.get("untrained")),
-    )
+def _from_json(document: Mapping[str, Any]) -> Measured:
+    given = {name: document[name] for name in ("date", "device", "machine", "commit", "untrained") if name in document}
+    spec, models = checks.parse(document["spec"]), _MODELS.validate_python(document["models"])
+    edition, seconds = int(document.get("edition", 1)), float(document["seconds"])
+    return Measured(spec, document["dataset"], run_id=None, models=models, edition=edition, seconds=seconds, **given)
 
 
 # The ceiling of a run: all tasks learned at once without noise, by the same kind of model on the same public data.

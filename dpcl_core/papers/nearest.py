@@ -104,13 +104,9 @@ def _accuracies(run: Measured) -> pd.DataFrame:
     """The recorded curves, as `runs.frames` has accuracies."""
     import pandas as pd
 
-    rows = [
-        (model.epsilon, model.seed, task, 0, value)
-        for model in run.models
-        for task, value in enumerate(model.curves.get("AA", ()))
-        if value is not None
-    ]
-    return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+    table = pd.DataFrame(run.curve_rows("AA"), columns=["epsilon", "seed", "after_task", "accuracy"])
+    table.insert(3, "on_task", 0)
+    return table
 
 
 def rough_seconds(spec: RunSpec) -> float:

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, PositiveFloat, ValidationError
+from pydantic import Field, PositiveFloat
 
 from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.documents import Document
-from dpcl_core.errors import BadInput, first_of, unknown
+from dpcl_core.errors import BadInput, unknown
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval, widened
 from dpcl_core.papers.measured import Measured, scale
 from dpcl_core.privacy.numerics import student_quantile
 from dpcl_core.published import Published
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, validated
 
 # Orderings that a paper claims, as pairs to compare, and whether our runs show them. No outcome is assumed.
 #
@@ -389,12 +389,10 @@ def load(name: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Pa
 def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:
     """A paper of this TOML text. Raises BadInput naming the file and the key that is wrong."""
     try:
-        record = _File.model_validate(tomllib.loads(text))
+        said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(file, "", f"must be TOML: {error}") from error
-    except ValidationError as error:
-        slip = first_of(error)
-        raise BadInput(f"{file}: {slip.field}", slip.value, slip.allowed) from error
+    record = validated(_File, said, file)
     experiments = tuple(_experiment(one, record, file) for one in record.experiments)
     return Paper(
         name, record.title, record.source, record.link, experiments, record.remarks, printed_as, departs, named,

@@ -120,13 +120,7 @@ def _curve(run: Measured, epsilon: float, metric: str) -> pd.DataFrame:
     """Columns seed, after_task (from 0), value (in [0, 1]); empty where the record has the last task alone."""
     import pandas as pd
 
-    rows = [
-        (model.seed, task, value)
-        for model in run.models
-        if model.epsilon == epsilon
-        for task, value in enumerate(model.curves.get(metric, ()))
-        if value is not None
-    ]
+    rows = [rest for of, *rest in run.curve_rows(metric) if of == epsilon]
     return pd.DataFrame(rows, columns=["seed", "after_task", "value"])
 
 

@@ -197,7 +197,7 @@ def durations(names: Sequence[str], store: Store) -> dict[str, Duration]:
         known = [seconds for seconds in ours if seconds is not None]
         is_here = len(known) == len(ours)
         first_time = not _with_features(name) <= seen
-        found[name] = Duration(sum(known) if is_here else _elsewhere(name), is_here, first_time)
+        found[name] = Duration(sum(known) if is_here else elsewhere(presets.about(name), specs(name)), is_here, first_time)
     return found
 
 
@@ -286,11 +286,6 @@ def elsewhere(about: Preset, runs: Mapping[str, RunSpec]) -> float | None:
     if len(seconds) == len(recorded):
         return sum(seconds)
     return None if about.seconds is None else about.seconds * len(recorded)
-
-
-@cache
-def _elsewhere(name: str) -> float | None:
-    return elsewhere(presets.about(name), specs(name))
 
 
 @cache

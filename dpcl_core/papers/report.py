@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcl_core import checks, machine, presets
+from dpcl_core import machine, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.figures.picture import Provenance, capital, counted, epsilon_label, epsilon_text, minus
@@ -38,10 +38,7 @@ def planned(experiments: Sequence[Experiment], size: Size, sets: Sequence[str], 
     if not having:
         what = experiments[0].name if named else "all"
         raise BadInput("--experiment", what, f"has no {size} form; there are {', '.join(experiments[0].sizes)}")
-    specs = {experiment: presets.variants(experiment.preset(size)) for experiment in having}
-    if not sets:
-        return specs
-    return {of: {label: _changed(spec, sets) for label, spec in runs.items()} for of, runs in specs.items()}
+    return {experiment: presets.variants(experiment.preset(size), sets) for experiment in having}
 
 
 def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, JsonValue]:
@@ -138,10 +135,6 @@ def ours_text(row: Row) -> str:
     if row.ours is None:
         return "–"
     return minus(f"{row.ours.mean:.1f}" if row.ours.std is None else f"{row.ours.mean:.1f} ± {row.ours.std:.1f}")
-
-
-def _changed(spec: RunSpec, sets: Sequence[str]) -> RunSpec:
-    return checks.parse(checks.apply_sets(checks.read_toml(checks.to_toml(spec)), sets))
 
 
 def _run(label: str, run: Measured | None) -> JsonValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.dp_events import dp
 
 
+_MOST_SHOWN = 50  # models
+
+
 class Card(dict[str, JsonValue]):
     """The document that `docs/privacy_card.md` describes, ready for `json.dumps`."""
 
@@ -21,6 +25,22 @@ class Card(dict[str, JsonValue]):
         cells = cast("list[dict[str, Any]]", self["cells"])
         kept = ", ".join(f"epsilon {float(one['epsilon']):.3g} ({one['guarantee']})" for one in cells[:8])
         return f"<Privacy card of {self['method']} on {self['dataset']}: {kept}{', …' if len(cells) > 8 else ''}>"
+
+    def __hash__(self) -> int:  # type: ignore[override]  # a document that nobody changes
+        return hash(json.dumps(self, sort_keys=True))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what ran, and the epsilon of each model."""
+        cells = cast("list[dict[str, Any]]", self["cells"])
+        rows = "".join(
+            f"<tr><td>{float(one['asked']):g}</td><td>{one['seed']}</td><td>{float(one['epsilon']):.4g}</td>"
+            f"<td>{float(one['delta']):g}</td><td>{escape(str(one['guarantee']))}</td></tr>"
+            for one in cells[:_MOST_SHOWN]
+        )
+        more = f"<p>and {len(cells) - _MOST_SHOWN} models more</p>" if len(cells) > _MOST_SHOWN else ""
+        head = "<tr><th>asked ε</th><th>seed</th><th>accounted ε</th><th>δ</th><th>guarantee</th></tr>"
+        title = escape(f"Privacy card of {self['method']} on {self['dataset']}")
+        return f"<div><p><b>{title}</b></p><table>{head}{rows}</table>{more}</div>"
 
     def save(self, path: str | Path) -> None:
         """Writes the card to a file, which `dpcl verify` checks."""

@@ -105,6 +105,7 @@ _LABELS = {
     "prior-const": "one list of all labels was public beforehand",
     "dp-learned": "every {noun} has one label; which labels there are need not be public",
 }
+_NAMES_ONE = "every client names one of its labels, which a public coin picks; which labels there are need not be public"
 _RULE = "which task {article} {noun} belongs to depends on that {noun} alone, through a public rule"
 _ROWS = (
     "group bound: noise is for one row, and {several} have at most {rows} that count, whatever tasks they are in: "
@@ -179,8 +180,9 @@ def _assumptions(spec: RunSpec, unit: str, rows: int, assumed: Sequence[str]) ->
     protected = PROTECTED[unit]
     noun, article = _of_one(protected, rows)
     kept, count = ("row", "counts") if rows == 1 else ("rows", "count")
+    of_labels = _NAMES_ONE if unit == "user" and spec.labels == "dp-learned" else _LABELS.get(spec.labels, "")
     lines = {
-        _LABELS.get(spec.labels, "").format(noun=noun): not spec.reads_labels,
+        of_labels.format(noun=noun): not spec.reads_labels,
         **dict.fromkeys(assumed, True),
         _RULE.format(noun=noun, article=article): not assumed,
         f"the number of {protected.several} is public, and so is {_NETWORK[spec.params.inputs]}": True,

@@ -88,7 +88,7 @@ def looks_at(store: Store, dataset: str) -> Looks | None:
         return None
     known = own.kept_marks(dataset)
     with store.reading() as connection:
-        found = of_names(connection, own.sharing_marks(dataset))
+        found = of_names(connection, list(dict.fromkeys([dataset, *own.named_by_marks(known)])))
         before = [row for row in connection.execute(select(kept_looks)) if known.intersection(row.marks)]
     added = {name: getattr(found, name) + sum(getattr(row, name) for row in before) for name in _COUNTED}
     return Looks(dataset, **added, is_known=bool(before) or found.is_known)

@@ -125,8 +125,13 @@ class Supervisor:
     def settle(self) -> None:
         """Looks until it is known which runs go on: once, or for seconds where a silent process cannot be inspected."""
         end = time.monotonic() + SILENT_SECONDS + _PAUSE_SECONDS
-        while any(_is_doubtful(run) for run in self.check()) and time.monotonic() < end:
+        while any(map(self._is_doubtful, self.check())) and time.monotonic() < end:
             time.sleep(_PAUSE_SECONDS)
+
+    @staticmethod
+    def _is_doubtful(run: Run) -> bool:
+        is_silent = run.silent_seconds is not None and run.silent_seconds > SILENT_SECONDS
+        return run.status in ACTIVE and is_silent and (run.process is None or process.is_alive(run.process) is None)
 
     def _is_given_up(self, run: Run) -> bool:
         """Ends a run whose process is gone or stuck, and resumes it where that loses nothing and has not failed twice.
@@ -211,7 +216,8 @@ class LocalExecutor(Supervisor):
         waiting = [run for run in queued if not run.attended and (self.own is None or self.own(run))]
         others, since = {run.id for run in queued if run not in waiting}, self._last.pop("blocked", time.monotonic())
         while waiting := [run for run in waiting if free(run) is not None]:
-            first = self.store.next_runs(passed)
+            with self.store.reading() as connection:
+                first = queue.next_runs(connection, passed)
             turn = [run for run in waiting if run.id in first]
             for run in turn:
                 waiting.remove(run)
@@ -240,11 +246,6 @@ class LocalExecutor(Supervisor):
             self.store.end(run.id, "failed", Failure(failure_kind(error), sentence, ""))
             return
         self.store.attach(run.id, process.process_of(pid))
-
-
-def _is_doubtful(run: Run) -> bool:
-    is_silent = run.silent_seconds is not None and run.silent_seconds > SILENT_SECONDS
-    return run.status in ACTIVE and is_silent and (run.process is None or process.is_alive(run.process) is None)
 
 
 def _end_of_log(run: Run) -> str:
@@ -355,8 +356,8 @@ def work(url: str, machine: str) -> None:
         seen[0] = time.monotonic()
         unfinished = store.unfinished()
         mine = [run for run in unfinished if run.status in ACTIVE and _machine(run) == process.machine()]
-        waiting = [run for run in unfinished if run.status == "queued" and _can_serve(run.device)]
-        if not mine and not waiting:
+        waiting = [run.device for run in unfinished if run.status == "queued"]
+        if not mine and not any(process.fits(asked, one) for asked in waiting for one in process.of_this_machine(asked)):
             over.set()
 
     def watch() -> None:
@@ -371,10 +372,6 @@ def work(url: str, machine: str) -> None:
 def _machine(run: Run) -> str:
     """The machine that a run is on; empty where it waits, for its turn or for its parts."""
     return (run.runs_on or "").partition("/")[0]
-
-
-def _can_serve(asked: str) -> bool:
-    return any(process.fits(asked, device) for device in process.of_this_machine(asked))
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,19 +262,25 @@ class Patience:
         """Seconds to wait after so many failures in a row, from 1."""
         return min(self.longest_pause, self.first_pause * 2.0 ** min(failures - 1, 30))
 
-    def outlast(self, act: Callable[[], T]) -> T:
+    def outlast(
+        self, act: Callable[[], T], *, passing: type[StoreTrouble] = StoreTrouble,
+        lasting: tuple[type[StoreTrouble], ...] = (StoreUnknown, StoreGone, StoreRefused),
+        tell: Callable[[StoreTrouble], object] = lambda trouble: None,
+    ) -> T:  # fmt: skip
         """The result of `act`, which is called again while the store is away; it must be one that may be called twice.
 
-        Raises StoreTrouble when the store stays away, and at once for an address that can be none and for a file that is
-        gone or another user's.
+        Raises StoreTrouble when the store stays away, and at once for troubles that are `lasting` or not `passing`: else for
+        an address that can be none and for a file that is gone or another user's. `tell` hears the first trouble.
         """
         end, failures = time.monotonic() + self.give_up, 0
         while True:
             try:
                 return act()
-            except (StoreUnknown, StoreGone, StoreRefused):
+            except lasting:
                 raise
-            except StoreTrouble:
+            except passing as trouble:
+                if not failures:
+                    tell(trouble)
                 failures += 1
                 pause = self.pause(failures)
                 if time.monotonic() + pause > end:

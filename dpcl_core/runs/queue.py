@@ -20,21 +20,7 @@ from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    Text,
-    cast,
-    delete,
-    func,
-    insert,
-    literal,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, Select, Text, cast, delete, func, insert, literal, select, update
 
 from dpcl_core import paths
 from dpcl_core.data import own
@@ -186,7 +172,8 @@ def check_rooms(connection: Connection, visitor: Visitor) -> None:
     """Raises BadInput where this visitor's address, or all together, have as many rooms as they may."""
     most, here = visitor.limits, select(known.c.owner).where(known.c.address == visitor.address)
     mine = (rooms.c.owner == visitor.owner) | rooms.c.owner.in_(here)
-    for field, whose, n_most in (("your rooms", mine, most.address_rooms), ("rooms", true(), most.all_rooms)):
+    every = rooms.c.owner.is_not(None)
+    for field, whose, n_most in (("your rooms", mine, most.address_rooms), ("rooms", every, most.all_rooms)):
         n_open = connection.scalar(select(func.count()).select_from(rooms).where(whose, rooms.c.ends > time.time())) or 0
         if n_open >= n_most:
             raise BadInput(field, n_open, f"must be fewer than {n_most}: close one first; a room ends after a day")

@@ -215,7 +215,8 @@ def stage(events: Sequence[Event]) -> Progress | None:
 
 def n_trained_together(spec: RunSpec) -> int:
     """Models that learn a task at the same time; the others wait until these have learned all tasks."""
-    return {"all": spec.n_cells, "epsilons": len(spec.privacy.epsilons), "cell": 1}[methods.card(spec.method).shares]
+    together = {"all": spec.n_cells, "epsilons": len(spec.privacy.epsilons), "cell": 1}
+    return together[methods.card(spec.method).cells_per_learner]
 
 
 def steady(fresh: Left, before: Left, since: float) -> Left:

@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast, get_args
@@ -156,11 +156,6 @@ class Store:
         """Whether a run may be stopped, renamed and deleted from here: on a shared server only by who started it."""
         return self.visitor is None or one.owner == self.visitor.owner
 
-    def next_runs(self, passed: Collection[str] = ()) -> frozenset[str]:
-        """The run of each device whose turn is next, without those `passed` over; none for a device with an empty queue."""
-        with self.reading() as connection:
-            return queue.next_runs(connection, passed)
-
     def ahead(self, device: str, run_id: str | None = None) -> list[Run]:
         """What is ahead of a waiting run (None: of a new one) on the device it asks for: under way, then waiting."""
         with self.reading() as connection:
@@ -172,12 +167,8 @@ class Store:
         """By device, how many runs are under way and how many wait, those that are not seen included."""
         return {device: (active, queued) for device, active, queued in self.rows(_QUEUES)}
 
-    def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
-        """Estimated duration of a run of this spec, from finished runs of the same workload; None when there are none."""
-        return self.estimates([run.work_of(spec)], device=device)[0]
-
     def estimates(self, work: Sequence[run.Work], *, device: str = "cpu") -> list[float | None]:
-        """`estimate_seconds` of several runs, by one query."""
+        """Estimated seconds of runs (`run.work_of`), from finished ones of the same workload; None where there are none."""
         with self.reading() as connection:
             return run.estimates(connection, [(workload, device, n_cells) for workload, n_cells in work])
 
@@ -219,11 +210,6 @@ class Store:
             durable = not all(isinstance(event, Progress) for event in new_events)
             with self._changing(run_id, by, durable=durable) as connection:
                 tables.append(connection, run_id, new_events, first)
-
-    def last_number(self, run_id: str) -> int:
-        """The number of a run's last event; 0 if it has none."""
-        with self.reading() as connection:
-            return tables.last_number(connection, checked_id(run_id))
 
     def classifiers(self, run_id: str) -> list[Classifier]:
         """What the models of a run had released by the end of each task, in order of budget, seed and task."""
@@ -469,10 +455,10 @@ class Store:
                 raise BadInput("run", run_id, _TAKEN)
             yield connection
 
-    @contextmanager
-    def _changing(self, run_id: str, by: Process | None, *also: Status, durable: bool = True) -> Iterator[Connection]:
-        with self.writing(durable=durable) if by is None else self.holding(run_id, by, *also, durable=durable) as connection:
-            yield connection
+    def _changing(
+        self, run_id: str, by: Process | None, *also: Status, durable: bool = True
+    ) -> AbstractContextManager[Connection]:
+        return self.writing(durable=durable) if by is None else self.holding(run_id, by, *also, durable=durable)
 
     @contextmanager
     def _troubles(self) -> Iterator[None]:

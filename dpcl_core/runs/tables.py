@@ -271,16 +271,16 @@ scenario: sa.ColumnElement[str] = _spec["scenario", "kind"].as_string()
 # Events as rows of the store: numbered, each once; finished cells and classifiers in tables of their own.
 
 
-def last_number(connection: sa.Connection, run_id: str) -> int:
-    """The number of a run's last event; 0 if it has none."""
-    return connection.scalar(sa.select(sa.func.max(events.c.seq)).where(events.c.run_id == run_id)) or 0
+def last_number(run_id: str) -> sa.Select[int]:
+    """The number of a run's last event; none if it has no event."""
+    return sa.select(sa.func.max(events.c.seq)).where(events.c.run_id == run_id)
 
 
 def append(connection: sa.Connection, run_id: str, new_events: Sequence[Event], first: int | None) -> None:
     """Adds events, those that the store has already left out; see `Store.append`."""
     now = time.time()
     connection.execute(sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update())  # one writer of a run at a time
-    last = last_number(connection, run_id)
+    last = connection.scalar(last_number(run_id)) or 0
     place = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
     there = set[tuple[Any, ...]]()
     if first is not None and any(isinstance(event, Classifier) for event in new_events):

@@ -27,7 +27,7 @@ from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Classifier, Event, Progress, Started
-from dpcl_core.runs import administration, audits, executor, process, resumption, shards
+from dpcl_core.runs import administration, audits, executor, process, resumption, shards, tables
 from dpcl_core.runs.audits import Engine
 from dpcl_core.runs.executor import FREE_SECONDS, WORKER, LocalExecutor, Supervisor
 from dpcl_core.runs.process import Patience
@@ -206,11 +206,10 @@ def carry_out(
     failure: Failure | None = None
     of_caller: Exception | None = None
 
-    def chosen_engine() -> Engine:
-        return engine or audits.engine_of(store, run_id) or _durable_engine(store, run_id, patience, runner)
-
     try:
-        with recorder, closing(_events(patience.outlast(chosen_engine), run.spec, device)) as stream:
+        chosen = engine or patience.outlast(lambda: audits.engine_of(store, run_id))
+        chosen = chosen or _durable_engine(store, run_id, patience, runner)
+        with recorder, closing(_events(chosen, run.spec, device)) as stream:
             for event in stream:
                 recorder.add(event)
                 try:
@@ -303,7 +302,8 @@ class Recorder:
             self._waiting.append(event)
 
     def __enter__(self) -> None:
-        self._next = self._patience.outlast(lambda: self._store.last_number(self._run_id)) + 1
+        last = tables.last_number(self._run_id)
+        self._next = 1 + (self._patience.outlast(lambda: self._store.scalar(last)) or 0)
         self._sender.start()
         self._watcher.start()
 

@@ -238,6 +238,7 @@ def read_cards() -> dict[str, ScenarioCard]:
 
 
 CARDS: dict[str, ScenarioCard] = read_cards()
+WITHOUT_CLIENTS = tuple(name for name, card in CARDS.items() if not card.has_clients)  # unless a method brings some
 
 
 def number_of_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> int:
@@ -387,9 +388,13 @@ def _table(of: Plan) -> Table:
 
 
 def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed, as the scenario splits the table. Raises BadInput as the scenario does."""
+    """The tasks of one seed, as the scenario splits the table, and its clients. Raises BadInput as the scenario does."""
+    clients: Any = None
+    if scenario.n_users is not None and not card(scenario.kind).has_clients:
+        clients = import_module("dpcl_core.scenarios.clients")  # builds on the settings here
+        table = clients.dealt_out(scenario, table, seed)
     stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
-    return stream
+    return stream if clients is None else clients.of_clients(stream, scenario)  # type: ignore[no-any-return]
 
 
 # Chance: what a stream's test part gives to answers that ignore the example. From public facts alone.

@@ -15,7 +15,7 @@ from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, genera
 
 MIN_ROWS = 10  # examples that every client can expect to hold
 _DRAWS, _NUMBERS = 1000, 500_000  # draws of a partition at most, and numbers in them: so many take some milliseconds
-_ASSUMED = ("which client holds an example was drawn by lot here, and stands for who would have written it",)
+ASSUMED = ("which client holds an example was drawn by lot here, and stands for who would have written it",)
 
 
 def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) -> int:
@@ -62,13 +62,13 @@ def open_stream(settings: Federated, table: Table, seed: int) -> TaskStream:
     """
     n = n_tasks(settings, len(table.classes), tuple(source.name for source in table.sources))
     groups = _order(settings, table, n)
-    dealt = _dealt_out(settings, table, groups, seed)
+    dealt = dealt_out(settings, table, groups, seed)
     return TaskStream(
         tasks=tuple(_task(settings, dealt, index, group, seed) for index, group in enumerate(groups)),
         classes=settings.label_names(table.classes),
         recurrence=settings.recurrence,
         unit="user",
-        assumed=_ASSUMED,
+        assumed=ASSUMED,
         metric="entity-f1" if table.train.sentences is not None else "accuracy",
         looks_ahead=True,
     )
@@ -85,7 +85,7 @@ def _order(settings: Federated, table: Table, n: int) -> list[list[int]]:
     return [requested[index * size : (index + 1) * size] for index in range(n)]
 
 
-def _dealt_out(settings: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Table:
+def dealt_out(settings: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Table:
     """The table with the client of each training example that occurs in a task, -1 for all others.
 
     The clients' shares of each kind of example are public; an example goes to a client by a coin of its own bytes, words

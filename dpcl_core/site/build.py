@@ -174,7 +174,7 @@ def build(folder: Path, *, live: bool = False) -> list[Path]:
     except OSError as error:
         raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
     beside = _of_live() if live else {}
-    every = [*pages(), *([live_page.page()] if live else [])]
+    every = [*live_page.with_doors(pages()), live_page.page()] if live else pages()
     files = {folder / name: content for name, content in beside.items()}
     files |= {folder / page.file: run_page(page, every).encode() for page in every}
     try:

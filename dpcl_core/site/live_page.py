@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from html import escape
 from typing import Final
 
+from dpcl_core import page as page_engine
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import DRAG
 from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.privacy import statement
+from dpcl_core.site import live, runs
 from dpcl_core.site.runs import Page
 
 FILE: Final = "train-here.html"
@@ -25,15 +28,18 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src data:; "
     "connect-src 'self' blob:; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
+_DOOR = "Open in your browser"
+_DOOR_OF_START = "train here, nothing to install"
 _REPLAYED = "Until you train: the bundled digits with fixed noise, recorded. A demonstration that protects nobody."
 _LEAVES = (
-    "Nothing but requests for this site's own files, and these only until Start is enabled. A file of yours goes from this page into "
-    "the engine's memory: never into a link, a log, or the browser's storage. Noise comes from the browser's own generator."
+    "Nothing but requests for this site's own files, and these only until Start is enabled. A file of yours goes from this "
+    "page into the engine's memory: never into a link, a log, or the browser's storage. Noise comes from the browser's own "
+    "generator."
 )
 _LATER = "What is protected stands below, once the run has ended."
 _BELOW = "What is protected stands below."
 _BADGE = "trained here"
-_BADGE_HELP = "Results of the run in this page. The slider has only the trained budgets; nothing is interpolated between them."
+_BADGE_HELP = "Results of the run in this page. The slider has the trained budgets; nothing is interpolated between them."
 
 
 def page() -> Page:
@@ -49,6 +55,26 @@ def page() -> Page:
     for mark, text in marks.items():
         body = body.replace(f"{{{{{mark}}}}}", text)
     return Page(FILE, TITLE, QUESTION, f"<style>{_read('live.css')}</style>{body}", "Train", policy=POLICY)
+
+
+def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
+    """The pages; Start and every answer whose run this page can repeat lead to it."""
+    links = {runs.file_of(question): link for question, forms in runs.recorded() if (link := _repeated(forms))}
+    for one in pages:
+        mark, is_start = '<p class="row">', one.file == runs.HOME
+        if is_start or one.file in links:
+            label = f"{_DOOR}: {_DOOR_OF_START}" if is_start else _DOOR
+            door = f'<a class="touch" href="{FILE}{escape(links.get(one.file, ""))}">{label}</a>'
+            mark, door = ('<ul class="doors">', f"<li>{door}</li>") if is_start else (mark, door)
+            yield replace(one, body=one.body.replace(mark, mark + door, 1))
+        else:
+            yield one
+
+
+def _repeated(forms: Iterable[runs.RecordedForm]) -> str:
+    """The end of the link to the first run of these forms that a page can repeat, the smallest first; empty without one."""
+    specs = (spec for form in reversed([*forms]) for spec in form.specs.values())
+    return next((page_engine.link(spec) for spec in specs if live.runs_here(spec)), "")
 
 
 def scripts() -> Mapping[str, str]:

@@ -158,7 +158,7 @@ _STANDINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class RecordedForm:
     """A form of a question with recorded results. `specs` and `found` by label."""
 
     size: Size
@@ -195,26 +195,27 @@ def pages() -> Iterator[Page]:
         paper = _PAPERS.get(question.group)
         links = back if paper is None else f"{back}{_to_paper(paper)}"
         answers = "".join(_answer(form, is_alone=len(question.forms) == 1) for form in forms)
-        yield Page(_file(question), question.title, question.text, f'<p class="row">{links}</p>{answers}', under=HOME)
+        yield Page(file_of(question), question.title, question.text, f'<p class="row">{links}</p>{answers}', under=HOME)
 
 
 @cache
-def recorded() -> tuple[tuple[Question, Sequence[_Form]], ...]:
+def recorded() -> tuple[tuple[Question, Sequence[RecordedForm]], ...]:
     """The questions with recorded results, and their forms that have some."""
     return tuple((question, forms) for question in questions.questions() if (forms := _recorded(question)))
 
 
-def _recorded(question: Question) -> list[_Form]:
+def _recorded(question: Question) -> list[RecordedForm]:
     """Its forms with recorded results, largest first; settings are as the preset says, whatever networks are here."""
     forms = []
     for size, preset in reversed(list(question.forms.items())):
         specs = presets.variants(preset.name)
         if found := questions.recorded(specs):
-            forms.append(_Form(size, preset, specs, found))
+            forms.append(RecordedForm(size, preset, specs, found))
     return forms
 
 
-def _file(question: Question) -> str:
+def file_of(question: Question) -> str:
+    """The name of its page."""
     return f"run-{question.smallest.name.removeprefix('paper-').removesuffix('-small')}.html"
 
 
@@ -229,15 +230,15 @@ def gallery() -> str:
     return shown
 
 
-def _card(question: Question, forms: Sequence[_Form], paper: Paper | None) -> str:
+def _card(question: Question, forms: Sequence[RecordedForm], paper: Paper | None) -> str:
     """A question as one link, with its verdict."""
     return (
-        f'<li class="card"><h4><a href="{_file(question)}">{escape(question.title)}</a></h4><p>{escape(question.text)}</p>'
+        f'<li class="card"><h4><a href="{file_of(question)}">{escape(question.title)}</a></h4><p>{escape(question.text)}</p>'
         f"{_verdict(question, forms[0], paper)}</li>"
     )
 
 
-def _verdict(question: Question, form: _Form, paper: Paper | None) -> str:
+def _verdict(question: Question, form: RecordedForm, paper: Paper | None) -> str:
     """What came of the paper's claims on a question, as a bar and in words; without any, the beginning of a finding."""
     tests = [] if paper is None else [one for one in claims.recorded_forms(paper) if one.experiment.title == question.title]
     of = claims.claims(tests) or claims.claims(tests, are_ours=True)
@@ -250,7 +251,7 @@ def _verdict(question: Question, form: _Form, paper: Paper | None) -> str:
     return f'<div class="claims" aria-hidden="true">{parts}</div>{paragraph(said)}'
 
 
-def _answer(form: _Form, *, is_alone: bool) -> str:
+def _answer(form: RecordedForm, *, is_alone: bool) -> str:
     """One form: its finding, the picture of all runs, and the numbers as a table."""
     titles = form.titles
     known = questions.recorded_references(form.preset.name, form.first, form.found)
@@ -301,7 +302,7 @@ def _numbers(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
         yield str(run), epsilon_text(float(epsilon)), f"{fmean(values):.1f}", bounds, str(len(values))
 
 
-def _sources(form: _Form, titles: Mapping[str, str]) -> str:
+def _sources(form: RecordedForm, titles: Mapping[str, str]) -> str:
     data = dict.fromkeys(run.dataset_title for run in form.found.values())
     networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in form.found.values())
     head = html_list((f"Data: {'; '.join(data)}", f"Networks: {'; '.join(networks)}"))

@@ -7,11 +7,10 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import optuna
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import bundled as public_axes
@@ -31,6 +30,10 @@ from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import Cell, Params, RunSpec, validated
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import CLIP_NORMS, LEARNING_RATES, Sizes, Trial, TuneSpec
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
 
 TuningEvent = Event | Sizes | Trial
 Train = Callable[[Params], Generator[Progress, None, float]]  # one training; returns its accuracy on the held-out examples
@@ -147,6 +150,8 @@ def _tried(tune: TuneSpec, ready: Prepared, number: int, proposed: Mapping[str, 
 
 def _space(n_tune: int) -> dict[str, BaseDistribution]:
     """The search space: the ranges of Table A2."""
+    from optuna.distributions import FloatDistribution, IntDistribution  # of an extra: the page Train loads this module
+
     return {
         "learning_rate": FloatDistribution(*LEARNING_RATES, log=True),
         "batch_size": IntDistribution(*settings.batch_bounds(n_tune)),
@@ -159,6 +164,8 @@ def _study(tune: TuneSpec, earlier: Sequence[Trial], space: dict[str, BaseDistri
 
     A failed trial counts as accuracy 0, so that the sampler avoids its settings.
     """
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     # After a resumption a sampler with the same seed would draw its first settings again, so the seed differs.
     seed = int(np.random.SeedSequence([tune.seed, len(earlier)]).generate_state(1)[0])

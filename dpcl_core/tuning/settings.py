@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import Field, SerializeAsAny, ValidationError
+from pydantic import Field, SerializeAsAny
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.documents import Document
-from dpcl_core.errors import BadInput, first_of
+from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.spec import RunSpec, fields_of
+from dpcl_core.spec import RunSpec, fields_of, validated
 
 On = Literal["public", "private"]
 
@@ -81,10 +81,7 @@ def parse(raw: Mapping[str, object]) -> TuneSpec:
     base = raw.get("base")
     if not isinstance(base, (Mapping, RunSpec)):
         raise BadInput("base", base, "must be the settings of a run")
-    try:
-        return TuneSpec.model_validate({**raw, "base": base if isinstance(base, RunSpec) else checks.parse(base)})
-    except ValidationError as error:
-        raise first_of(error) from error
+    return validated(TuneSpec, {**raw, "base": base if isinstance(base, RunSpec) else checks.parse(base)})
 
 
 def check_search(tune: TuneSpec) -> None:

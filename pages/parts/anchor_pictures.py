@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.elements.element import ANCHORS, MATCHERS, anchors_document
 from dpcl_core.events import Signatures
-from dpcl_core.explorers import matching
+from dpcl_core.explorers import matching, matching_log
+from dpcl_core.explorers.matching_log import Rematch
+from dpcl_core.figures import grids
+from dpcl_core.figures import matching as figures
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell, Params
 from pages.parts import anchor_source, fields, figure_card, layout, link, state, text
 from pages.parts.anchor_source import COUNTS, LEVELS, Scene, Setup
-from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.explorers.matching_log import Rematch
-    from dpcl_core.figures.matching import Space
-
+from pages.parts.text import WORDS, plain
 
 MAPS = {"signature": "signatures", "mean": "means", "both": "both"}
 COLOURS = {"group": "matched group", "mode": "true mode"}
@@ -44,8 +41,6 @@ _LEGEND = (
 
 def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
     """Draws the map of signatures, of means, or both, on axes fixed over rounds; returns the chosen map and colour."""
-    from dpcl_core.figures.matching import extent, on_map
-
     entries, prototypes = scene.entries, frames.prototypes([scene.now])
     has_modes = bool((entries["mode"] >= 0).any())
     with layout.card("anchor-map"):
@@ -55,12 +50,12 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
             colour = "group"
             if has_modes:
                 colour = fields.segmented(view, "colour", "Colour", COLOURS, label_visibility="collapsed")
-        spaces: list[Space] = ["signature", "mean"] if shown == "both" else [cast("Space", shown)]
+        spaces: list[figures.Space] = ["signature", "mean"] if shown == "both" else [cast("figures.Space", shown)]
         # The same axis ranges for every round, so that only the lists move.
         all_entries = entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
         every, by = (all_entries, frames.prototypes(scene.rounds)), cast("Literal['group', 'mode']", colour)
-        draw = partial(figure_card.kept_builder(on_map), entries, prototypes, by=by, dark=text.is_dark())
-        drawn = {space: draw(space=space, within=extent(*every, space)) for space in spaces}
+        draw = partial(figure_card.kept_builder(figures.on_map), entries, prototypes, by=by, dark=text.is_dark())
+        drawn = {space: draw(space=space, within=figures.extent(*every, space)) for space in spaces}
         for place, space in zip(st.columns(len(spaces), gap="small"), spaces, strict=True):
             with place:
                 if len(spaces) == 2:
@@ -77,10 +72,6 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
 
 def bars(scene: Scene) -> None:
     """Draws the adjusted Rand index of every matcher against the true modes of these lists."""
-    import pandas as pd
-
-    from dpcl_core.figures import matching as figures
-
     rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
     scene.show(
@@ -93,24 +84,20 @@ def bars(scene: Scene) -> None:
 
 def margins(scene: Scene) -> None:
     """Draws the margin of each match and, where it is defined, its regret."""
-    from dpcl_core.figures import matching
-
     entries, dark = scene.entries, text.is_dark()
     scene.show(
-        figure_card.kept_builder(matching.margins)(entries, dark=dark), key="margins", title="How sure is each match?",
+        figure_card.kept_builder(figures.margins)(entries, dark=dark), key="margins", title="How sure is each match?",
         note="hollow, below the dotted line: the second group is nearly as close", table=entries,
     )  # fmt: skip
     if entries["regret"].notna().any():
         scene.show(
-            figure_card.kept_builder(matching.margins)(entries, regret=True, dark=dark), key="regrets",
+            figure_card.kept_builder(figures.margins)(entries, regret=True, dark=dark), key="regrets",
             title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
         )  # fmt: skip
 
 
 def confusion(scene: Scene) -> None:
     """Draws the table of groups against true modes."""
-    from dpcl_core.figures import matching as figures
-
     entries = scene.entries
     picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=text.is_dark())
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
@@ -121,8 +108,6 @@ def confusion(scene: Scene) -> None:
 
 def by_noise(scene: Scene, chosen: float | None) -> None:
     """Draws agreement against noise, with the noise that the budget requires."""
-    from dpcl_core.figures import matching as figures
-
     swept = scene.sweep()
     if not swept.agreement_at:
         _not_yet("Agreement against noise")
@@ -132,41 +117,30 @@ def by_noise(scene: Scene, chosen: float | None) -> None:
         figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=text.is_dark()), key="by-noise",
         title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table,
     )  # fmt: skip
-    st.caption(
-        "Local: every client adds noise to its list before sending it. Central: the noise is added to the sum over all "
-        "clients; the line shows the resulting noise on their average. Each point is one draw of the noise."
-    )
+    st.caption(WORDS["anchor_pictures"]["by_noise"])
     _subsample_caption(swept)
 
 
 def anchors(scene: Scene) -> None:
     """Draws how well more anchors separate the modes."""
-    from dpcl_core.figures import grids as figures
-
     scored = scene.anchors()
     if scored.anchors is None:
         _not_yet("What more anchors buy")
         return
     table = frames.anchors([scored])
     scene.show(
-        figures.diagnostics(table, chosen=scene.m, dark=text.is_dark()), key="anchor-scores", title="What more anchors buy",
+        grids.diagnostics(table, chosen=scene.m, dark=text.is_dark()), key="anchor-scores", title="What more anchors buy",
         note="gaps in standard deviations of a signature", table=table,
     )  # fmt: skip
-    st.caption(
-        "p̂ is a share of anchors, so more anchors do not raise it. What grows is the largest gap seen at any anchor. "
-        "Theorem 2 says when some anchor separates entries of different modes, not that entries of one mode stay together. "
-        "Here it counts the entries drawn above, with η = 0.05."
-    )
+    st.caption(WORDS["anchor_pictures"]["anchors"])
     _subsample_caption(scored)
 
 
 def signal(scene: Scene) -> None:
     """Draws the length of the signal against the length of the noise, for each released statistic."""
-    from dpcl_core.figures import grids as figures
-
     table = frames.statistics([scene.now])
     scene.show(
-        figures.signal_and_noise(table, dark=text.is_dark()), key="signal", title="Signal against noise",
+        grids.signal_and_noise(table, dark=text.is_dark()), key="signal", title="Signal against noise",
         note="lengths, logarithmic", table=table,
     )  # fmt: skip
 
@@ -174,10 +148,7 @@ def signal(scene: Scene) -> None:
 def _not_yet(title: str) -> None:
     with layout.card("anchor-not-yet"):
         st.markdown(f"**{title}**")
-        st.caption(
-            "Measured once in a run, for its first seed, after the last task. Older runs, and entries with full covariance "
-            "matrices, have no measurement for lists of more than 80 entries."
-        )
+        st.caption(WORDS["anchor_pictures"]["not_yet"])
 
 
 def _subsample_caption(event: Signatures) -> None:
@@ -185,8 +156,6 @@ def _subsample_caption(event: Signatures) -> None:
     n_entries = len(event.entries.client)
     if event.n_compared is None or event.n_compared == n_entries:
         return
-    from dpcl_core.explorers import matching_log
-
     st.caption(
         f"The lists are long, so {event.n_compared:,} of {n_entries:,} entries were compared: from the first clients of "
         f"every task, at most {matching_log.SUBSAMPLE_SIZE} of a list, taking one of each kind before a second of any."
@@ -312,8 +281,6 @@ def _source(result: Result, now: Signatures) -> Rematch | None:
 
 @st.cache_resource(max_entries=20, show_spinner=False)
 def _rematch(key: Key, _all: Sequence[Signatures], _now: Signatures, _params: Params) -> Rematch | None:
-    from dpcl_core.explorers.matching_log import Rematch
-
     return Rematch.of(_all, _now, _params)
 
 
@@ -336,18 +303,14 @@ def play_lists(setup: Setup, *, key: str) -> Setup:
         now = reported_setup(reported, setup)
         with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(plain(now.provenance().line()), width="stretch")
-            st.download_button(
-                "CSV", lambda: csv(now), "anchors.csv", "text/csv", key="csv-anchor-play", type="tertiary",
-                on_click="ignore", help="The groups of every matcher at this noise and number of anchors",
-            )  # fmt: skip
+            about = "The groups of every matcher at this noise and number of anchors"
+            layout.download("CSV", lambda: csv(now), "anchors.csv", about, type="tertiary")
             link.offer()
     return now
 
 
 def csv(setup: Setup) -> str:
     """One row for each entry: client, true digit, and its group by every matcher."""
-    import pandas as pd
-
     lists = matching.read_vectors(setup.length)
     at, level = lists["counts"].index(setup.m), lists["noises"].index(setup.noise)
     truth = list(map(int, lists["modes"]))

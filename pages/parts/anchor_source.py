@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.data import catalog as datasets
@@ -16,17 +17,13 @@ from dpcl_core.data import files
 from dpcl_core.elements.element import MATCHERS, Start
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers import matching, projection_maps
+from dpcl_core.figures import matching as figures
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label, epsilon_text
+from dpcl_core.lessons import modes
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
 from pages.parts import fields, figure_card, layout, link, state, text
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.lessons.modes import World
-
 
 Kind = Literal["exact", "fitted"]
 Side = Literal["server", "client"]
@@ -171,8 +168,6 @@ def choose(view: state.View) -> tuple[Setup, Mapping[str, object]]:
 @st.cache_resource(max_entries=300, show_spinner=False)
 def event(setup: Setup) -> Signatures:
     """The matching under these settings. `agreement` and `anchor_scores` are separate because they take longer."""
-    from dpcl_core.lessons import modes
-
     world = _world(setup)
     if setup.is_local:
         matched = modes.server_side(world, setup.matcher_name, setup.m, setup.noise, setup.draw)
@@ -197,8 +192,6 @@ def rounds(setup: Setup) -> tuple[tuple[Signatures, ...], int]:
 @st.cache_resource(max_entries=100, show_spinner=False)
 def agreement(setup: Setup) -> dict[str, float]:
     """Adjusted Rand index of every matcher against the true modes, on the same lists."""
-    from dpcl_core.lessons import modes
-
     world = _world(setup)
     if setup.is_local:
         lists = _noised(world, setup.noise, setup.draw).lists
@@ -214,8 +207,6 @@ def agreement(setup: Setup) -> dict[str, float]:
 @st.cache_resource(max_entries=50, show_spinner=False)
 def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dict[str, tuple[float, ...]]:
     """Adjusted Rand index by matcher, at every noise level of the lists."""
-    from dpcl_core.lessons import modes
-
     world = modes.world(kind, length, clients, draw)
     return matching.under_noise(world.lists, world.modes, world.by_name(m), world.view, [draw])
 
@@ -223,8 +214,6 @@ def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dic
 @st.cache_resource(max_entries=50, show_spinner=False)
 def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int) -> AnchorScores | None:
     """How well the first m anchors separate the modes on lists with this noise."""
-    from dpcl_core.lessons import modes
-
     world = modes.world(kind, length, clients, draw)
     lists = _noised(world, noise, draw).lists
     return matching.anchor_scores(lists, world.modes, world.anchors, world.view, world.rule, draw)
@@ -241,13 +230,11 @@ def measured(setup: Setup, event: Signatures, *, sweep: bool = False, anchors: b
     return event
 
 
-def _world(setup: Setup) -> World:
-    from dpcl_core.lessons import modes
-
+def _world(setup: Setup) -> modes.World:
     return modes.world(setup.kind, setup.length, setup.clients, setup.draw)
 
 
-def _noised(world: World, noise: float, draw: int) -> World:
+def _noised(world: modes.World, noise: float, draw: int) -> modes.World:
     """The same clients, with noise of this standard deviation on every coordinate of their lists."""
     if not noise:
         return world
@@ -257,8 +244,6 @@ def _noised(world: World, noise: float, draw: int) -> World:
 @st.cache_resource(max_entries=50, show_spinner=False)
 def _maps(setup: Setup) -> projection_maps.ProjectionMaps:
     """The axes of the maps, from the modes without noise, so that they stay as noise grows. For simulations only."""
-    from dpcl_core.lessons import modes
-
     world = _world(setup)
     return projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(setup.m))
 
@@ -313,12 +298,10 @@ def _of_rounds(result: Result, rounds: Sequence[Signatures]) -> None:
 
 def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -> None:
     """Draws one round's lists on the map that holds all rounds, with a link to the page Matching clients."""
-    from dpcl_core.figures.matching import extent, on_map
-
     event = rounds[at]
     entries, prototypes = frames.entries([event]), frames.prototypes([event])
-    within = extent(frames.entries(rounds), frames.prototypes(rounds), "signature")
-    draw = figure_card.kept_builder(on_map)
+    within = figures.extent(frames.entries(rounds), frames.prototypes(rounds), "signature")
+    draw = figure_card.kept_builder(figures.on_map)
     picture = draw(entries, prototypes, space="signature", within=within, dark=text.is_dark())
     figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",

@@ -18,7 +18,6 @@ import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.elements.calculator import BUDGETS, DELTA
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label, epsilon_text
 from dpcl_core.methods import catalog as methods
@@ -27,7 +26,7 @@ from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import Adjacency, PrivacySpec, RunSpec
 from pages.parts import fields, figure_card, layout, link, state
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 TRIALS = 1000
 DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -182,12 +181,7 @@ def attacks(
 # Not in the page's file, which runs at every visit: a function that Streamlit caches is read anew each time it is defined.
 
 
-@st.cache_data(max_entries=500, show_spinner=False)
-def solved(
-    epsilon: float | None, sigma: float | None, delta: float | None, rate: float, steps: int, adjacency: Adjacency
-) -> calculator.Answer:
-    """The third of ε, noise and δ that two of them leave, for steps of subsampled noise."""
-    return calculator.solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=rate, n_steps=steps, adjacency=adjacency)
+solved = st.cache_data(max_entries=500, show_spinner=False)(calculator.solve)
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
@@ -204,12 +198,7 @@ def best_attack(answer: calculator.Answer, rate: float, steps: int, adjacency: A
 
 _LISTED: Final = (0.5, 1.0, 8.0)
 _PEOPLE: Final = (1, 5, 20, 100, 200, 500)
-LEAK: Final = """**Where the list of labels comes from matters as much as the noise.** Suppose you are the only person with a
-certain label. If the classifier takes its list of labels from the data, your label is on the list exactly when you took
-part: one look is proof, however much noise the sums carry. That is **not DP: there is no bound**. It is not a weak ε, and no
-δ below 1 repairs it. On a list that was public beforehand, the label is there either way and reveals nothing; only the noisy
-sum depends on you, and the noise bounds what it reveals. A list **learned under DP** includes a label at random, and likely
-only if many people have it: a single person's label appears with probability at most δ."""
+LEAK: Final = WORDS["claim_calculator"]["leak"]
 LISTS: Final = (
     ("one public list", "nothing", "nothing", "noise of every task on every class"),
     ("a public list per task", "nothing, if it was public", "nothing", "an assumption"),
@@ -276,12 +265,7 @@ def _chance(value: float) -> str:
 _SECONDS = 180
 _POOL = ThreadPoolExecutor(1)  # each question is a process that loads torch: one at a time
 _HEADS = ("accountant", "ε at most")
-_NAMES = {
-    "pld": "PLD, privacy loss distributions: **used here**",
-    "exact": "closed form, for steps without sampling",
-    "prv": "PRV, privacy random variables (Opacus), error bound included",
-    "rdp": "RDP, Rényi divergences: valid but not tight",
-}
+_NAMES = WORDS["accountants"]
 
 
 @dataclass(frozen=True)
@@ -309,13 +293,6 @@ def accountants_of_run(spec: RunSpec, epsilon: float) -> Question | None:
         return None
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)
     return Question(*steps, delta, spec.privacy.adjacency, epsilon=left)
-
-
-def accountants_card(question: Question) -> None:
-    """Draws the ε of a run's training by each accountant, once computed."""
-    with layout.card("accountants"):
-        st.markdown("**One training, three accountants**")
-        draw_results(question)
 
 
 def draw_results(question: Question) -> None:
@@ -367,6 +344,7 @@ def _ask(question: Question) -> dict[str, Any]:
 # A privacy card check: every number of an uploaded card is recomputed by the second accountant.
 
 
+_verified = st.cache_data(max_entries=20, show_spinner=False)(card.verify)
 _VERDICTS: dict[card.Verdict, str] = {"matches": "✓ matches", "differs": "✗ **differs**", "unchecked": "? cannot be checked"}
 
 
@@ -374,22 +352,16 @@ def check_card() -> None:
     """Draws the upload field and the verdict."""
     with layout.card("verify"):
         st.markdown("**Check a privacy card**")
-        st.markdown(
-            "Every export holds `privacy_card.json`: each ε with the events from which it follows. Drop any such card here, "
-            "and a second accountant recomputes its numbers."
-        )
+        st.markdown(WORDS["claim_calculator"]["check_card"])
         dropped = st.file_uploader("privacy_card.json", type="json", key="verify-card", max_upload_size=16)
         if dropped is not None:
             _checked(dropped.getvalue())
 
 
+@state.guarded
 def _checked(content: bytes) -> None:
-    try:
-        with st.spinner("Checking ..."):
-            models = _verified(content)
-    except BadInput as refused:
-        st.error(plain(str(refused)))
-        return
+    with st.spinner("Checking ..."):
+        models = _verified(content)
     match card.exit_status(models):
         case 0:
             st.success("Every number matches its events.")
@@ -402,11 +374,6 @@ def _checked(content: bytes) -> None:
         if model.verdict != "matches":
             st.markdown(plain(card.sentence(model)))
     st.caption(card.CHECK_FINDS)
-
-
-@st.cache_data(max_entries=20, show_spinner=False)
-def _verified(content: bytes) -> list[card.Checked]:
-    return card.verify(content)
 
 
 def _row(model: card.Checked) -> tuple[str, ...]:

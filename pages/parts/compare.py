@@ -6,11 +6,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+import pandas as pd
 import streamlit as st
 
-from dpcl_core.figures import theme
+from dpcl_core.figures import curves, statistics, theme, tradeoff
+from dpcl_core.figures.curves import Series
 from dpcl_core.figures.picture import Provenance, epsilon_phrase, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured
@@ -19,11 +21,6 @@ from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, state, text, train_form
 from pages.parts.text import capital, plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.figures.curves import Series
 
 LETTERS = "ABCDEF"
 _GROUPS = 6  # groups with a button
@@ -188,8 +185,6 @@ def _colours(results: dict[str, Result]) -> list[str]:
 
 def _runs(results: dict[str, Result], frames: dict[str, pd.DataFrame]) -> list[Series]:
     """The runs as figures draw them, each with its rows."""
-    from dpcl_core.figures.curves import Series
-
     pairs = zip(results.items(), _colours(results), strict=True)
     return [Series(letter, frames[letter], colour, of.spec.labels, of.standing) for (letter, of), colour in pairs]
 
@@ -206,8 +201,6 @@ def _score(results: dict[str, Result]) -> str:
 
 def _table(frames: dict[str, pd.DataFrame], results: dict[str, Result]) -> pd.DataFrame:
     """The drawn numbers for download; the value column is named after the measure if all runs share one."""
-    import pandas as pd
-
     table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
     name = _score(results)
     return table if " or " in name else table.rename(columns={"accuracy": name.lower().replace(" ", "_")})
@@ -234,8 +227,6 @@ def _provenance(results: dict[str, Result]) -> Provenance:
 
 
 def _curves(results: dict[str, Result], chosen: float) -> None:
-    from dpcl_core.figures import curves
-
     frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
     runs = _runs(results, frames)
     words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
@@ -255,15 +246,11 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
 
 def _intervals(results: dict[str, Result], drawn_as: str) -> str:
     """What the intervals are drawn as, where a run has enough seeds for one."""
-    from dpcl_core.figures.statistics import MIN_SEEDS
-
-    has_any = any(len(result.spec.seeds) >= MIN_SEEDS for result in results.values())
+    has_any = any(len(result.spec.seeds) >= statistics.MIN_SEEDS for result in results.values())
     return f"; {drawn_as}: 95 % interval over seeds" if has_any else ""
 
 
 def _trade_off(results: dict[str, Result]) -> None:
-    from dpcl_core.figures import tradeoff
-
     frames = {letter: result.accuracy for letter, result in results.items()}
     picture = figure_card.kept_builder(tradeoff.trade_off)(
         _runs(results, frames), score=_score(results), dark=text.is_dark(),
@@ -299,8 +286,6 @@ def _needed(view: state.View, results: dict[str, Result]) -> int | None:
 
 def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     """Draws the paired difference of two runs, or the reason why they are not comparable."""
-    from dpcl_core.figures import curves, statistics
-
     if len(results) < 2:
         st.caption("Pick a second run above.")
         return {}

@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.data.catalog import called
 from dpcl_core.errors import BadInput
 from dpcl_core.events import References
+from dpcl_core.figures import curves, statistics, tradeoff
 from dpcl_core.figures.picture import Provenance, epsilon_label, epsilons_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Standing
@@ -22,10 +24,7 @@ from dpcl_core.spec import RunSpec
 from pages.parts import fields as parts_fields
 from pages.parts import figure_card, link, text
 from pages.parts.state import View
-from pages.parts.text import capital, plain
-
-if TYPE_CHECKING:
-    pass
+from pages.parts.text import WORDS, capital, plain
 
 MOST = 6  # runs side by side
 _ALIKE = 5e-4  # levels that print alike
@@ -74,8 +73,6 @@ def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
     setting. Two that share enough seeds for an interval come first; then two that share a finite budget before two that
     share none but ∞, which say nothing of privacy. None where no two can be compared.
     """
-    from dpcl_core.figures.statistics import MIN_SEEDS
-
     best, found, names = (False, False), None, dict[RunSpec, str]()
     for name, spec in runs.items():
         names.setdefault(spec, name)  # of equal runs the first
@@ -84,7 +81,7 @@ def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
         n_shared, shared = len(seeds & its_seeds), budgets & its_budgets
         if not n_shared or not shared or kind != its_kind:
             continue
-        first, second, rank = names[one], names[other], (n_shared >= MIN_SEEDS, math.isfinite(min(shared)))
+        first, second, rank = names[one], names[other], (n_shared >= statistics.MIN_SEEDS, math.isfinite(min(shared)))
         if (found is None or rank > best) and different_tests({first: one, second: other}) is None:
             best, found = rank, (first, second)
             if all(rank):
@@ -94,12 +91,10 @@ def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
 
 def with_enough_seeds(pair: Mapping[str, RunSpec]) -> dict[str, RunSpec]:
     """Those of two runs that must be run anew, with other seeds, for an interval of their difference; often empty."""
-    from dpcl_core.figures.statistics import MIN_SEEDS
-
     seeds = max((spec.seeds for spec in pair.values()), key=len)
-    if len(set.intersection(*(set(spec.seeds) for spec in pair.values()))) >= MIN_SEEDS:
+    if len(set.intersection(*(set(spec.seeds) for spec in pair.values()))) >= statistics.MIN_SEEDS:
         return {}
-    wanted = seeds if len(seeds) >= MIN_SEEDS else tuple(range(MIN_SEEDS))
+    wanted = seeds if len(seeds) >= statistics.MIN_SEEDS else tuple(range(statistics.MIN_SEEDS))
     return {name: replace(spec, seeds=wanted) for name, spec in pair.items() if spec.seeds != wanted}
 
 
@@ -230,10 +225,6 @@ def panel(
     view: View, runs: Mapping[str, Budgets], *, colours: Sequence[str], provenance: Provenance, score: str = "accuracy"
 ) -> int | None:
     """Draws the question and its answer for each run; returns the wanted score in percent for the link."""
-    import pandas as pd
-
-    from dpcl_core.figures import tradeoff
-
     usual = {name: tradeoff.needed(run.finals, 0.0) for name, run in runs.items()}
     best = max((answer.means[-1] for answer in usual.values() if answer is not None), default=None)
     if best is None:
@@ -291,8 +282,6 @@ def p_value_curve(
     view: View, results: dict[str, Result], chosen: float | None, provenance: Callable[[dict[str, Result]], Provenance]
 ) -> dict[str, object]:
     """Draws the choice of two curves and their p-values; returns the link values. `chosen`: the budget shown above."""
-    from dpcl_core.figures import statistics
-
     sides = [(letter, epsilon) for letter, result in results.items() for epsilon in sorted(result.spec.privacy.epsilons)]
     if len(sides) < 2:
         st.info("A test needs two curves: pick another run above, or one with several budgets.")
@@ -342,16 +331,13 @@ def _chosen(view: View, results: dict[str, Result], sides: list[Side], chosen: f
     second = curve("second", others, likely)
     is_paired = st.toggle(
         "Paired by task", value=bool(view["paired"]), key=view.key("t-paired"),
-        help="Paired: tests the differences after each task. Not paired: tests the two means as if the tasks were "
-        "independent. The paper that introduced these curves does not say which test it used.",
+        help=WORDS["comparison"]["chosen"],
     )  # fmt: skip
     return first, second, is_paired
 
 
 def _curve(result: Result, epsilon: float) -> list[float | None]:
     """Average accuracy after each task, mean over the seeds; None where nothing was evaluated."""
-    from dpcl_core.figures import curves
-
     frame = result.accuracy[result.accuracy["epsilon"] == epsilon]
     means = curves.mean_so_far(frame).groupby("after_task")["value"].mean()
     return [float(means[task]) if task in means.index else None for task in range(result.n_tasks)]

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dpcl_core.attacks import cslr_games
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.explorers import matching
@@ -19,7 +20,7 @@ from dpcl_core.privacy.cslr_accounting import TABLE_5, Benchmark, Costs, Reading
 from dpcl_core.spec import Adjacency
 from pages.parts import fields, layout, link, pecl_claim, state
 from pages.parts.claim_calculator import TRIALS, Claim, Controls, attacks, bound
-from pages.parts.text import capital, plain
+from pages.parts.text import WORDS, capital, plain
 
 _VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # values of an embedding; samples per round; clients in the smallest round
 ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting", "pld": "**PLD, used here**"}
@@ -27,16 +28,8 @@ ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting",
 BENCHMARKS = {
     "ag-news": "Split-AG-News", "amazon": "Split-Amazon", "ontonotes": "OntoNotes-Domain", "multiwoz": "MultiWOZ-Intent",
 }  # fmt: skip
-SAMPLING: dict[str, str] = {
-    "poisson": "each independently (Poisson)",
-    "fixed": "a set of fixed size",
-    "everyone": "all of them: no amplification (Eqs. 6 to 9)",
-}
-CLIPPING: dict[str, str] = {
-    "joint": "everything a client sends for one statistic: 1",
-    "mode": "each of K groups on its own: √K",
-    "entry": "each of L entries, added up in one group: L",
-}
+SAMPLING = WORDS["cslr_sampling"]
+CLIPPING = WORDS["cslr_clipping"]
 ADJACENCIES: dict[str, str] = {"add-remove": "one client more or less", "replace": "one client replaced by another"}
 FIELDS: list[link.Field[Any]] = [
     link.Field("lists", "r", "list claims open", link.Flag(), False),
@@ -197,11 +190,7 @@ def _verdict(reading: Reading, replays: list[Costs]) -> None:
 def _readings(printed: Benchmark, delta: float) -> None:
     st.markdown("**Every reading, at the printed noise**")
     place = st.empty()
-    st.caption(
-        "Each cell: by Eq. 9 / by dp_accounting's conversion of the same divergences / by PLD. Unless stated otherwise: "
-        "Poisson sampling of clients at rate 0.3, one client more or less, each statistic clipped to B. The last row counts "
-        "replay and head; the others count the replay only, and without noise on the head the model has no bound."
-    )
+    st.caption(WORDS["cslr_claim"]["readings"])
     _draw_readings(place, printed, delta)
 
 
@@ -250,11 +239,7 @@ def _local(reading: Reading) -> None:
     st.markdown("**A server that sees each client's own list**")
     titles = (f"σ = {sigma:g}" for sigma in TABLE_5.values())
     layout.draw_table(("rounds in which the client takes part", *titles), rows, names=0)
-    st.caption(
-        "In the printed algorithm the server sees each client's lists, so protection against the server is local: nothing "
-        "is averaged, and nothing is amplified, because the server knows the sender. ε by PLD if everything the client "
-        "sends becomes zero / is replaced."
-    )
+    st.caption(WORDS["cslr_claim"]["local"])
 
 
 CLAIM = Claim(TITLE, ABOUT, FIELDS, cslr_accounting.PAPER, _lines, _body)
@@ -314,22 +299,17 @@ def _theorem_2(controls: Controls, reading: Reading) -> None:
 
 def _attacks(view: state.View, reading: Reading) -> float:
     """Draws the choice of a claim and its attacks; returns the chosen claim."""
-    from dpcl_core.attacks.cslr_games import ATTACKS, Setting, audited
-
     st.markdown("**Attack it**")
     titles = {epsilon: f"ε = {epsilon_text(epsilon)}, σ = {sigma:g}" for epsilon, sigma in TABLE_5.items()}
     start = None if view["r_claim"] in TABLE_5 else 4.0
     claimed = fields.segmented(view, "r_claim", "Claim that is attacked, not verified", titles, start=start)
-    setting = Setting(
+    setting = cslr_games.Setting(
         claimed, TABLE_5[claimed] / reading.sensitivity, reading.n_rounds, reading.sample_rate, reading.delta,
         n_statistics=reading.n_statistics * (2 if reading.with_list else 1),
     )  # fmt: skip
-    st.caption(
-        "Real attacks on the noise of this reading, with simulated clients: does one of them take part? Each decision rule "
-        "is fixed beforehand on the attacker's own releases. Each attack takes seconds, the second one longer."
-    )
+    st.caption(WORDS["cslr_claim"]["attacks"])
     # The attack on lists needs a run whose clients add noise; its cost is on the card about local privacy.
-    games = {name: attack for name, attack in ATTACKS.items() if name != "lists"}
+    games = {name: attack for name, attack in cslr_games.ATTACKS.items() if name != "lists"}
 
     def remark(name: str, result: Audited) -> str:
         said = result.attack.removeprefix(games[name].attack).removeprefix("; ")
@@ -337,7 +317,7 @@ def _attacks(view: state.View, reading: Reading) -> float:
 
     attacks(
         {name: (one, one.n_releases(TRIALS)) for name, one in games.items()},
-        lambda name: audited(setting, name, TRIALS), setting, key="list-audit", more=remark,
+        lambda name: cslr_games.audited(setting, name, TRIALS), setting, key="list-audit", more=remark,
         than=lambda result: f"the claimed {result.claimed:g}",
     )  # fmt: skip
     most = {n: math.floor(100 * bound_of_counts(n, n, 0, n, reading.delta)) / 100 for n in (TRIALS, 10 * TRIALS, 100)}

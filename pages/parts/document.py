@@ -43,34 +43,12 @@ _STATIC: Final = Path(st.__file__).parent / "static"
 # The parts of the framework that draw HTML: found by name only once the first message with some comes.
 _PRELOADED: Final = ("Html", "purify.es")
 _FONT: Final = re.compile(r'<link\s+rel="preload"[^>]*as="font"[^>]*>')
-# A proxy may serve the app below a path of its own, which only the browser sees. With the configuration at hand the browser
-# connects without asking; but an account is believed only together with the cookie of an answer, so without it, it asks.
-_ADDRESS: Final = """<script>
-(() => {
-  const page = %s, path = location.pathname;
-  if (!path.endsWith(page)) return;
-  window.__streamlit = {BACKEND_BASE_URL: location.origin + path.slice(0, path.length - page.length)};
-  if (/(^|; )_streamlit_xsrf=/.test(document.cookie))
-    window.__streamlit.HOST_CONFIG = {allowedOrigins: [location.origin], useExternalAuthToken: false};
-})();
-</script>
-"""
-# The framework adds an entry to the history for every address that a page writes: one for a link, one more for the view that
-# the page behind it begins with. Here whatever follows one act of the visitor is one entry, so that Back undoes one act.
-_HISTORY: Final = """<script>
-(() => {
-  const push = history.pushState, replace = history.replaceState;
-  let acted = false;
-  for (const kind of ["pointerdown", "keydown", "click", "input"]) addEventListener(kind, () => { acted = true; }, true);
-  addEventListener("popstate", () => { acted = false; }, true);
-  history.pushState = (...entry) => {
-    (acted ? push : replace).apply(history, entry);
-    acted = false;
-  };
-})();
-</script>
-"""
-
+# Two scripts of each document. A proxy may serve the app below a path of its own, which only the browser sees: with the
+# configuration at hand it connects without asking, but an account is believed only together with the cookie of an answer, so
+# without it, it asks. And the framework adds an entry to the history for every address that a page writes: one for a link,
+# one more for the view that the page behind it begins with. Here what follows one act of the visitor is one entry, so that
+# Back undoes one act.
+_SCRIPTS: Final = tuple(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("address.js", "history.js"))
 
 # Pages of earlier days: the page that has each as a view, and the parameters of an address that open it there.
 MOVED: Final[Mapping[str, tuple[str, str]]] = {
@@ -108,15 +86,16 @@ def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
 def of_page(path: str, called: str) -> str:
     """The document of the page at an address below the server's own."""
     text = (_STATIC / "index.html").read_text(encoding="utf-8")
-    scripts = [f"./static/js/{file.name}" for name in _PRELOADED for file in (_STATIC / "static/js").glob(f"{name}.*.js")]
-    preloads = "".join(f'<link rel="modulepreload" crossorigin href="{each}">\n' for each in scripts)
+    loaded = [f"./static/js/{file.name}" for name in _PRELOADED for file in (_STATIC / "static/js").glob(f"{name}.*.js")]
+    preloads = "".join(f'<link rel="modulepreload" crossorigin href="{each}">\n' for each in loaded)
     if (style := served.style()) is not None:  # a script that is loaded later looks for the framework's own
         linked = '<link rel="stylesheet" crossorigin{} href="{}">'
         text = text.replace(linked.format("", style[0]), linked.format(" disabled", style[0]) + linked.format("", style[1]))
     text = text.replace("<title>Streamlit</title>", f"<title>{escape(called)}</title>")
     text = re.sub("<noscript>.*?</noscript>", f"<noscript>{WITHOUT_SCRIPTS}</noscript>", text, flags=re.DOTALL)
     letters = "".join(_FONT.findall(text))  # after the scripts: a page is there as soon, its letters a moment later
-    text = _FONT.sub("", text).replace("</head>", f"{preloads}{letters}{_ADDRESS % json.dumps(path)}{_HISTORY}</head>")
+    own = "".join(f"<script>\n{script}</script>\n" for script in _SCRIPTS).replace("PAGE", json.dumps(path))
+    text = _FONT.sub("", text).replace("</head>", f"{preloads}{letters}{own}</head>")
     # After the framework's rules, which are in the head, and before a page's own, such as those of the presenter's size.
     return text.replace("<body>", f"<body>{in_document()}")
 

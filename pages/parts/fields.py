@@ -25,7 +25,7 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import Settings, json_schema
 from pages.parts import link, state
 from pages.parts.state import View
-from pages.parts.text import capital
+from pages.parts.text import WORDS, capital
 
 
 class Titled(Protocol):
@@ -40,15 +40,7 @@ Schema = dict[str, object]
 _MOST = 10**6
 
 
-_OPTIONS = {  # the names of options that do not read as words
-    "dp-sgd": "DP-SGD", "fn": "noisy embeddings (FN)", "npo": "negative preference (NPO)", "ot": "optimal transport",
-    "hungarian": "Hungarian assignment", "pca-mean": "means on public axes", "mean": "means", "target": "anchor targets",
-    "film": "FiLM", "lora": "LoRA", "head": "last layer only", "argmax": "largest score (ArgMax)",
-    "cnn-32": "CNN, 32 channels", "cnn-64": "CNN, 64 channels", "cnn-128": "CNN, 128 channels", "bilstm": "BiLSTM",
-    "cnn-ig": "CNN-Ig", "cnn-ig-featureless": "CNN-Ig without statistics", "taylor1-abs": "first-order Taylor, absolute",
-    "taylor1-linear": "first-order Taylor, linear", "taylor2": "second-order Taylor", "eq-12": "Eq. 12, as printed",
-    "lifelong": "that of the other methods",
-}  # fmt: skip
+_OPTIONS = WORDS["options"]  # the names of options that do not read as words
 
 
 @dataclass(frozen=True)
@@ -230,14 +222,14 @@ def segmented(
     return chosen
 
 
-def missing_run(view: View) -> list[str]:
-    """A notice if the link names a run that the store does not have."""
-    if view["run"] is not None:
-        try:
-            state.store().get(str(view["run"]))
-        except BadInput as refused:
-            return [f"{refused}."]
-    return []
+def linked_run(view: View) -> tuple[Run | None, list[str]]:
+    """The run that the link names, and a notice if the store does not have it."""
+    if view["run"] is None:
+        return None, []
+    try:
+        return state.store().get(str(view["run"])), []
+    except BadInput as refused:
+        return None, [f"{refused}."]
 
 
 def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
@@ -314,27 +306,7 @@ TUNED: Final = {
 ADJACENCY: Final = {"add-remove": "one example present or left out", "replace": "one example replaced"}
 OF_CLIENTS: Final = {"add-remove": "one client present or left out", "replace": "one client replaced"}
 NOISE: Final = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
-TITLES: Final[Mapping[str, str]] = {
-    "method": "Method",
-    "data.dataset": "Dataset",
-    "data.train_per_class": "Training examples per class",
-    "data.train_per_source": "Training examples per source",
-    "data.test_per_class": "Test examples per class",
-    "data.backbone": "Network for the features",
-    "data.resolution": "Resolution",
-    "data.axes": "Axes",
-    "scenario.kind": "Stream",
-    "scenario.permutations": "Permutations",
-    "labels": "Label list",
-    "public_labels": "Labels assumed public",
-    "privacy.epsilons": "Privacy budget ε",
-    "privacy.delta": "δ",
-    "privacy.adjacency": "Neighbouring datasets differ by",
-    "privacy.noise": "Noise",
-    "privacy.label_share": "Share of ε for the list of labels",
-    "tuned": "These settings were tuned",
-    "seeds": "Seeds",
-}  # by the name that files and commands have for the setting
+TITLES: Final = WORDS["titles"]  # by the name that files and commands have for the setting
 
 
 def title(key: str, method: str, scenario: str) -> str:

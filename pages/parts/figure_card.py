@@ -18,7 +18,7 @@ from dpcl_core.backbones import catalog
 from dpcl_core.elements.calculator import Source
 from dpcl_core.elements.element import DRAG, PICTURE, Element, drag_document
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import text as course
 from pages.parts import layout, link, served, text
 from pages.parts.text import plain
 
@@ -93,7 +93,7 @@ def show(
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
-            st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=glossary.explained(title) or None)
+            st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=course.explained(title) or None)
         if not picture.is_empty:
             if moved:
                 drawing(picture, key)
@@ -163,25 +163,22 @@ def footer(
 
 def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool) -> None:
     """Draws what can be saved, only when it is asked for: a page with many figures would send six pieces for each."""
-    from dpcl_core.figures import html, png, svg
+    from dpcl_core.figures import html, svg
 
+    file = partial(layout.download, type="tertiary")
     dark = text.is_dark()  # asked now: a download is built outside of the page's run
     source = provenance.line() if provenance is not None else ""
     with st.container(key=f"files-{key}", horizontal=True, gap="small"):
         if table is not None:
-            _file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "text/csv", "A table")
-        _file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "text/html", "Opens without the app")
+            file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "A table")
+        file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "Opens without the app")
         drawn = partial(svg.draw_svg, picture, dark=dark, source=source)
-        _file("Drawing (SVG)", drawn, f"{key}.svg", "image/svg+xml", "Stays sharp at every size")
-        painted = partial(png.draw_png, picture, dark=dark, source=source)
-        _file("Picture (PNG)", painted, f"{key}.png", "image/png", "For documents and slides")
+        file("Drawing (SVG)", drawn, f"{key}.svg", "Stays sharp at every size")
+        painted = partial(svg.draw_png, picture, dark=dark, source=source)
+        file("Picture (PNG)", painted, f"{key}.png", "For documents and slides")
     if linked:
         st.markdown("This link opens exactly this view:")
         link.draw()
-
-
-def _file(label: str, make: Callable[[], str | bytes], name: str, mime: str, help_text: str) -> None:
-    st.download_button(label, make, name, mime, key=f"file-{name}", type="tertiary", on_click="ignore", help=help_text)
 
 
 # The ε-drag: a browser element that redraws while ε is dragged and sends its value to the server when released.
@@ -215,9 +212,9 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
 
 @cache
 def _arms() -> bytes:
-    from dpcl_core.explorers import arms
+    from dpcl_core.explorers import cosine_replay
 
-    return _json(arms.document())
+    return _json(cosine_replay.arms_document())
 
 
 def _budget(reported: object, source: Source, start: float) -> float:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import text as course
 from pages.parts import link, state, visitor
 from pages.parts.state import View
 from pages.parts.text import plain
@@ -112,6 +113,15 @@ def await_paint() -> None:
         time.sleep(_PAINT_SECONDS)
 
 
+def download(label: str, make: Callable[[], str | bytes], name: str, help_text: str | None = None, **looks: Any) -> None:
+    """Draws a button that saves a file of this name, which `make` makes when it is pressed.
+
+    `looks`: what else `st.download_button` takes.
+    """
+    mime = guess_type(name)[0] or "text/plain"
+    st.download_button(label, make, name, mime, key=f"file-{name}", on_click="ignore", help=help_text, **looks)
+
+
 def arrow(page: str, label: str, query: Mapping[str, str] | None = None) -> None:
     """Draws a link to a page, with an arrow behind its label."""
     st.page_link(f"pages/{page}.py", label=f":primary[{label} →]", query_params=query)
@@ -148,7 +158,7 @@ def markdown(text: str) -> None:
     st.markdown(text, unsafe_allow_html="<" in text)  # for which a browser must load a parser
 
 
-def marked(text: str, seen: set[glossary.Word]) -> str:
+def marked(text: str, seen: set[course.Word]) -> str:
     """The Markdown with tags around the first use of every word that is not in `seen`; grows `seen`."""
     parts, done = [], 0
     for kept in _KEPT.finditer(text):
@@ -157,9 +167,9 @@ def marked(text: str, seen: set[glossary.Word]) -> str:
     return "".join([*parts, _prose(text[done:], seen)])
 
 
-def _prose(text: str, seen: set[glossary.Word]) -> str:
+def _prose(text: str, seen: set[course.Word]) -> str:
     parts, done = [], 0
-    for start, end, word in glossary.first_uses(text, seen):
+    for start, end, word in course.first_uses(text, seen):
         meaning = escape(f"{word.word}: {word.meaning}")
         parts.append(f'{text[done:start]}<span class="term" role="term" tabindex="0" aria-description="{meaning}">')
         parts.append(f"{text[start:end]}</span>")

@@ -72,9 +72,7 @@ def the_odds(stage: lesson_stage.Stage) -> int:
         truth = np.arange(N_GAMES, dtype=np.int64) % 2
         return [float((game.answers(truth, epsilon) == truth).mean()) for epsilon in EPSILONS]
 
-    measured = stage.press(f"Play {N_GAMES:,} rounds at every ε", played)
-    epsilon = stage.choose("epsilon", EPSILONS)
-    stage.see()
+    measured, epsilon = stage.moved_in(f"Play {N_GAMES:,} rounds at every ε", played, "epsilon", EPSILONS)
     grid = np.geomspace(EPSILONS[0], EPSILONS[-1], 25)
     line = pd.DataFrame({"series": "e^ε / (1 + e^ε)", "x": grid, "y": [odds_bound(float(each), 0.0) for each in grid]})
     dots = pd.DataFrame({"series": "measured", "x": EPSILONS, "y": measured})
@@ -374,10 +372,8 @@ def alpha(stage: lesson_stage.Stage) -> int:
         by = {each: explorers_tokens.scores(modes.ranked(texts, Dials(alpha=each)), tokens).auroc for each in ALPHAS}
         return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
 
-    curves = stage.press("Rank at every α", ranked)
-    chosen = stage.choose("mix", ALPHAS)
+    curves, chosen = stage.moved_in("Rank at every α", ranked, "mix", ALPHAS)
     nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
-    stage.see()
     picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
     stage.card(picture, _provenance(), pd.DataFrame(curves).rename_axis("alpha").reset_index(), _TITLE)
     best = max(curves[explorers_tokens.AGAINST].values())
@@ -401,9 +397,7 @@ def feedback(stage: lesson_stage.Stage) -> int:
     def learned() -> list[tuple[float, float, float, float, float]]:
         return [(share, *_private(_by_heart(share))) for share in SHARES]
 
-    rows_by_share = stage.press("Learn by heart", learned)
-    share = stage.choose("by-heart", SHARES)
-    stage.see()
+    rows_by_share, share = stage.moved_in("Learn by heart", learned, "by-heart", SHARES)
     texts = token_text.everything(token_text.BUNDLED)
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, partly memorised"

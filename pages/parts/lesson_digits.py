@@ -64,9 +64,7 @@ def other_people(stage: Stage) -> int:
 
 def sampled(stage: Stage) -> int:
     """A thousand noisy steps on random batches."""
-    totals = stage.press("Account for every rate", lambda: [game.sampled(rate) for rate in RATES])
-    rate = stage.choose("rate", RATES)
-    stage.see()
+    totals, rate = stage.moved_in("Account for every rate", lambda: [game.sampled(rate) for rate in RATES], "rate", RATES)
     rows = [("a thousand steps", *point) for point in zip(RATES, totals, strict=True)]
     nearest = min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate))
     source = f"privacy loss distributions: {game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5"
@@ -212,11 +210,9 @@ def who_competes(stage: Stage) -> int:
 
 def keep_some(stage: Stage) -> int:
     """Training with a few kept pictures of earlier digits."""
-    stage.press("Learn with a memory", lambda: True)
-    kept = int(stage.choose("kept", KEPT))
-    stage.see()
-    plain, replayed = game.accuracies("plain"), game.accuracies("replay", kept)
-    _ways(stage, {"nothing kept": plain, f"{kept} of each digit kept": replayed})
+    (kept,) = stage.moved("Learn with a memory", kept=KEPT)
+    plain, replayed = game.accuracies("plain"), game.accuracies("replay", int(kept))
+    _ways(stage, {"nothing kept": plain, f"{kept:g} of each digit kept": replayed})
     gain = float((game.accuracies("replay", 5)[-1] - plain[-1]).mean())
     return 0 if gain < 0.1 else 1 if gain > 0.5 else 2
 

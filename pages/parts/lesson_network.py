@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -68,9 +70,10 @@ def add_noise(stage: Stage) -> int:
 def whole_training(stage: Stage) -> int:
     """Accuracy after the whole training at every budget."""
     n = len(game.digits()[0])
-    found = stage.press("Train them all", lambda: {one: game.accuracy(game.private(n, one)) for one in EPSILONS})
-    epsilon, clean = stage.choose("epsilon", EPSILONS), game.accuracy(game.plain(n))
-    stage.see()
+    clean = game.accuracy(game.plain(n))
+    found, epsilon = stage.moved_in(
+        "Train them all", lambda: {one: game.accuracy(game.private(n, one)) for one in EPSILONS}, "epsilon", EPSILONS
+    )
     rows = [(name, one, value) for one in EPSILONS for name, value in (("DP-SGD", found[one]), ("without noise", clean))]
     sigma = game.sigma(epsilon, n)
     stage.curves(rows, chosen=epsilon, epsilon=epsilon, sigma=sigma, accuracy=found[epsilon], clean=clean)
@@ -133,9 +136,9 @@ def more_people(stage: Stage) -> int:
 def with_dp(stage: Stage) -> int:
     """The attack on pairs, and the accuracy, under DP-SGD at every budget."""
     trained = {one: (N_MEMBERS, one, N_TIMES) for one in MEMBERS_EPSILONS}
-    values = stage.press("Train with noise", lambda: {one: game.attacked(*of) for one, of in trained.items()})
-    epsilon = stage.choose("epsilon", MEMBERS_EPSILONS)
-    stage.see()
+    values, epsilon = stage.moved_in(
+        "Train with noise", lambda: {one: game.attacked(*of) for one, of in trained.items()}, "epsilon", MEMBERS_EPSILONS
+    )
     names = ("attacker right in pairs", "new digits recognised")
     clean, clean_accuracy = game.pairs_right(*_members(N_MEMBERS)), game.accuracy(game.plain(N_MEMBERS))
     right, accuracy = values[epsilon]
@@ -164,7 +167,7 @@ def _sent(stage: Stage, clip: float = np.inf, sigma: float = 0.0) -> tuple[NDArr
     return x, np.stack([game.seen(row) for row in rows])
 
 
-def _pictures(stage: Stage, x: NDArray[np.float64], found: NDArray[np.float64], **said: object) -> None:
+def _pictures(stage: Stage, x: NDArray[np.float64], found: NDArray[np.float64], **said: Any) -> None:
     names = [str(label) for label in game.digits(N_SHOWN)[1]]
     stage.strips({"on the phone": x, "computed by the server": np.clip(found, 0, 1)}, names, **said)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from statistics import fmean
 
 import numpy as np
@@ -21,7 +20,7 @@ from dpcl_core.privacy.statement import shown_number
 from pages.parts import lesson_stage, pecl_claim, train_form
 from pages.parts.layout import arrow, draw_table
 from pages.parts.lifelong_claims import accuracy_curves, bundled_pictures, pictures_source
-from pages.parts.text import percent
+from pages.parts.text import WORDS, percent
 
 Noisy = dict[shared_noise.Sharing, NDArray[np.float64]]
 SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0)
@@ -46,9 +45,7 @@ def two_ways(stage: lesson_stage.Stage) -> int:
     stage.see()
     ten = pictures.one_of_each()
     strips = {_CLEAN: pictures.train[ten]} | {ROWS[sharing]: rows[ten] for sharing, rows in noisy.items()}
-    with_b = f"With b = {scale_text(scale)}"
-    finding = f"{with_b}, one mask lies on all ten pictures of the second row, and another on each of the third."
-    _strips(stage, strips, finding, "The same ten pictures")
+    stage.strips(strips, pictures.classes, source=pictures_source().line(), scale=scale_text(scale))
     size = stage.latest("size", lambda: _sizes(pictures, scale), scale)
     heads = ("", f"mean size of the noise on the picture of 0, in {N_DRAWS} draws")
     draw_table(heads, ((ROWS[sharing], _size(each)) for sharing, each in size.items()))
@@ -79,14 +76,9 @@ def subtract(stage: lesson_stage.Stage) -> int:
     recovered = stage.latest("recovered", attacked, scale, mine)
     stage.see()
     counts = {sharing: round(result.pictures * (len(pictures.train) - 1)) for sharing, (_, result) in recovered.items()}
-    n = f"{len(pictures.train) - 1:,}"
-    finding = (
-        f"With one noise for all, {counts['shared']:,} of {n} other pictures come back exactly; "
-        f"with fresh noise {counts['independent']:,} of {n}."
-    )
     strips = {"published: one noise for all": noisy["shared"][ten]}
     strips |= {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in recovered.items()}
-    _strips(stage, strips, finding, "What your subtraction gives")
+    stage.strips(strips, pictures.classes, source=pictures_source().line(), n=len(pictures.train) - 1, **counts)
     share = recovered["shared"][1].pictures
     return 2 if share > 0.99 else 1 if share > 0 else 0
 
@@ -112,13 +104,12 @@ def nobody(stage: lesson_stage.Stage) -> int:
     recovered = stage.latest("recovered", attacked, scale)
     stage.see()
     (_, shared, known), (_, _, fresh_known) = recovered["shared"], recovered["independent"]
-    finding = (
-        f"With one noise for all, {percent(shared.pixels)} of all pixels come back exactly and {percent(known)} of "
-        f"{N_RECOGNISED} pictures are recognised; with fresh noise {percent(fresh_known)} are."
-    )
     strips = {_CLEAN: pictures.train[ten]}
     strips |= {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in recovered.items()}
-    _strips(stage, strips, finding, "What a mean gives away")
+    stage.strips(
+        strips, pictures.classes, source=pictures_source().line(), pixels=shared.pixels, known=known, n=N_RECOGNISED,
+        fresh_known=fresh_known,
+    )  # fmt: skip
     draw_table(("", "error of a pixel (root mean square; its range is 2)", "recognised"), (
         (ROWS[sharing], _size(result.rms_error), percent(recognised))
         for sharing, (_, result, recognised) in recovered.items()
@@ -132,12 +123,10 @@ def a_learner(stage: lesson_stage.Stage) -> int:
     def train() -> dict[float, shared_noise.Accuracies]:
         return {scale: shared_noise.accuracies(bundled_pictures(), scale) for scale in (0.0, *SCALES)}
 
-    accuracies = stage.press("Train them all", train)
-    pictures, scale = bundled_pictures(), stage.choose("strength", SCALES)
+    accuracies, scale = stage.moved_in("Train them all", train, "strength", SCALES)
     nearest = min(accuracies, key=lambda each: abs(each - scale))
-    stage.see()
-    curves = accuracy_curves(accuracies)
-    picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(pictures.classes), dark=stage.dark)
+    curves, chance = accuracy_curves(accuracies), 1 / len(bundled_pictures().classes)
+    picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=chance, dark=stage.dark)
     table = pd.DataFrame(curves).rename_axis("b").reset_index()
     stage.card(picture, pictures_source(), table, "Accuracy of three learners")
     st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
@@ -186,10 +175,7 @@ def repair(stage: lesson_stage.Stage) -> int:
         (REPAIRS[method], one.title, shown_number(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
         for method, one in repaired.items()
     ), names=2)  # fmt: skip
-    st.caption(
-        "Real runs, three seeds each, all ten digits in one task: nothing can be forgotten, only the noise matters. Fresh "
-        "noise in every step is DP-SGD; DP-A-GEM is the same with a memory, on a whole network."
-    )
+    st.caption(WORDS["lesson_shared"]["repair"])
     pecl_claim.side_by_side([(f"{one.title}:", one.guarantee) for one in repaired.values()])
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
@@ -200,14 +186,7 @@ def repair(stage: lesson_stage.Stage) -> int:
     return reached.index(min(reached))
 
 
-_ATTACKER = """* **The attacker** sees the noisy pictures, knows one of them without noise, and knows the two pictures that
-she may have contributed. Differential privacy assumes even more: an attacker who knows everybody's data but hers.
-* **The method publishes** the trained network, not the noisy pictures. But the proof of its theorem says that the noisy
-pictures already satisfy the stated ε, and that all else is post-processing. The rounds above contradict that step.
-* **Not shown here:** how much a published network alone reveals. The Privacy page measures that attack, on the method as it
-runs here. If the noise is also used in testing, the published model contains it.
-* **What does hold:** one sum over many pictures with this noise added once has a bound, as long as no second sum shares
-the noise."""
+_ATTACKER = WORDS["lesson_shared"]["attacker"]
 
 
 def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:
@@ -220,18 +199,6 @@ def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:
         }
 
     return scale, stage.latest("noisy", noisy, scale)
-
-
-def _strips(stage: lesson_stage.Stage, strips: Mapping[str, NDArray[np.float64]], finding: str, title: str) -> None:
-    """Draws rows of ten pictures, one picture of each class."""
-    rows = {name: list(row) for name, row in strips.items()}
-    pictures = bundled_pictures()
-    picture = stream.strips(rows, pictures.classes, finding=finding, dark=stage.dark)
-    table = pd.DataFrame(
-        [(name, label, *row) for name, drawn in strips.items() for label, row in zip(pictures.classes, drawn, strict=True)],
-        columns=["row", "class", *(f"pixel {n}" for n in range(next(iter(strips.values())).shape[-1]))],
-    )
-    stage.card(picture, pictures_source(), table, title)
 
 
 def _sizes(pictures: shared_noise.Pictures, scale: float) -> dict[shared_noise.Sharing, float]:
@@ -281,9 +248,7 @@ def what_it_proves(stage: lesson_stage.Stage) -> int:
     def bounds() -> list[tuple[float, float]]:
         return [game.audit_proven(Coins(game.N_RECORDS, n_guessed, int(right))) for right in RIGHT]
 
-    found = stage.press("Compute the bounds", bounds)
-    right = stage.choose("right", RIGHT)
-    stage.see()
+    found, right = stage.moved_in("Compute the bounds", bounds, "right", RIGHT)
     rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(RIGHT)]
     plain, normal = game.audit_proven(Coins(game.N_RECORDS, n_guessed, int(right)))
     stage.curves(rows, source=_SOURCE, chosen=right, right=right, n_guessed=n_guessed, plain=plain, normal=normal)

@@ -21,7 +21,7 @@ from dpcl_core.runs import frames as matching_tables
 from dpcl_core.spec import Cell
 from pages.parts.layout import arrow, draw_table
 from pages.parts.lesson_stage import Stage
-from pages.parts.text import percent, plain
+from pages.parts.text import WORDS, percent, plain
 
 SCORES = (0.65, 0.684, 0.7, 0.75, 0.8, 0.9, 0.99)
 STRENGTHS = (1.0, 3.0, 5.0, 7.0, 10.0, 12.0, 20.0)
@@ -85,10 +85,7 @@ def no_end(stage: Stage) -> int:
         ("before training", f"{start:.1f}", f"{courses['none'].ordinary[0]:.2f}"),
         *((game.FORMS[form], f"{one.secret[-1]:.1f}", f"**{one.ordinary[-1]:.2f}**") for form, one in courses.items()),
     ])  # fmt: skip
-    st.caption(
-        "A softmax on sixteen contexts that share features: four of a code, twelve of ordinary words. Nats measure "
-        "surprise: 0 is memorised, 2.3 is a digit of which nothing is known."
-    )
+    st.caption(WORDS["lesson_sign"]["no_end"])
     kept, lost = float(courses["none"].ordinary[-1]), float(courses["flipped"].ordinary[-1])
     return 2 if lost > kept + 0.5 else 1 if lost > kept + 0.02 else 0
 
@@ -141,11 +138,7 @@ def _every_term(record: game.Record) -> None:
     st.caption(_made(record))
 
 
-_LIMITS = """* **Where the spans come from:** the bounded terms are given the secret tokens. A Score has to guess them by
-surprise, and then ordinary rare words are unlearned with the secrets.
-* **No guarantee:** a term in a loss promises nothing. None of these models has a bound on what it reveals; for that,
-training needs noise that is accounted for.
-* **Scope:** a tiny model and a small one, and codes repeated up to 16 times. Directions carry over, numbers do not."""
+_LIMITS = WORDS["lesson_sign"]["limits"]
 
 
 def _name(one: game.Variant) -> str:
@@ -277,9 +270,7 @@ def anchors(stage: Stage) -> int:
     def matched() -> dict[float, tuple[projection_maps.Matched, float]]:
         return {m: _share(modes.server_side(_world(384), matching.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
 
-    by_count = stage.press("Match by signatures", matched)
-    m = stage.choose("anchors", COUNTS)
-    stage.see()
+    by_count, m = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
     nearest = min(COUNTS, key=lambda each: abs(each - m))
     _map(stage, by_count[nearest][0], int(nearest))
     shares = {each: percent(by_count[each][1], 0) for each in COUNTS}
@@ -291,10 +282,9 @@ def anchors(stage: Stage) -> int:
 
 def projection(stage: Stage) -> int:
     """Agreement of the matchers at every noise level, for short and long vectors."""
-
-    curves = stage.press("Match at every noise", lambda: {length: _under_noise(_world(int(length))) for length in LENGTHS})
-    length = stage.choose("numbers", LENGTHS)
-    stage.see()
+    curves, length = stage.moved_in(
+        "Match at every noise", lambda: {each: _under_noise(_world(int(each))) for each in LENGTHS}, "numbers", LENGTHS
+    )
     _curves(stage, curves[length], {})
     arrow("explore", "More matchers and noise on Explore", {"view": "clients"})
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}

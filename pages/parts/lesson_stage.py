@@ -87,6 +87,12 @@ class Stage:
         self.see()
         return values
 
+    def moved_in(self, label: str, do: Callable[[], T], name: str, options: tuple[float, ...]) -> tuple[T, float]:
+        """The button of a step with one control for what to look at in the result of `do`; as `moved`, with this first."""
+        done, value = self.press(label, do), self.choose(name, options)
+        self.see()
+        return done, value
+
     def see(self) -> None:
         """Draws the heading and text above the results."""
         with self.beside or st.container(key="lesson-see"):
@@ -159,12 +165,14 @@ class Stage:
         picture = stream.bars(table, self.step.chart.x, self._finding(found), dark=self.dark)
         self._chart(picture, table, title, source)
 
-    def strips(self, rows: Mapping[str, NDArray[np.float64]], columns: Sequence[str], **found: object) -> None:
+    def strips(
+        self, rows: Mapping[str, NDArray[np.float64]], columns: Sequence[str], *, source: str = "", **found: object
+    ) -> None:
         """Draws the step's chart as rows of square pictures, pixels [n, side * side] of each row; texts as in `curves`."""
         finding = self._finding(found)
         picture = stream.strips({name: list(row) for name, row in rows.items()}, columns, finding=finding, dark=self.dark)
         numbers = [(name, *row) for name, drawn in rows.items() for row in drawn.tolist()]
-        self._chart(picture, pd.DataFrame(numbers).rename(columns={0: "row"}), "", "")
+        self._chart(picture, pd.DataFrame(numbers).rename(columns={0: "row"}), "", source)
 
     def _finding(self, found: Mapping[str, object]) -> str:
         assert self.step.chart is not None
@@ -330,5 +338,5 @@ def draw_one_class() -> None:
     st.caption("Each step asks first: let everybody choose an answer before you press the button.")
     with st.container(horizontal=True):
         for block in text.one_class():
-            query = {"v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
+            query = {"view": "steps", "v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
             layout.arrow("lessons", f"Lesson {text.number(block.lesson)}", query)

@@ -6,28 +6,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
+from dpcl_core.attacks import l2dp_games
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
+from dpcl_core.figures import stream
 from dpcl_core.figures.picture import Provenance
+from dpcl_core.lessons import shared_noise
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.audit_bounds import bound_of_counts
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown_number
 from pages.parts import figure_card, layout, link, pecl_claim, state, text
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
-from pages.parts.text import percent, plain
-
-if TYPE_CHECKING:
-    from dpcl_core.attacks.l2dp_games import Setting
-    from dpcl_core.lessons.shared_noise import Accuracies, Pictures
-
+from pages.parts.text import WORDS, percent, plain
 
 # Shared noise, interactively: its scale, a learner's accuracy under it, and what subtracting two pictures reveals.
 
@@ -69,11 +67,7 @@ def _learners(scale: float) -> None:
     }
     heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
     layout.draw_table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
-    st.caption(
-        "Trained now, on the bundled digits: sixteen random public filters and a linear classifier; twice the scale on "
-        "hidden units, as in the method. One draw of the noise. For the learner a fixed offset of any size is a random mask "
-        "of units; an attacker simply subtracts it. The lesson “One noise for all” shows why."
-    )
+    st.caption(WORDS["lifelong_claims"]["learners"])
     if st.button("Train at every scale", key="every-scale"):
         st.session_state["every-scale-seen"] = True
     if st.session_state.get("every-scale-seen"):
@@ -81,16 +75,14 @@ def _learners(scale: float) -> None:
 
 
 def _every_scale(scale: float) -> None:
-    from dpcl_core.figures import stream as sharing
-
     pictures, scales = bundled_pictures(), sorted({0.0, scale, *SCALES})
     with st.spinner("Training ..."):
         curves = accuracy_curves({each: _accuracies(each) for each in scales})
-    picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=text.is_dark())
+    picture = stream.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=text.is_dark())
     figure_card.show(picture, pictures_source(), key="every-scale-figure", title="Accuracy of three learners")
 
 
-def accuracy_curves(accuracies: Mapping[float, Accuracies]) -> dict[str, dict[float, float]]:
+def accuracy_curves(accuracies: Mapping[float, shared_noise.Accuracies]) -> dict[str, dict[float, float]]:
     """Accuracy by scale of the noise, for each of the three learners."""
     columns = zip(*((each.shared, each.shared_clipped, each.independent) for each in accuracies.values()), strict=True)
     return {name: dict(zip(accuracies, column, strict=True)) for name, column in zip(LEARNERS, columns, strict=True)}
@@ -103,8 +95,6 @@ def _subtraction(scale: float) -> None:
     if not st.session_state.get("subtracted"):
         st.caption("Two pictures with the same noise, and the difference of the noisy pictures.")
         return
-    from dpcl_core.figures import stream
-
     pictures = bundled_pictures()
     first, second = (pictures.train[row] for row in pictures.one_of_each()[[3, 8]])
     noise = _noise(scale)
@@ -125,14 +115,9 @@ def _subtraction(scale: float) -> None:
 
 def _second_value(scale: float) -> None:
     st.markdown("**The second singular value**")
-    st.caption(
-        "The noise changes a linear encoder's gradient only by a matrix of rank one. Subtract the noiseless part of a "
-        "candidate dataset: if it is the true dataset, only one singular value remains."
-    )
+    st.caption(WORDS["lifelong_claims"]["second_value"])
     if not st.button("Test two candidates", key="second-value"):
         return
-    from dpcl_core.attacks import l2dp_games
-
     records = bundled_pictures().train[: _RECORDS + 1]
     theta = np.random.default_rng(0).normal(0, (2 / records.shape[1]) ** 0.5, (records.shape[1], _UNITS))
     chi1, chi2 = (scale * ReleaseNoise().laplace((size,)) for size in theta.shape)
@@ -147,17 +132,13 @@ def _second_value(scale: float) -> None:
 
 
 @st.cache_resource(show_spinner=False)
-def bundled_pictures() -> Pictures:
+def bundled_pictures() -> shared_noise.Pictures:
     """The bundled digits as training and test pictures."""
-    from dpcl_core.lessons import shared_noise
-
     return shared_noise.pictures()
 
 
 @st.cache_data(max_entries=50, show_spinner=False)
-def _accuracies(scale: float) -> Accuracies:
-    from dpcl_core.lessons import shared_noise
-
+def _accuracies(scale: float) -> shared_noise.Accuracies:
     return shared_noise.accuracies(bundled_pictures(), scale)
 
 
@@ -199,9 +180,7 @@ FIELDS: list[link.Field[Any]] = [
     *SHARED_NOISE_FIELDS,
 ]
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
-ABOUT = """L2DP-ML (Lai et al. 2022) is published with an ε from its Theorem 2. It draws its noise **once** and adds the
-same numbers to every record. Here is the theorem as printed, next to what attacks measure. **Claimed**: the paper's ε.
-**Accounted**: what a ledger can prove (here: no bound). **Audited**: a lower bound on ε that an attack has proved."""
+ABOUT = WORDS["lifelong_claims"]["about"]
 
 
 @dataclass(frozen=True)
@@ -306,22 +285,18 @@ def _scales(sizes: claim.Sizes, inputs: Inputs) -> None:
         layout.draw_table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
 
 
-def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> Setting:
+def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> l2dp_games.Setting:
     """The attacked noise: that of the run on the page, else that of the theorem's card."""
-    from dpcl_core.attacks.l2dp_games import Setting
-
     if given is None or given.claim is None:
-        return Setting(inputs.epsilon, inputs.share, plan.input_scale, plan.scale2)
+        return l2dp_games.Setting(inputs.epsilon, inputs.share, plan.input_scale, plan.scale2)
     terms, numbers = given.claim.terms, given.claim.numbers
     total = given.claim.epsilon
     of_output = terms.get("ε2", 0.5 * total) / total
     scale2 = numbers.get("Δ_L", plan.sizes.delta_l) / terms.get("ε2", plan.epsilon2)
-    return Setting(total, 1 - of_output, numbers.get("noise scale on an input value", plan.input_scale), scale2)
+    return l2dp_games.Setting(total, 1 - of_output, numbers.get("noise scale on an input value", plan.input_scale), scale2)
 
 
-def _audits(setting: Setting, given: Guarantee | None) -> None:
-    from dpcl_core.attacks.l2dp_games import ATTACKS, audited
-
+def _audits(setting: l2dp_games.Setting, given: Guarantee | None) -> None:
     whose = "the run above" if given is not None else "the numbers on the left"
     with layout.card("audits"):
         st.markdown("**Attack it**")
@@ -331,8 +306,9 @@ def _audits(setting: Setting, given: Guarantee | None) -> None:
             f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
         )
         attacks(
-            {name: (one, min(TRIALS, one.most or TRIALS)) for name, one in ATTACKS.items()},
-            lambda name: audited(setting, name, TRIALS, DELTA), setting, key="audit", than=lambda result: "is claimed",
+            {name: (one, min(TRIALS, one.most or TRIALS)) for name, one in l2dp_games.ATTACKS.items()},
+            lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
+            than=lambda result: "is claimed",
         )  # fmt: skip
         st.caption(
             f"Without any error, this many rounds prove at most {_most(TRIALS):.2f} ({_most(100):.2f} for the last attack): "

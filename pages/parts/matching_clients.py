@@ -12,6 +12,7 @@ from dpcl_core.events import Signatures
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
 from pages.parts import anchor_pictures, anchor_source, fields, layout, link, run_panel, state
+from pages.parts.text import WORDS
 
 SIMULATION, RUN = "play", "run"
 SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
@@ -21,18 +22,14 @@ CODEC = link.Codec(
         *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *anchor_pictures.WHAT_IF_FIELDS, *anchor_pictures.FIELDS,
     ]
 )  # fmt: skip
-HELP = """Every client describes its texts by a **list** of a few Gaussians, in no order. Before lists can be averaged, their
-entries must be matched: which entry of one list is the same as which entry of another? CSLR evaluates each entry's density
-at public sentences, the **anchors**, and compares these **signatures**. Compare it with a **projection** on public axes: if
-both do equally well, the few public directions help, not the anchors. Entries, clients and true groups are the simulator's
-view; a server sees only what is released. Marks at the map's edge lie beyond it."""
+HELP = WORDS["matching_clients"]["help"]
 
 
 def page() -> None:
     """The view."""
     view = state.View("anchors", lambda _: CODEC)
     question = "Can 20 phones line up what they learned without labels?"
-    place = layout.heading("Explore", question, notices=[*view.read.notices, *fields.missing_run(view)])
+    place = layout.heading("Explore", question, notices=[*view.read.notices, *fields.linked_run(view)[1]])
     controls, answer = layout.controls_and_answer()
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)

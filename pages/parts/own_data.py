@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+import pandas as pd
 import streamlit as st
 from pydantic import ValidationError
 from streamlit.delta_generator import DeltaGenerator
@@ -18,11 +19,12 @@ from dpcl_core import apart, paths
 from dpcl_core.apart import Given, Looked
 from dpcl_core.data import card, copying, intake, own, schema
 from dpcl_core.errors import BadInput, first_of
+from dpcl_core.figures import stream
 from dpcl_core.runs import administration
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import ScenarioSpec, fields_of, updated, validated
 from pages.parts import fields, figure_card, layout, state, text, visitor
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 # The form of the public schema: what the columns are, and what is public about them.
 
@@ -188,12 +190,7 @@ def _facts(start: schema.Schema, key: str) -> dict[str, object]:
 
 
 def _features(features: Sequence[str], start: Mapping[str, schema.Declared], key: str) -> dict[str, Mapping[str, object]]:
-    import pandas as pd
-
-    st.markdown(
-        "What you know without looking at the rows. With one feature given, columns that are not named are left out; with "
-        "none, every number goes through one fixed squashing."
-    )
+    st.markdown(WORDS["own_data"]["features"])
     rows = [(name, start.get(name, schema.Declared())) for name in features]
     table = pd.DataFrame({
         "column": list(features),
@@ -394,8 +391,6 @@ def scenario(looked: Looked) -> ScenarioSpec:
 
 def draw(looked: Looked, scenario: ScenarioSpec) -> int:
     """Draws the stream that a scenario makes of a file; gives its number of tasks, 0 where there is none."""
-    from dpcl_core.figures import stream
-
     if looked.plan is None:
         return 0
     try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import tempfile
 from dataclasses import asdict
 from functools import partial
@@ -10,11 +13,12 @@ from typing import Final
 
 import streamlit as st
 
-from dpcl_core import apart, checks, presets
+from dpcl_core import apart, checks, export, presets
 from dpcl_core.apart import Answered, Tried
 from dpcl_core.backbones import catalog as backbones
+from dpcl_core.classifiers import folder as folders
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import intake, own, schema
+from dpcl_core.data import intake, own, schema, table_features
 from dpcl_core.data.card import PICTURES
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.figures.picture import epsilon_text
@@ -135,6 +139,7 @@ def _budget(name: str) -> None:
                 st.rerun()
 
 
+@state.guarded
 def _delete(name: str) -> None:
     key = name.removeprefix("own:")
     with st.popover("Delete"):
@@ -147,9 +152,6 @@ def _delete(name: str) -> None:
         if st.button("Delete all of it", key=f"delete-{key}", type="primary"):
             try:
                 administration.purge(state.store(), name)
-            except BadInput as refused:
-                st.error(plain(str(refused)))
-                return
             finally:  # the runs, and some of the files, may be gone
                 for kind in backbones.COMPUTED:
                     backbones.clean(kind)
@@ -189,7 +191,7 @@ def stage() -> None:
     with layout.card("own-model"):
         st.markdown(f"**A model of {plain(datasets.card(run.spec.data.dataset).title)}**")
         if not run.is_over:
-            _watch(run.id)
+            run_panel.watch(run.id)
             return
         result = state.run_result(run)
         if run.error:
@@ -200,10 +202,8 @@ def stage() -> None:
         files = _files(state.where(), run.id)
         with st.container(horizontal=True, vertical_alignment="center"):
             if files:
-                st.download_button(
-                    "Download classifier", partial(run_panel.archive, files), "classifier.zip", "application/zip",
-                    key="own-classifier", type="primary", on_click="ignore", help=_INSIDE,
-                )  # fmt: skip
+                packed = partial(run_panel.archive, files)
+                layout.download("Download classifier", packed, "classifier.zip", _INSIDE, type="primary")
             layout.arrow("train", "The whole run", {"v": "1", "run": run.id})
         if files:
             _try(run, files)
@@ -215,47 +215,37 @@ def _newest(name: str) -> Run | None:
     return max(found.values(), key=lambda run: run.created, default=None)
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
-def _watch(run_id: str) -> None:
-    """Draws a run under way, refreshed every second; when it ends, draws the page again."""
-    run = state.store().get(run_id)
-    if run.is_over:
-        st.rerun()
-    run_panel.status_card(run, state.run_result(run))
-
-
 @st.cache_data(max_entries=20, show_spinner=False)
 def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
     """The released classifier of a run as files; empty where it has none."""
-    from dpcl_core import export
-
     try:
         return export.classifier(state.store(), run_id)
     except BadInput:
         return {}
 
 
+@state.guarded
 def _try(run: Run, files: dict[str, bytes]) -> None:
     """Draws the fields for examples of the visitor's, and what the released classifier says of them."""
-    kind, asked, typed, dropped = datasets.card(run.spec.data.dataset).kind, None, "", None
+    kind, asked, dropped = datasets.card(run.spec.data.dataset).kind, None, None
+    typed = header = ""
     with st.form("own-try", border=False):
         st.markdown("**Try it.** The answers come from what was released: asking costs no ε.")
         if kind in ("text", "tagged"):
             typed = st.text_area("A text, or one a line", key=f"own-typed-{run.id}", max_chars=20_000, height=100)
         else:
+            if kind == "table":
+                header = _header(files)
+                typed = st.text_area("Rows, one a line", header, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
             what, suffixes = ("A picture", PICTURES) if kind == "image" else ("A file of rows", _TABLES)
             dropped = st.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
         if st.form_submit_button("Ask"):
-            asked = (dropped.name, dropped.getvalue()) if dropped is not None else ("typed.txt", typed.encode())
-    if asked is None or not asked[1].strip():
+            name = "typed.csv" if kind == "table" else "typed.txt"
+            asked = (dropped.name, dropped.getvalue()) if dropped is not None else (name, typed.encode())
+    if asked is None or asked[1].decode(errors="ignore").strip() in ("", header.strip()):
         return
-    try:
-        with st.spinner("Asking ..."):
-            said = _answers(files, *asked)
-    except BadInput as refused:
-        st.error(plain(str(refused)))
-        return
+    with st.spinner("Asking ..."):
+        said = _answers(files, *asked)
     texts = [line for line in typed.splitlines() if line.strip()] if kind == "text" else []
     named = zip(texts or [name for name, _ in said.labels], said.labels, strict=True)
     rows = [(name, (labels or ("no label was released",))[0], ", ".join(labels[1:])) for name, (_, labels) in named]
@@ -264,10 +254,17 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
         st.caption(plain(one))
 
 
+def _header(files: dict[str, bytes]) -> str:
+    """The line with the columns that a classifier of rows reads; empty where its data had no such line."""
+    step = json.loads(files[f"{folders.NAME}/{folders.DOCUMENT}"])["models"][0]["steps"][-1]
+    rows = table_features.read_encoding(step["facts"]["rows"])
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([rows.names] if rows.has_names else [])
+    return written.getvalue()
+
+
 def _answers(files: dict[str, bytes], name: str, content: bytes) -> Answered:
     """What the classifier says of a file's examples, in a process of its own. Raises BadInput."""
-    from dpcl_core import export
-
     with tempfile.TemporaryDirectory(prefix="dpcl-") as place:
         export.write(Path(place, "released"), files)
         asked = Path(place, f"{intake.slug(PurePath(name).stem)}{PurePath(name).suffix.lower()[:_LONGEST]}")

@@ -11,6 +11,7 @@ from typing import Any, cast
 import streamlit as st
 
 from dpcl_core.events import Guarantee
+from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, counted, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import audit_bounds, text_mechanisms
@@ -19,7 +20,7 @@ from dpcl_core.runs import administration
 from dpcl_core.spec import RunSpec
 from pages.parts import figure_card, layout, link, state, text
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 # The privacy bar next to every result: what is protected and what is not, in the words of the statement.
 
@@ -161,22 +162,8 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("t_width", "tw", "values of an embedding", link.Whole(1, 100_000), 768),
 ]
 TITLE = "Claimed, accounted, audited: noise by the token (PeCL)"
-ABOUT = """PeCL (Zhan et al.) adds noise to the embedding of every token of a text: the more surprising the token, the more
-noise. It prints an ε for each token, from 1 for the most surprising to 10 for the least. Its formulas are computed here as
-printed, next to the true cost of this noise. **Published: heuristic noise, nominal budget only. No differential privacy
-guarantee for tokens, texts or people.**"""
-NOT_COVERED = """- **Stop words are released exactly.** They get no noise. Between a stop word and a noised token the only
-valid δ is 1, and the positions of stop words are visible.
-- **One token changes the noise of all later ones.** Their probabilities depend on it, and their noise on their
-probabilities. "Texts that differ in one token" therefore differ in everything after it.
-- **The clean token is used again.** The loss is computed against the raw token, and scores, counts and the memory use the
-raw text. The trained weights depend on more than the noisy embeddings, so even correct noise on these would not protect
-what is trained.
-- **An occurrence is not a person.** A name occurs many times, and every epoch reads it again with fresh noise, which
-averages out.
-
-Repaired, with a bound from a ledger: `pecl`, with noise of the same size on every token, drawn once, or with noise on
-gradients."""
+ABOUT = WORDS["pecl_claim"]["about"]
+NOT_COVERED = WORDS["pecl_claim"]["not_covered"]
 
 
 @dataclass(frozen=True)
@@ -265,8 +252,6 @@ def _costs(inputs: Inputs) -> None:
 
 
 def _curves(inputs: Inputs) -> None:
-    from dpcl_core.figures import tokens
-
     epsilon, delta, length, epochs, times = inputs.epsilon, inputs.delta, inputs.length, inputs.epochs, inputs.times
     nominal = sorted({*_CURVE, epsilon})
     costs = {
@@ -335,9 +320,7 @@ def _times(count: int, what: str) -> str:
 
 
 def _number(value: float) -> str:
-    from dpcl_core.figures.tokens import budget_number
-
-    return budget_number(value)
+    return tokens.budget_number(value)
 
 
 CLAIM = Claim(TITLE, ABOUT, FIELDS, text_mechanisms.SOURCE, _lines, _body)

@@ -6,29 +6,26 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.calculator import SETTINGS, Source
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.figures import theme
+from dpcl_core.figures import curves, grids, theme
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from dpcl_core.spec import LABELS, LabelSetting
-from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, state, text
-from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
+from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, start_box, state, text
+from pages.parts.text import WORDS, plain
 
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
-Draw = Callable[..., Picture]
-Show = Callable[[Picture, dict[str, "State"], str, "pd.DataFrame"], None]
+Show = Callable[[Picture, dict[str, "State"], str, pd.DataFrame], None]
 _SHORT: dict[LabelSetting, str] = {
     "prior-const": "one list", "prior": "task lists", "dp-learned": "learned list", "data": "labels from data",
 }  # fmt: skip
@@ -43,10 +40,7 @@ CODEC = link.Codec(
         comparison.FIELD,
     ]
 )
-HELP = """Move ε and let go: all figures follow. **exact**: computed for exactly this budget. **looked up**: the slider steps
-through the budgets of a stored run. **Pin** a state to keep its curves while you change something else. The digits are
-public on purpose: a slider needs their sums without noise and the same noise at every ε, and either one voids any guarantee.
-On your own data every ε is a release of its own, so there you train a model for each."""
+HELP = WORDS["playground"]["help"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +90,7 @@ def page() -> None:
 
     with answer:
         layout.draw_apart(draw, lambda: view.settle({**values, **changed}, CODEC))
+        start_box.asking_helper()
     view.commit({**values, **changed}, CODEC)
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
@@ -246,16 +241,12 @@ def _needed(view: state.View, states: dict[str, State]) -> int | None:
 
 
 def _accuracy(states: dict[str, State], now: State, show: Show) -> None:
-    from dpcl_core.figures import curves
-
     known = [one.source.references for one in states.values()]
     references = known[0] if all(one == known[0] for one in known) else None
     _curves(states, now, "accuracy", figure_card.kept_builder(curves.accuracy_over_tasks), show, references=references)
 
 
 def _forgetting(states: dict[str, State], now: State, show: Show) -> None:
-    from dpcl_core.figures import curves
-
     _curves(states, now, "forgetting", figure_card.kept_builder(curves.forgetting_over_tasks), show)
 
 
@@ -264,10 +255,6 @@ def _curves(
     **more: Any,
 ) -> None:  # fmt: skip
     """Draws one state and, if available, its results without noise; or several states together."""
-    import pandas as pd
-
-    from dpcl_core.figures import curves
-
     dark = text.is_dark()
     series = {name: one.source.frame(one.epsilon) for name, one in states.items()}
     if len(states) == 1:
@@ -288,8 +275,6 @@ def _curves(
 
 
 def _matrix(states: dict[str, State], now: State, show: Show) -> None:
-    from dpcl_core.figures import grids
-
     name = next(iter(states))
     if len(states) > 1:
         name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix")
@@ -301,15 +286,11 @@ def _matrix(states: dict[str, State], now: State, show: Show) -> None:
 
 
 def _classes(states: dict[str, State], now: State, show: Show) -> None:
-    import pandas as pd
-
-    from dpcl_core.figures.curves import class_bars
-
     accuracies = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
     known = {name: values for name, values in accuracies.items() if values is not None}
     colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in known]
     classes = next((states[name].source.classes for name in known), ())
-    picture = class_bars(known, classes, colours=colours, dark=text.is_dark())
+    picture = curves.class_bars(known, classes, colours=colours, dark=text.is_dark())
     rows = [
         (states[name].name, seed, label, float(value))
         for name, values in known.items()

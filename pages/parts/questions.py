@@ -18,7 +18,7 @@ from dpcl_core.elements.element import GALLERY
 from dpcl_core.errors import DataMissing
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers.matching import TABLE_8
-from dpcl_core.figures import statistics
+from dpcl_core.figures import reproduction, statistics
 from dpcl_core.figures.picture import counted, epsilon_label, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, catalog, claims, comparison, measured, paper_figures, questions, report
@@ -42,15 +42,10 @@ def sets() -> shards.Sets:
 
 def start_question(name: str) -> None:
     """Queues all runs of the preset as one entry. Raises BadInput if one of them cannot be carried out here."""
-    runs, device = questions.specs(name), process.default()
-    for spec in runs.values():
-        checks.check_run(spec)
-    cheap = questions.cheapest_first(runs, state.store(), device)
+    runs = questions.specs(name)
     # The only run of a question has the question's title, as when it is started on Train.
     titles = questions.titles(name) if len(runs) > 1 else dict.fromkeys(runs, presets.about(name).title)
-    set_id = sets().create(name, cheap, device=device, once=True, titles=titles)
-    rooms.share(run.id for run in sets().get(set_id).runs.values())
-    state.executor().schedule()
+    _queue(name, questions.cheapest_first(runs, state.store(), process.default()), titles)
 
 
 def more_seeds(one: Answer, name: str) -> dict[str, RunSpec]:
@@ -63,10 +58,13 @@ def more_seeds(one: Answer, name: str) -> dict[str, RunSpec]:
 
 def add_seeds(name: str, more: Mapping[str, RunSpec]) -> None:
     """Queues the runs that add seeds to a question's form, as one entry. Raises BadInput where one cannot start here."""
-    for spec in more.values():
+    _queue(name, more, {label: f"{questions.titles(name)[label]}: two more seeds" for label in more})
+
+
+def _queue(name: str, runs: Mapping[str, RunSpec], titles: Mapping[str, str]) -> None:
+    for spec in runs.values():
         checks.check_run(spec)
-    titles = {label: f"{questions.titles(name)[label]}: two more seeds" for label in more}
-    set_id = sets().create(name, more, device=process.default(), once=True, titles=titles)
+    set_id = sets().create(name, runs, device=process.default(), once=True, titles=titles)
     rooms.share(run.id for run in sets().get(set_id).runs.values())
     state.executor().schedule()
 
@@ -114,7 +112,7 @@ def in_order(name: str) -> list[str]:
 def takes(duration: Duration) -> str:
     """The expected duration in a sentence, and where it was measured."""
     if duration.seconds is None:
-        return f"{capital(in_short(duration))}."
+        return "Duration unknown."
     where = " on this computer" if duration.is_here else ", measured on another computer"
     first = " The first time takes longer: features are computed once." if duration.first_time else ""
     return f"{capital(in_short(duration))}{where}.{first}"
@@ -257,12 +255,9 @@ def _card(one: Answer, duration: Duration, running: Collection[str], chosen: Map
 
 
 def _unmeasured(question: Question) -> str:
-    missing = lacking(question.smallest.name)
-    return "Open it to measure it." if missing is None else _lacked(missing)
-
-
-def _lacked(missing: DataMissing) -> str:
-    """What a question lacks on this computer, in one sentence; its own page says how to get it."""
+    """What a question lacks on this computer, in one sentence, if anything; its own page says how to get it."""
+    if (missing := lacking(question.smallest.name)) is None:
+        return "Open it to measure it."
     if missing.field == "data.dataset":
         return f"Its data are not on this computer: {datasets.card(str(missing.value)).title}."
     if missing.field == "data.backbone":
@@ -346,8 +341,6 @@ def findings(key: Key, _content: PaperSide) -> None:
 
 def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
     """Draws the published numbers and ours, with their lines of reference."""
-    from dpcl_core.figures import reproduction
-
     form, experiment = found.form, found.form.experiment
     frame = report.drawn_numbers(found.of_metric(metric))
     references = questions.references_beside(experiment.preset(form.size), form.specs, form.runs, metric)
@@ -403,7 +396,7 @@ def _claims(found: PaperSide) -> None:
     if not found.form.judged:
         return
     lines = report.claim_lines(found)
-    with st.container(key="card-claims", gap="small"):
+    with layout.card("claims"):
         whose = "Our own" if found.form.experiment.is_ours else "The paper's"
         st.markdown(f"**{whose} claims, tested in our runs**")
         st.dataframe(pd.DataFrame(lines).fillna(""), hide_index=True, key="claims-table", alt=found.lead)
@@ -418,7 +411,7 @@ def _claims(found: PaperSide) -> None:
 def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
     """Draws the numbers of one metric and the reasons for their differences."""
     lines, notes = report.number_rows(_content.of_metric(metric))
-    with st.container(key="card-reproduction-table", gap="small"):
+    with layout.card("reproduction-table"):
         st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
         if lines:
             alt = f"{len(lines)} numbers, published and ours, in percent"
@@ -462,7 +455,7 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
         m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}")
         for m, mean, least, gap in zip(scores.m, scores.mean_rate, scores.least_rate, scores.least_gap, strict=True)
     }  # fmt: skip
-    with st.container(key="card-match-rates", gap="small"):
+    with layout.card("match-rates"):
         st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
         layout.draw_table(
             ("m", "p̂ printed", "margin printed", "ours: p̂, mean", "p̂, worst pair", "least gap"),
@@ -493,7 +486,7 @@ def earlier(found: PaperSide) -> None:
     numbers = report.earlier_numbers(found)
     if numbers.empty:
         return
-    with st.container(key="card-earlier", gap="small"):
+    with layout.card("earlier"):
         st.markdown("**The workshop version** :small[percent, mean ± standard deviation]")
         alt = f"{len(numbers)} numbers of the workshop version, beside the later ones"
         st.dataframe(numbers, hide_index=True, key="earlier-table", alt=alt, height="content")

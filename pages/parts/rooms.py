@@ -30,7 +30,7 @@ from dpcl_core.lessons import text
 from dpcl_core.runs.rooms import Room, Rooms, clean_code
 from dpcl_core.runs.store import Store
 from pages.parts import layout, link, state, visitor
-from pages.parts.text import labelled, plain
+from pages.parts.text import WORDS, labelled, plain
 
 # Codes of rooms cannot be tried out: after so many that no room has, an address waits.
 
@@ -242,10 +242,7 @@ def _way_in(room: Room) -> None:
     st.image(_qr(address), width=180)
     st.code(address, language=None, wrap_lines=True)
     if urlsplit(address).hostname in _HERE:
-        st.warning(
-            "Only this computer reaches this address. Start with `dpcl app --address 0.0.0.0`, and open this page under "
-            "the computer's name or number in your network."
-        )
+        st.warning(WORDS["rooms"]["way_in"])
 
 
 @st.cache_data(max_entries=20, show_spinner=False)

@@ -16,9 +16,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import checks
+from dpcl_core import export as files
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import Leaks, Retained
+from dpcl_core.figures import grids
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
+from dpcl_core.figures.statistics import MIN_SEEDS
 from dpcl_core.papers import measured
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.results import Result, rule_title
@@ -29,7 +32,7 @@ from dpcl_core.spec import RunSpec
 from pages.parts import anchor_source as lists
 from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
 from pages.parts.figure_card import show
-from pages.parts.text import capital, plain
+from pages.parts.text import WORDS, capital, plain
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
@@ -69,6 +72,19 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
         if run.status == "failed":
             log(run, "run-log")
     return line
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def watch(run_id: str, *, with_figures: bool = False) -> None:
+    """Draws a run under way, refreshed every second; when it ends, draws the page again without a timer."""
+    run = state.store().get(run_id)
+    if run.is_over:
+        st.rerun()
+    result = state.run_result(run)
+    status_card(run, result)
+    if with_figures and not result.accuracy.empty:
+        figures(result, result.spec.privacy.usual_epsilon, live=True)
 
 
 def looked_at(run: Run, result: Result) -> status_line.StatusLine:
@@ -224,8 +240,6 @@ def _more(result: Result) -> None:
 
 def _has_intervals(spec: RunSpec) -> bool:
     """Whether its seeds are enough for intervals."""
-    from dpcl_core.figures.statistics import MIN_SEEDS  # loads scipy
-
     return len(spec.seeds) >= MIN_SEEDS
 
 
@@ -236,8 +250,6 @@ def _key(result: Result) -> _Key:
 @st.cache_resource(max_entries=60, show_spinner=False)
 def _grids(key: _Key, chosen: float, dark: bool, _result: Result) -> tuple[Picture, Picture]:
     """Matrix and forgetting of a run, cached for all visitors until the run has new events."""
-    from dpcl_core.figures import grids
-
     table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
     return (
         grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
@@ -353,17 +365,14 @@ def export(run_id: str) -> None:
     if files is None:
         return
     with files:
-        st.download_button(
-            "Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", "application/zip",
-            key="export-zip", on_click="ignore", help="Report, classifiers, tables, figures, notebook, settings, card",
-        )  # fmt: skip
+        inside = "Report, classifiers, tables, figures, notebook, settings, card"
+        layout.download("Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", inside)
         made: dict[str, Callable[[Result], str]] = {
             "report.html": lambda of: of.to_html(administration.sentence(store, of.spec.data.dataset)),
             "accuracy.csv": lambda of: of.scores.to_csv(index=False),
         }
         for name, make in made.items():
-            content = partial(_file, store, run_id, make)
-            st.download_button(name, content, f"{run_id}-{name}", key=f"export-{name}", on_click="ignore")
+            layout.download(name, partial(_file, store, run_id, make), f"{run_id}-{name}")
 
 
 def _file(store: Store, run_id: str, make: Callable[[Result], str]) -> str:
@@ -372,8 +381,6 @@ def _file(store: Store, run_id: str, make: Callable[[Result], str]) -> str:
 
 
 def _archive(store: Store, run_id: str) -> bytes:
-    from dpcl_core import export as files
-
     return archive({f"run-{run_id}/{name}": content for name, content in files.bundle(store, run_id).items()})
 
 
@@ -389,10 +396,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 # Where a run ended between chance, the untrained network and the ceiling, and a button that computes the ceiling.
 
 
-HELP = """**Guessing**: always the answer that is most frequent in the public test part. **Untrained**: the public network as
-it came. An encoder of texts takes the label whose name is nearest, a language model answers; a network of pictures has never
-heard of the labels and can only guess. **All at once without noise**: the same kind of model trained on all tasks together,
-without privacy. All are means over the tasks, after the last one."""
+HELP = WORDS["run_panel"]["help"]
 _ON_DEMAND = "Trains on all tasks at once without noise, for comparison. Nothing protects it: for public benchmarks only."
 
 _NO_CEILING = "No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network."

@@ -13,6 +13,7 @@ from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of
 from dpcl_core.figures.picture import Provenance
 from pages.parts import fields, layout, link, pecl_claim, state, token_heat, token_text
+from pages.parts.text import WORDS
 
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
@@ -29,10 +30,7 @@ CODEC = link.Codec(
         link.Field("releases", "r", "releases", link.Whole(1, 100), 1),
     ]
 )
-HELP = """**Score** is PeCL's measure of how sensitive a token is: how unlikely a language model finds it, corrected by how
-common it is. It determines the **noise** on the token and its weight in the **loss**. The published budgets are
-nominal and come without a guarantee: the noise is too small by a factor of two, depends on the token itself, and leaves stop
-words out. Outlines mark personal data: compare the shades with them."""
+HELP = WORDS["sensitive_words"]["help"]
 
 
 def page() -> None:
@@ -40,7 +38,7 @@ def page() -> None:
     view = state.View("tokens", lambda _: CODEC)
     place = layout.heading(
         "Explore", "Which words does the method think are private?",
-        notices=[*view.read.notices, *fields.missing_run(view)],
+        notices=[*view.read.notices, *fields.linked_run(view)[1]],
     )  # fmt: skip
     controls, answer = layout.controls_and_answer()
     with controls:

@@ -20,7 +20,7 @@ from dpcl_core.backbones import bundled, catalog, packaged, weights
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import text as course
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.papers import nearest
@@ -68,7 +68,7 @@ def draw_method(view: state.View, method: str) -> Values:
     """Draws the settings that matter most of a method, the others folded away."""
     settings = fields.of_method(method)
     filled, starts = _starts(view, "p", method, settings)
-    front = methods.CARDS[method].matters or tuple(one.name for one in settings)
+    front = methods.CARDS[method].key_settings or tuple(one.name for one in settings)
     values = _widgets(view, "p", method, [one for name in front for one in settings if one.name == name], starts)
     rest = [one for one in settings if one.name not in front]
     if rest:
@@ -127,7 +127,7 @@ def _widgets(view: state.View, prefix: str, owner: str, settings: Sequence[field
 
 def _widget(setting: fields.Setting, start: object, key: str) -> object:
     title = setting.title
-    text = "\n\n".join(filter(None, (setting.help, glossary.explained(title))))
+    text = "\n\n".join(filter(None, (setting.help, course.explained(title))))
     if setting.sort == "whole":
         low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
         whole = cast("int | None", start)

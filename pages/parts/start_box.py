@@ -13,18 +13,20 @@ from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.figures import stream as drawing
 from dpcl_core.figures.picture import Picture, Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.references import forecast
 from dpcl_core.papers import expected, nearest, questions
+from dpcl_core.papers.expected import Sizes
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, charges, process
-from dpcl_core.runs.run import Split
+from dpcl_core.runs.run import Split, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
-from pages.parts import fields, figure_card, helper, layout, link, pecl_claim, rooms, state, status_line, text, train_form
+from pages.parts import fields, figure_card, layout, link, pecl_claim, rooms, state, status_line, text, train_form
 from pages.parts.questions import FORMS
 from pages.parts.text import plain
 
@@ -121,7 +123,7 @@ def details(spec: RunSpec, values: train_form.Values) -> None:
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
     if said := train_form.remarks(values):
         st.caption(plain(said))
-    helper.helper(expected.sizes_of(spec), "train-helper")
+    helper(expected.sizes_of(spec), "train-helper")
 
 
 def _estimate(spec: RunSpec, device: str) -> str:
@@ -148,7 +150,7 @@ def _derived(key: str, _spec: RunSpec) -> str:
 
 def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
     """The expected duration from past runs of this spec, else from the preset with this spec; whether it is from here."""
-    here, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
+    here, preset = state.store().estimates([work_of(spec)], device=device)[0], _preset_of(spec)
     return (here if here is not None or preset is None else preset.seconds), here is not None
 
 
@@ -340,8 +342,6 @@ def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, fil
 
 @lru_cache(maxsize=60)
 def _picture(shown: scenarios.Preview, filled: float, dark: bool) -> Picture:
-    from dpcl_core.figures import stream as drawing
-
     return drawing.stream(
         shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, filled=filled, dark=dark
     )
@@ -365,3 +365,53 @@ def ghost(spec: RunSpec) -> bool:
 def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance, RunSpec] | None:
     example = state.example()
     return nearest.ghost(_spec, (example.spec, example.accuracy), dark=dark)
+
+
+# Which ε, which method, are my data too few: what recorded runs let one expect, from public numbers alone.
+
+
+HELPER = "Which ε, which method, are the data too few?"
+
+
+def helper(sizes: Sizes | None, key: str) -> None:
+    """Draws the advice and the table, once opened; nothing where the records say nothing of such a run (None)."""
+    if sizes is not None and (box := layout.folded(HELPER, key)) is not None:
+        with box:
+            _advice(sizes)
+
+
+def asking_helper() -> None:
+    """Draws the same for data that nobody has brought, once opened: numbers that a visitor types."""
+    if (box := layout.folded(HELPER, "explore-helper")) is None:
+        return
+    with box:
+        asked = (("Training examples", 10, 10**7, 1000), ("Classes", 2, 1000, 10), ("Tasks", 1, 100, 5))
+        with st.container(horizontal=True, gap="small"):
+            n, classes, tasks = (
+                int(st.number_input(title, least, most, start, key=f"helper-{title}", width=150))
+                for title, least, most, start in asked
+            )
+            cards = {card.name: card for card in backbones.CARDS.values() if card.feature_dim and not card.is_language_model}
+            network = st.selectbox("Network", cards, format_func=lambda name: cards[name].title, key="helper-network")
+        n_features, delta = cards[network].feature_dim or 0, checks.default_delta(n)
+        _advice(Sizes(n, classes, tasks, network, n_features, "prior-const", delta))
+
+
+def _advice(sizes: Sizes) -> None:
+    with st.spinner("Looking at recorded runs ..."):
+        n, classes, tasks = f"{sizes.n_people:,} examples", f"{sizes.n_classes} classes", f"{sizes.n_tasks} tasks"
+        st.markdown(f"With about {n}, {classes} and {tasks}: **{expected.advice(sizes)}**")
+        found = expected.expected(sizes)
+        rows = [
+            (methods.card(name).title, *(_cell(found.get((name, epsilon))) for epsilon in expected.BUDGETS))
+            for name in expected.METHODS
+        ]
+        layout.draw_table(("accuracy to expect, %", *(f"ε = {epsilon:g}" for epsilon in expected.BUDGETS)), rows)
+        said = f"From runs on other data: at least {10 * expected.SHARE:.0f} in 10 lay within such an interval."
+        if all(one.network != sizes.network for one in expected.known()):
+            said += " None of them used this network, so trust it less."
+        st.caption(f"{said} Guessing gives {100 / sizes.n_classes:.0f} % where classes are equally large.")
+
+
+def _cell(one: expected.Expected | None) -> str:
+    return "–" if one is None else f"{100 * one.accuracy:.0f} ({100 * one.low:.0f}–{100 * one.high:.0f})"

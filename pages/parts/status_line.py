@@ -11,20 +11,14 @@ from typing import Literal
 from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.figures.picture import counted, span
 from dpcl_core.methods import catalog as methods
+from dpcl_core.paths import asset_table
+from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs.run import Left, Run, fraction_done, n_trained_together, seconds_left, stage, steady
 
 Tone = Literal["calm", "busy", "good", "bad"]
 _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _WIDE = 10.0  # times its shortest: a time left that says nothing as a range
-_FIXES = {
-    "wrong-input": "Change the setting that the message names, then start again.",
-    "out-of-memory": "Use fewer examples per class, a smaller network or fewer seeds, then start again.",
-    "diverged": "Change the settings that the message names, then start again.",
-    "data-missing": "Put the data where the message says, or choose another dataset.",
-    "worker-died": "Retry; if it happens again, use fewer examples or seeds.",
-    "store": "Free some disk space or make the folder writable, then retry.",
-    "internal": "Retry; if it happens again, the details below show where it failed.",
-}
+_FIXES = asset_table("pages.toml")["fixes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +152,6 @@ def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
 
 
 def _spent(run: Run, events: Sequence[Event]) -> str:
-    from dpcl_core.privacy.statement import shown_number
-
     spec = run.readable_spec
     if spec is not None and all(map(math.isinf, spec.privacy.epsilons)):
         return "no noise"

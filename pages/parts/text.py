@@ -9,13 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import streamlit as st
 
 from dpcl_core.elements import element
 from dpcl_core.errors import BadInput
-from dpcl_core.paths import assets_dir
+from dpcl_core.figures.picture import capital as capital
+from dpcl_core.paths import asset_table, assets_dir
 
+WORDS: Final[Mapping[str, Mapping[str, str]]] = asset_table("pages.toml")  # texts of several sentences, by module
 _SHEET = Path(__file__).with_name("style.css")
 _ACKNOWLEDGE = Path(__file__).with_name("acknowledge.js")
 
@@ -71,11 +74,6 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]()<>#+!|$~:&-])")
 def percent(share: float, digits: int = 1) -> str:
     """A share as a percentage with `digits` decimals."""
     return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
-
-
-def capital(text: str) -> str:
-    """The text with a capital first letter."""
-    return text[:1].upper() + text[1:]
 
 
 def labelled(refused: BadInput, labels: Mapping[str, str]) -> str:

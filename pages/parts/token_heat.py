@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.elements.element import FIRST, TOKENS, model, view_document
-from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
+from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.explorers import token_reader, tokens
 from dpcl_core.explorers import tokens as explorers_tokens
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of, token_scores, values
@@ -26,7 +26,7 @@ from dpcl_core.privacy import noise, text_mechanisms
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from pages.parts import figure_card, layout, link, text, token_text
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 # How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span.
 
@@ -60,10 +60,7 @@ def _tables(dials: Dials, groups: pd.DataFrame, kinds: pd.DataFrame) -> None:
         for group, row in groups.iterrows()
     )
     layout.draw_table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
-    st.caption(
-        "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
-        "letter, @ or two digits in the word) is a baseline, not a proposal."
-    )
+    st.caption(WORDS["token_heat"]["tables"])
     by_kind(kinds, dials.threshold)
     st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
 
@@ -195,10 +192,8 @@ def footer(text: ScoredText, dials: Dials, name: str) -> None:
         settings = f"α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets(text, dials)}"
         provenance = f"{name} · {len(text.tokens)} tokens · {settings}"
         st.caption(plain(provenance), width="stretch")
-        st.download_button(
-            "CSV", lambda: csv(text, dials), "tokens.csv", "text/csv", key="csv-heat", type="tertiary", on_click="ignore",
-            help="Every token with the numbers of every layer",
-        )  # fmt: skip
+        about = "Every token with the numbers of every layer"
+        layout.download("CSV", lambda: csv(text, dials), "tokens.csv", about, type="tertiary")
         link.offer()
 
 
@@ -321,11 +316,6 @@ def _markup(read: Read) -> str:
 
 
 # Figures of a run's texts: the heatmap of the latest one, what the model memorised, exposure of planted secrets.
-
-
-def has_any_texts(result: Result) -> bool:
-    """Whether the run has recorded token scores, memorisation or leaks."""
-    return any(isinstance(event, (TokensScored, Retained, Leaks)) for event in result.events)
 
 
 def scored_texts(result: Result, epsilon: float, *, live: bool) -> None:

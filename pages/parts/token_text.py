@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import streamlit as st
@@ -17,12 +17,10 @@ from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.explorers import tokens
 from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.lessons import modes
 from dpcl_core.results import Result
 from pages.parts import fields, link, state
-from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from dpcl_core.lessons.modes import Corpus
+from pages.parts.text import WORDS, plain
 
 EXAMPLE, OWN, RUN = "example", "own", "run"
 SHOWS = {EXAMPLE: "An example", OWN: "My own text", RUN: "A run"}
@@ -30,10 +28,7 @@ MODELS = {"base": "before training (frozen public model)", "current": "after tra
 MAX_CHARACTERS = 100_000
 N_BIG = 40  # synthetic texts that the big model reads
 PART_CHARACTERS = 5_000  # of a long text at once: some 2,000 tokens
-WHY_NOT = """Nothing is shown yet. **A picture of exact scores leaks the whole text**: each token's number reveals how likely
-the model found it, and so does the noise computed from it. This page therefore takes only public or made-up text. Tick the
-box if yours is; otherwise choose an example. What you type stays on the computer that runs this app and is not put into the
-link."""
+WHY_NOT = WORDS["token_text"]["why_not"]
 BUNDLED, BIG = "lm-tiny", "smollm2"
 READERS = {BUNDLED: "bundled model", BIG: "SmolLM2"}
 MODEL_NAMES = {BUNDLED: "the bundled model", BIG: "SmolLM2"}
@@ -205,17 +200,13 @@ def _empty_reason(result: Result) -> str:
     return "This run recorded no texts: its method reads none, or the run ended too early."
 
 
-def corpus() -> Corpus:
+def corpus() -> modes.Corpus:
     """The synthetic texts; cached for all visitors."""
-    from dpcl_core.lessons import modes
-
     return modes.texts()
 
 
 def everything(reader: str) -> Sequence[ScoredText]:
     """Synthetic texts with their scores by this model (a part by the big one), cached for all. Raises ReaderEnded."""
-    from dpcl_core.lessons import modes
-
     return modes.everything() if reader == BUNDLED else _everything_big()
 
 

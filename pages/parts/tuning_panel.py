@@ -13,6 +13,7 @@ import streamlit as st
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.figures import reproduction
 from dpcl_core.figures.picture import epsilon_label, epsilon_phrase, epsilon_text, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.audit_bounds import Audited
@@ -138,11 +139,9 @@ def _best(view: state.View, study: Study, form: RunSpec | None) -> None:
 
 
 def _trials(study: Study) -> None:
-    from dpcl_core.figures import reproduction as figures
-
     table, sizes = frame(study), study.sizes
     assert sizes is not None  # checked by the caller
-    picture = figures.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=text.is_dark())
+    picture = reproduction.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=text.is_dark())
     figure_card.show(picture, None, key="tuning-trials", live=True)
     shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
     st.dataframe(

@@ -34,7 +34,6 @@ def converter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module.convert = lambda file, folder: (folder / "net.bin").write_bytes(file.read_bytes()[::-1])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tiny_converter", module)
     monkeypatch.setattr(paths, "network_dirs", lambda: (tmp_path / "environment", tmp_path / "cache"))
-    monkeypatch.setattr(paths, "network_cache", lambda: tmp_path / "cache")
 
 
 class Server(ThreadingHTTPServer):

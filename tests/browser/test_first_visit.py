@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
-from pages.parts import icon_font, served
+from pages.parts import served
 from scripts.record_first_visit import PHONE, counted
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 
@@ -89,9 +89,9 @@ def test_the_websocket_is_compressed(app: App, phone: Page) -> None:
 
 def test_every_icon_of_the_framework_looks_as_in_its_own_font(app: App, visit: Visit) -> None:
     whole = next(served.STATIC.glob("media/MaterialSymbols-*.woff2")).read_bytes()
-    names = icon_font.named(served.STATIC.glob("js/*.js")) - {"star_filled"}  # which the framework draws as a picture
+    names = served.named(served.STATIC.glob("js/*.js")) - {"star_filled"}  # which the framework draws as a picture
     page = visit(f"{app.url}/about")
-    ours = icon_font.subset(whole, names)
+    ours = served.subset(whole, names)
     found = page.evaluate(FONTS, [list(ours), list(whole), [*sorted(names), "zoom_in"]])
     *known, (_, alike, here, there) = found
     assert [(name, width) for name, is_alike, width, other in known if not is_alike or width != other or width > 41] == []

@@ -10,9 +10,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dpcl_core.elements import calculator
-from dpcl_core.explorers import arms
+from dpcl_core.explorers import cosine_replay
 from pages.parts import state
 from tests.browser.conftest import PATIENCE_MS, App, Visit
+from tests.playground import arms
 from tests.support import replay
 from tests.support.tiers import quick
 
@@ -212,7 +213,7 @@ def test_four_ways_with_noise_follow_the_slider_and_their_own_switches(app: App,
     told = page.locator(".drag .told")
 
     def same(n_tasks: int, returns: bool, epsilon: float) -> None:
-        found = arms.accuracies(arms.digits(), n_tasks, returns, epsilon)
+        found = arms.accuracies(cosine_replay.digits(), n_tasks, returns, epsilon)
         ends = {arm: f"{100 * float(values[:, -1].mean()):.1f}" for arm, values in found.items()}
         sentence = calculator.ARMS["arms_sentence" if math.isfinite(epsilon) else "arms_clean"]
         expect(told).to_have_text(sentence.format(epsilon=f"{epsilon:g}", tasks=n_tasks, **ends), timeout=PATIENCE_MS)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import datasets
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
+from PIL import Image
 
 import dpcl_core as dpcl
 from dpcl_core.data import given, outline
@@ -68,11 +73,116 @@ def test_vectors_texts_and_datasets() -> None:
     assert by_vision.n_test == by_arrays.n_test
     texts = [f"a text about {'cats' if one % 2 else 'dogs'}, number {one}" for one in range(N)]
     assert dpcl.check((texts, ["even" if one % 2 else "odd" for one in range(N)])).understood.kind == "text"
-    of_hub = SimpleNamespace(
-        to_pandas=lambda: pd.DataFrame({"text": texts, "label": labels % 2}),
-        features={"text": None, "label": SimpleNamespace(names=["even", "odd"])},
+
+def hub(columns: dict[str, object], kinds: dict[str, object]) -> datasets.Dataset:
+    known = {name: kinds.get(name) for name in columns}
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(known))
+
+
+def test_a_dataset_of_the_hub_has_its_names_and_its_odd_cells() -> None:
+    texts = [f"a text about {'cats' if one % 2 else 'dogs'}, number {one}" for one in range(N)]
+    kinds = {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["even", "odd"])}
+    labels: list[int | None] = [one % 2 for one in range(N)]
+    found = dpcl.check(hub({"text": texts, "label": labels}, kinds))
+    assert (found.understood.kind, found.classes) == ("text", ("even", "odd"))
+    shuffled = hub({"text": texts, "label": labels}, kinds).shuffle(seed=0).select(range(N - 1))
+    assert dpcl.check(shuffled).classes == ("even", "odd")
+    with_none = columns_of(hub({"text": texts, "label": [None, *labels[1:]]}, kinds))
+    assert with_none["label"] == [None, *("odd" if one % 2 else "even" for one in range(1, N))]
+    vectors = datasets.List(datasets.Value("float32"))
+    rows = np.random.default_rng(0).normal(size=(N, 8)).tolist()
+    embedded = hub({"embedding": rows, "label": labels}, {"embedding": vectors, "label": kinds["label"]})
+    assert dpcl.check(embedded).understood.kind == "embedding"
+
+
+def test_frames_of_polars_and_tables_of_arrow_are_those_of_pandas() -> None:
+    ours = frame()
+    n_test = dpcl.check(ours, target="kind", person="user").n_test
+    of_polars = polars.from_pandas(ours).with_columns(polars.col("kind").cast(polars.Categorical))
+    for other in (of_polars, of_polars.to_arrow()):
+        assert columns_of(other) == columns_of(ours)
+        found = dpcl.check(other, target="kind", person="user")
+        assert (found.classes, found.n_test) == (("ant", "bee", "cat"), n_test)
+    assert dpcl.run(data=of_polars, target="kind", epsilons=[1.0], seeds=[0]).spec.data.dataset == "own:data"
+    odd = polars.DataFrame({"x": [None, None], "kind": ["a", "b"], "rate": [1, 2]}).with_columns(
+        polars.col("rate").cast(polars.Decimal(10, 2))
     )
-    assert dpcl.check(of_hub).classes == ("even", "odd")
+    assert columns_of(odd) == {"x": [None, None], "kind": ["a", "b"], "rate": [1.0, 2.0]}
+
+
+class Squares:
+    """A map-style dataset of torch without tensors: a length, and (x, y) for a number."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.n = kind, N
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, place: int) -> tuple[object, object]:
+        import torch
+
+        label = place % 3
+        picture = np.full((6, 6 + place % 2), 80 * label + place % 40, np.uint8)
+        picture[0, 0] = place % 256
+        vector = torch.full((8,), float(label)) + place / N
+        of_kind = {"vectors": vector, "pictures": picture, "pillow": Image.fromarray(picture), "texts": f"{label} {place}"}
+        return of_kind[self.kind], torch.tensor(label) if self.kind == "vectors" else label
+
+
+def test_a_map_style_dataset_is_read_item_by_item() -> None:
+    found = {kind: dpcl.check(Squares(kind)) for kind in ("vectors", "pictures", "pillow", "texts")}
+    kinds = [one.understood.kind for one in found.values()]
+    assert kinds == ["embedding", "image", "image", "text"]
+    assert all(one.classes == ("0", "1", "2") for one in found.values())
+    assert found["pictures"].n_test == found["pillow"].n_test
+    empty = Squares("vectors")
+    empty.n = 0
+    for wrong, field in ((empty, "data"), ([1, 2], "data"), (np.zeros((3, 2)), "data"), ({"x": 1}, "data")):
+        with pytest.raises(BadInput) as refused:
+            dpcl.check(wrong)
+        assert refused.value.field == field
+
+
+def pictures(n: int = N) -> tuple[NDArray[np.uint8], list[object]]:
+    drawn = np.random.default_rng(2).integers(0, 256, size=(n, 6, 6), dtype=np.uint8)
+    drawn[np.arange(n), 0, 0] = 120 * (np.arange(n) % 2)
+    return drawn, ["cat" if one % 2 else "dog" for one in range(n)]
+
+
+def test_pictures_are_read_as_their_folder_is(tmp_path: Path) -> None:
+    drawn, labels = pictures()
+    for place, (picture, label) in enumerate(zip(drawn, labels, strict=True)):
+        file = tmp_path / "pets" / str(label) / f"{place}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(file)
+    of_folder = dpcl.check(tmp_path / "pets")
+    of_hub = hub({"image": [*drawn], "label": labels}, {"image": datasets.Image(), "label": datasets.Value("string")})
+    for data in ((drawn, labels), (drawn[..., None], labels), (np.stack([drawn] * 3, axis=-1), labels), of_hub):
+        found = dpcl.check(data)
+        assert (found.understood.kind, found.classes) == ("image", ("cat", "dog"))
+        if data is not of_hub and np.ndim(data[0]) == 3:
+            assert found.n_test == of_folder.n_test
+    result = dpcl.run(data=(drawn, labels), name="pets", epsilons=[1.0], seeds=[0], settings={"data.backbone": "pixels"})
+    assert result.guarantee(1.0).epsilon <= 1.0
+    with pytest.raises(BadInput, match=r"data X = float32 \[3, 6, 6\]"):
+        dpcl.check((drawn[:3].astype(np.float32), labels[:3]))
+
+
+@pytest.mark.parametrize("odd", ["", "../up", "a/b", "test", "train", ".hidden", None, "x" * 300, "\ud800", float("nan")])
+def test_a_label_that_is_no_folder_moves_no_other_row(odd: object) -> None:
+    drawn, labels = pictures(40)
+
+    def members(drawn: NDArray[np.uint8], labels: list[object]) -> set[str]:
+        with given.as_file((drawn, labels)) as path, zipfile.ZipFile(path) as archive:
+            return {*archive.namelist()}
+
+    with_odd, without = members(drawn, [odd, *labels[1:]]), members(drawn[1:], labels[1:])
+    assert without < with_odd or without == with_odd
+    assert len(with_odd) <= len(without) + 1
+    usual, found = dpcl.check((drawn, labels)), dpcl.check((drawn, [odd, *labels[1:]]))
+    assert (found.classes, found.understood) == (("cat", "dog"), usual.understood)
+    assert abs(found.n_test - usual.n_test) <= 1  # the others' coins fall as before
 
 
 @pytest.mark.parametrize(

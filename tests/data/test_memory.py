@@ -72,7 +72,7 @@ def read(name: str) -> tuple[NDArray[np.generic], ...]:
     outlined = outline.outline(card, files.find(card))
     found = load.load_dataset(DataSpec(dataset=name))
     parts = [part.images.values for part in (found.train, found.test) if isinstance(part.images, Vectors)]
-    return outlined.train.contents.keys(), found.train.labels, found.test.labels, *parts
+    return outline.keys_of(outlined.train.contents), found.train.labels, found.test.labels, *parts
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -22,7 +22,7 @@ from PIL import Image
 from plotly.colors import sample_colorscale
 
 import dpcl_core.figures
-from dpcl_core.figures import png, svg, svg_parts, theme
+from dpcl_core.figures import svg, svg_parts, theme
 from tests.figures.making import picture_of
 from tests.figures.pictures import PICTURES
 
@@ -290,7 +290,7 @@ def test_a_marker_has_its_colour_where_the_svg_has_it(dark: bool) -> None:
     dot = go.Scatter(x=[1.0, 2.0, 3.0], y=[1.0, 3.0, 2.0], mode="markers", marker={"size": 16, "color": "#d55e00"})
     picture = picture_of(go.Figure([dot], theme.layout(dark, height=300)), "Three dots.")
     drawing = ElementTree.fromstring(svg.draw_svg(picture, dark=dark))
-    image = Image.open(io.BytesIO(png.draw_png(picture, dark=dark))).convert("RGB")
+    image = Image.open(io.BytesIO(svg.draw_png(picture, dark=dark))).convert("RGB")
     assert image.size == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
     centres = [
         (float(one.attrib["cx"]), float(one.attrib["cy"])) for one in drawing.iter("{http://www.w3.org/2000/svg}circle")
@@ -310,6 +310,6 @@ def test_letters_are_drawn_whatever_typefaces_the_computer_has() -> None:
         chart = theme.Chart(False, 200)
         chart.text(word or " ", 0.5, 0.5, size=30, colour=chart.ink.text, xref="paper", yref="paper")
         drawing = svg.draw_svg(chart.picture("A word."))
-        own = resvg_py.svg_to_bytes(svg_string=drawing, zoom=1, font_files=png.fonts(), skip_system_fonts=True)
+        own = resvg_py.svg_to_bytes(svg_string=drawing, zoom=1, font_files=svg.fonts(), skip_system_fonts=True)
         inks.append(int((np.asarray(Image.open(io.BytesIO(bytes(own))).convert("L")) < 128).sum()))
     assert inks[1] > inks[0] + 200  # eleven letters, 30 px high, strokes of some 3 px

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpcl_core.figures import watched
+from dpcl_core.figures import tokens
 
 NOISE = pd.DataFrame(
     [("fresh", 1, 1.0), ("square root", 1, 1.0), ("fresh", 4, 2.0), ("square root", 4, 1.48)],
@@ -20,14 +20,14 @@ RACED = pd.DataFrame(
 
 
 def test_the_noise_is_drawn_as_it_stands_in_the_table() -> None:
-    picture = watched.noise_against_tasks(NOISE)
+    picture = tokens.noise_against_tasks(NOISE)
     drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in picture.figure.data}
     assert drawn == {"fresh": ([1, 4], [1.0, 2.0]), "square root": ([1, 4], [1.0, 1.48])}
     assert picture.finding == "After 4 tasks the noise, in σ of a single task: fresh 2, square root 1.48."
 
 
 def test_theory_is_a_line_and_what_was_measured_dots_of_its_colour() -> None:
-    picture = watched.race(RACED)
+    picture = tokens.race(RACED)
     every, last, dots = picture.figure.data
     assert (list(every.x), list(every.y), list(last.y)) == ([1, 2], [1.0, 1.5], [1.0, 0.5])
     assert (dots.mode, list(dots.x), list(dots.y), dots.marker.color) == ("markers", [2], [1.3], every.line.color)

@@ -278,7 +278,7 @@ def words(name: str) -> list[str]:
     said = [lesson.title, lesson.question, lesson.intro]
     for step in lesson.steps:
         said += [step.title, step.predict, *step.choices, step.do, step.see, step.explain]
-        said += [] if step.chart is None else [step.chart.title, step.chart.source]
+        said += [] if step.chart is None else [step.chart.title, step.chart.source, step.chart.finding]
     said += [part for one in lesson.exercises for part in (one.ask, one.how)]
     return [*said, *(part for one in lesson.think for part in (one.question, one.answer))]
 
@@ -298,6 +298,9 @@ def test_no_word_in_the_code_of_the_lessons_does() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert not FORBIDDEN.search(node.value), f"{path.name}: {node.value}"
+    long = [said for part, texts in paths.asset_table("pages.toml").items() if "lesson" in part for said in texts.values()]
+    assert long
+    assert not [said for said in long if FORBIDDEN.search(said)]
 
 
 @pytest.mark.parametrize("said", ["your data is private", "Anonymous sums", "it is safe", "an ε of 3 %", "guaranteed"])

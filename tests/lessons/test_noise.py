@@ -15,6 +15,7 @@ from dpcl_core.lessons import modes, noise
 from dpcl_core.lessons import noise as lesson
 from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
+from scripts import make_anchors
 from tests.lessons import reference
 from tests.support import javascript
 
@@ -243,11 +244,11 @@ def simulated(length: int, noise: float) -> modes.World:
     return replace(world, lists=noised)
 
 
-@pytest.mark.parametrize("length", lesson.LENGTHS)
+@pytest.mark.parametrize("length", make_anchors.LENGTHS)
 def test_the_written_groups_are_those_of_the_matchers_here(length: int) -> None:
     """At one noise and number of anchors; the agreement is that of `matcher_comparison`, whatever the groups are called."""
     lists, world = matching.read_vectors(length), simulated(length, 0.1)
-    assert (lists["noises"], lists["counts"]) == (list(lesson.NOISES), list(matching.COUNTS))
+    assert (lists["noises"], lists["counts"]) == (list(make_anchors.NOISES), list(matching.COUNTS))
     assert lists["modes"] == "".join(map(str, world.modes.ravel()))
     place, level = lists["counts"].index(50), lists["noises"].index(0.1)
     wanted = matching.agreement(world.lists, world.modes, world.by_name(50), world.view, matching.DRAW)
@@ -262,10 +263,10 @@ def test_the_written_groups_are_those_of_the_matchers_here(length: int) -> None:
 def test_axes_stay_as_anchors_change() -> None:
     """Every map lies as close to that of all anchors as turning and scaling allow: closer than any other turn or scale."""
     world = modes.world("exact", modes.LONG, modes.N_CLIENTS, matching.DRAW)
-    target = lesson.positions(world, 200, 0.0)
+    target = make_anchors.positions(world, 200, 0.0)
     assert np.abs(target).max() == pytest.approx(1)
     for m in (10, 50):
-        placed = lesson.positions(world, m, 0.0)
+        placed = make_anchors.positions(world, m, 0.0)
         nearest = ((placed - target) ** 2).sum()
         for turn in (0.05, -0.05):
             turned = placed @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
@@ -274,7 +275,7 @@ def test_axes_stay_as_anchors_change() -> None:
 
 
 @javascript.NEEDED
-@pytest.mark.parametrize("length", lesson.LENGTHS)
+@pytest.mark.parametrize("length", make_anchors.LENGTHS)
 def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     """Places and pixels are written with three decimals: start and step are each off by half of the last."""
     lists, noise, at = matching.read_vectors(length), 0.37, (0, 3, 6)
@@ -286,9 +287,9 @@ def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     found = javascript.run(script, TRIAL, sent=request)
     clean, noised = modes.world("exact", length, modes.N_CLIENTS, matching.DRAW), simulated(length, noise)
     for place, points in zip(at, found["placed"], strict=True):
-        wanted = lesson.positions(clean, lists["counts"][place], noise)
+        wanted = make_anchors.positions(clean, lists["counts"][place], noise)
         np.testing.assert_allclose(points, wanted, atol=0.0005 * (1 + noise) + 1e-9)
-    by_hand = noised.lists.means[: lesson.N_BY_HAND].reshape(-1, length)
+    by_hand = noised.lists.means[: make_anchors.N_BY_HAND].reshape(-1, length)
     for grey, mean in zip(found["pictures"], by_hand, strict=True):
         drawn = modes.pixels(mean)
         np.testing.assert_allclose(grey, modes.picture(mean).ravel(), atol=0.002 / drawn.max())

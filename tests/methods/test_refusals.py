@@ -40,7 +40,6 @@ def before_any_task(raw: dict[str, object]) -> None:
         ("naive", {"params": {"adapter": "lora"}}, "params.adapter", "head"),
         ("agem", {"privacy": {"epsilons": [1.0]}}, "privacy.epsilons", "dp-agem"),
         ("agem", {"params": {"head": "per-task"}}, "params.head", "prior"),
-        ("agem", {"data": {"dataset": "digits", "backbone": "vit-cifar100"}}, "data.backbone", "pixels"),
         ("agem", {"params": {"variant": "balanced"}}, "params.steps", "balanced"),
         ("agem", {"params": {**HETEROGENEOUS, "epochs_by_task": [1, 2, 3]}}, "params.epochs_by_task", "2 "),
         ("agem", {"params": HETEROGENEOUS}, "params.epochs_by_task", "2 "),
@@ -59,7 +58,6 @@ def before_any_task(raw: dict[str, object]) -> None:
         ("dp-agem", {"params": {**KEPT, "head": "per-task"}}, "params.head", "prior"),
         ("dp-agem", {"params": {**KEPT, "clip_norm": 0}}, "params.clip_norm", "0.0"),
         ("dp-agem", {"params": {"memory_epsilon_cap": 0}}, "params.memory_epsilon_cap", "0"),
-        ("dp-agem", {"params": KEPT, "data": {"backbone": "convnext-cifar100"}}, "data.backbone", "pixels"),
         ("independent-laplace", {"privacy": {"adjacency": "add-remove"}}, "privacy.adjacency", "replace"),
         ("independent-laplace", {"params": {"project_to": 65}}, "params.project_to", "64"),
         ("independent-laplace", {"params": {"project_to": 0}, "data": {"backbone": "vit-cifar100"}},
@@ -67,7 +65,7 @@ def before_any_task(raw: dict[str, object]) -> None:
         ("independent-laplace", {"params": {"project_to": -1}}, "params.project_to", "0"),
         ("independent-laplace", {"params": {"clip": 0}}, "params.clip", "0"),
         ("independent-laplace", {"params": {"label_share": 1}}, "params.label_share", "0.99"),
-        ("independent-laplace", {"labels": "data"}, "labels", "prior"),
+        ("dp-agem", {"labels": "data", "public_labels": ["1"]}, "public_labels", "prior"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_before_any_task(

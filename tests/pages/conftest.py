@@ -28,10 +28,19 @@ Open = Callable[..., AppTest]
 Patch = pytest.MonkeyPatch
 
 
+def told(page: AppTest, element: str) -> list[Any]:
+    """What each of the page's elements of this name is drawn from."""
+    return [json.loads(one.proto.bytes) for one in page.get("bidi_component") if one.proto.component_name == element]
+
+
 def drawings(page: AppTest) -> list[ElementTree.Element]:
     """The figures that the page draws as SVG."""
-    told = (one.proto for one in page.get("bidi_component"))
-    return [ElementTree.fromstring(json.loads(one.bytes)["svg"]) for one in told if one.component_name == PICTURE.folder]
+    return [ElementTree.fromstring(one["svg"]) for one in told(page, PICTURE.folder)]
+
+
+def charts(page: AppTest) -> list[dict[str, Any]]:
+    """The figures that the page draws by Plotly."""
+    return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
 
 
 @pytest.fixture(scope="session", autouse=True)

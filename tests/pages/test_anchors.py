@@ -17,7 +17,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.parts import anchor_pictures, anchor_source, fields
 from pages.parts.matching_clients import CODEC
-from tests.pages.conftest import Open, Patch, address, drawings, words
+from tests.pages.conftest import Open, Patch, address, drawings, told, words
 from tests.support import clients, replay
 from tests.support.asserting import includes
 from tests.support.signatures import TOLD, with_lists
@@ -37,8 +37,7 @@ TABS = {
 
 def played(page: AppTest) -> Any:
     """What the element is drawn from; None where there is none."""
-    told = [element.proto.bytes for element in page.get("bidi_component") if element.proto.component_name == "anchors"]
-    return json.loads(told[0]) if told else None
+    return next(iter(told(page, "anchors")), None)
 
 
 def open_tab(page: AppTest, name: str) -> None:

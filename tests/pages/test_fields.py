@@ -99,8 +99,8 @@ def test_permutations_of_ones_own_are_for_files_and_commands_not_for_links() -> 
 @pytest.mark.parametrize("card", methods.CARDS.values(), ids=lambda card: card.name)
 def test_at_most_three_settings_stand_in_front_and_each_exists(card: MethodCard) -> None:
     named = {setting.name for setting in fields.settings(card.params)}
-    assert set(card.matters) <= named
-    assert len(set(card.matters)) == len(card.matters) == min(3, len(named))
+    assert set(card.key_settings) <= named
+    assert len(set(card.key_settings)) == len(card.key_settings) == min(3, len(named))
 
 
 def test_no_title_or_option_of_a_method_is_a_raw_name() -> None:

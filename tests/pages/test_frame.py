@@ -17,7 +17,7 @@ from dpcl_core.elements import element
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
-from dpcl_core.lessons import glossary, text
+from dpcl_core.lessons import text
 from dpcl_core.papers import answers
 from pages.parts import figure_card, layout
 from pages.parts.text import plain
@@ -149,7 +149,7 @@ def test_the_computer_is_described_in_one_line(open_page: Open) -> None:
 
 def test_every_pitfall_stands_there_and_can_be_shown(open_page: Open) -> None:
     page = open_page("lessons", view="edges")
-    assert page.segmented_control[0].value == "Sharp edges"
+    assert page.segmented_control[0].value == "edges"
     assert [heading.value for heading in page.header] == [f"{n}. {edge.title}" for n, edge in enumerate(text.edges(), 1)]
     buttons = [button for button in page.button if button.label == "Show it"]
     assert len(buttons) == len(text.edges())
@@ -268,10 +268,10 @@ def explained(text: str) -> list[str]:
 
 
 def test_a_word_is_explained_where_it_first_occurs() -> None:
-    seen: set[glossary.Word] = set()
+    seen: set[text.Word] = set()
     first = layout.marked("A coreset and a coreset.", seen)
     assert SPAN.sub(r"[\2]", first) == "A [coreset] and a coreset."
-    meaning = next(word.meaning for word in glossary.words() if word.word == "coreset")
+    meaning = next(word.meaning for word in text.words() if word.word == "coreset")
     assert SPAN.findall(first)[0][0] == f"coreset: {meaning}"
     assert layout.marked("A coreset again, and replay.", seen).count('class="term"') == 1
 

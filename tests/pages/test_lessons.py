@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +16,7 @@ from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
 from pages.parts import lesson_stage
-from tests.pages.conftest import Open, Patch, drawings, press, words
+from tests.pages.conftest import Open, Patch, drawings, press, told, words
 from tests.support.asserting import includes
 from tests.support.tiers import quick
 
@@ -46,6 +45,13 @@ def at(open_page: Open, lesson: str, step: int, **more: str) -> AppTest:
     return open_page("lessons", l=lesson, s=str(step), **ticks, **more)
 
 
+def done(open_page: Open, lesson: str, step: int, choice: int, button: str, **more: str) -> AppTest:
+    """A lesson at a step that is predicted and done."""
+    page = at(open_page, lesson, step, **more)
+    predict(page, choice)
+    return press(page, button)
+
+
 def parts(page: AppTest) -> list[str]:
     return [heading.value for heading in page.subheader]
 
@@ -55,7 +61,7 @@ ON_SERVER = [name for name in text.NAMES if name not in text.IN_BROWSER]
 
 def drawn(page: AppTest) -> Any:
     """What the browser's lesson is drawn from."""
-    (one,) = [json.loads(each.proto.bytes) for each in page.get("bidi_component") if each.proto.component_name == "lesson"]
+    (one,) = told(page, "lesson")
     return one
 
 
@@ -130,7 +136,7 @@ def test_a_link_opens_the_browsers_lesson_where_it_was(open_page: Open, name: st
     assert start == {"step": 1, "done": [0, 1], "predictions": {"0": 1, "2": 0}, "values": {"epsilon": 4.0}}
     assert (drawn(page)["hidden"], drawn(page)["is_quiet"]) == (["epsilon"], True)
     assert f"**Steps**, 2 of {n_steps} done" in words(page)
-    assert {"l": "label", **page.query_params} == {"v": "1", **link}  # the first lesson needs no key
+    assert {"l": "label", **page.query_params} == {"view": "steps", "v": "1", **link}  # the first lesson needs no key
     press(page, "○ 3.")
     assert drawn(page)["start"] == {**start, "step": 2}
     assert page.query_params["s"] == "3"
@@ -145,7 +151,7 @@ def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
     predict(page, 1)
     assert parts(page) == ["Predict", "Do", "Explain"]  # done before: the reason is there, the noise is not kept
     assert dict(page.query_params) == {
-        "v": "1", "l": "shared", "s": "2", "d1": "1,3", "p1": "3", "d3": "1,2", "p3": "2,2,1", "e3": "4"
+        "view": "steps", "v": "1", "l": "shared", "s": "2", "d1": "1,3", "p1": "3", "d3": "1,2", "p3": "2,2,1", "e3": "4"
     }  # fmt: skip
     again = open_page("lessons", **page.query_params)
     assert dict(again.query_params) == dict(page.query_params)
@@ -154,9 +160,7 @@ def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
 
 
 def test_a_settings_change_is_in_the_link_and_lasts(open_page: Open) -> None:
-    page = open_page("lessons", l="sign")
-    predict(page)
-    press(page, "Take one step")
+    page = done(open_page, "sign", 1, 0, "Take one step")
     page.select_slider[1].set_value(12.0).run()
     assert page.query_params["w5"] == "12"
     press(page, "Next")
@@ -166,9 +170,7 @@ def test_a_settings_change_is_in_the_link_and_lasts(open_page: Open) -> None:
 
 
 def test_each_lesson_keeps_its_place(open_page: Open) -> None:
-    page = open_page("lessons", l="shared")
-    predict(page)
-    press(page, "Draw the noises")
+    page = done(open_page, "shared", 1, 0, "Draw the noises")
     press(page, "Next")
     page.radio[0].set_value("sign").run()
     assert page.header[0].value == text.load("sign").steps[0].title
@@ -289,7 +291,7 @@ def test_a_link_may_name_lesson_and_step(open_page: Open) -> None:
     page = open_page("lessons", lesson="shared", step="3", p3="1,1")
     assert any("step 3 of 6" in caption.value for caption in page.caption)
     assert not page.warning
-    assert dict(page.query_params) == {"v": "1", "l": "shared", "s": "3", "p3": "1,1"}
+    assert dict(page.query_params) == {"view": "steps", "v": "1", "l": "shared", "s": "3", "p3": "1,1"}
 
 
 def test_a_link_may_give_the_number_that_the_page_shows(open_page: Open) -> None:
@@ -301,7 +303,7 @@ def test_a_link_may_give_the_number_that_the_page_shows(open_page: Open) -> None
 
 
 def test_the_longest_link_is_short_enough() -> None:
-    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "view": "steps", "first": 4, "alone": True}
+    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "first": 4, "alone": True}
     values["hide"] = ("epsilon", "strength", "prediction")
     for name in text.NAMES:
         n_steps = len(text.load(name).steps)
@@ -312,24 +314,20 @@ def test_the_longest_link_is_short_enough() -> None:
 
 def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
     links = {link.proto.page: link.proto.query_string for link in open_page("start").get("page_link")}
-    assert links["lessons"] == f"v=1&l={text.NAMES[0]}&s=1"
+    assert links["lessons"] == f"view=steps&v=1&l={text.NAMES[0]}&s=1"
 
 
 def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:
-    page = at(open_page, "shared", 2, b3="8000")
-    predict(page, 2)
-    press(page, "Subtract")
+    page = done(open_page, "shared", 2, 2, "Subtract", b3="8000")
     includes(words(page), "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346.", "Correct.")
     page.select_slider[0].set_value(0.1).run()
     assert page.query_params["b3"] == "0.1"
-    page.segmented_control[0].set_value(7).run()
+    page.segmented_control[1].set_value(7).run()
     assert "1,346 of 1,346 other pictures come back exactly" in words(page)
 
 
 def test_the_slider_reads_the_learners_off_without_training_again(open_page: Open, monkeypatch: Patch) -> None:
-    page = at(open_page, "shared", 4)
-    predict(page, 2)
-    press(page, "Train them all")
+    page = done(open_page, "shared", 4, 2, "Train them all")
     assert "Correct." in words(page)
     monkeypatch.setattr("dpcl_core.lessons.shared_noise.accuracies", None)
     page.select_slider[0].set_value(8000.0).run()
@@ -338,9 +336,7 @@ def test_the_slider_reads_the_learners_off_without_training_again(open_page: Ope
 
 def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page: Open) -> None:
     """1,000 of 1,000 rounds right prove ε >= 5.6; fresh noise is held to 128 / b = 9.85, and proves far less."""
-    page = at(open_page, "shared", 5)
-    predict(page, 2)
-    press(page, "Play 2 × 1,000 rounds")
+    page = done(open_page, "shared", 5, 2, "Play 2 × 1,000 rounds")
     said = words(page)
     assert "one noise for all | 0.077 (not verified) | **no bound** | 100.0\N{NO-BREAK SPACE}% | **5.60**" in said
     assert "fresh noise for each | 0.077 (not verified) | 9.85" in said
@@ -349,18 +345,14 @@ def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page
 
 
 def test_a_link_with_another_strength_keeps_it(open_page: Open) -> None:
-    page = at(open_page, "shared", 4, b3="33")
-    predict(page)
-    press(page, "Train them all")
+    page = done(open_page, "shared", 4, 0, "Train them all", b3="33")
     assert "Strength of the noise, b: **33**" in words(page)
     assert not page.select_slider
     assert "With b = 45" in words(page), "the nearest strength that was trained"
 
 
 def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) -> None:
-    page = at(open_page, "shared", 6, e3="2")
-    predict(page, 0)
-    press(page, "Run all three")
+    page = done(open_page, "shared", 6, 0, "Run all three", e3="2")
     said = words(page)
     assert "Correct." in said
     assert said.count("| 2 | **") == 3
@@ -371,9 +363,7 @@ def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) 
 
 def test_the_printed_sign_learns_harder_in_one_step(open_page: Open) -> None:
     """At a Score of 0.9 and λ = 10 the token weighs 4; from 1 % it goes to 1 / (1 + 99 e^(-3.96)) = 34.6 %."""
-    page = open_page("lessons", l="sign", s="1")
-    predict(page, 0)
-    press(page, "Take one step")
+    page = done(open_page, "sign", 1, 0, "Take one step")
     said = words(page)
     assert "| the printed term | 4.00 | 1\N{NO-BREAK SPACE}% | **35\N{NO-BREAK SPACE}%** |" in said
     assert "| its sign turned | −2.00 |" in said
@@ -381,18 +371,14 @@ def test_the_printed_sign_learns_harder_in_one_step(open_page: Open) -> None:
 
 
 def test_the_turned_sign_needs_a_weight_that_no_sweep_had(open_page: Open) -> None:
-    page = at(open_page, "sign", 2)
-    predict(page, 1)
-    press(page, "Turn the sign")
+    page = done(open_page, "sign", 2, 1, "Turn the sign")
     assert "Correct." in words(page)
     page.select_slider[0].set_value(12.0).run()
     assert "The result: “Yes, it is pushed away”." in words(page)
 
 
 def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> None:
-    page = at(open_page, "sign", 4)
-    predict(page, 2)
-    press(page, "Show what was measured")
+    page = done(open_page, "sign", 4, 2, "Show what was measured")
     told, said = shared_noise.record(), words(page)
     assert f"Recorded on {told.date}: 3 seeds on lm-tiny, with 5 codes each" in said
     assert "python scripts/record" in said.replace("\\", "")

@@ -384,6 +384,14 @@ def test_a_model_is_asked(kept: str, row: str, said: str, open_page: Open, store
     assert [one.value.replace("\\", "").partition(":")[0] for one in page.error] == ([said] if said else [])
     answered = re.findall(r"\| row (\d) \| (low|mid|high|top) \|", words(page))
     assert [row for row, _ in answered] == ([] if said else ["1", "2"])
+    if not said:  # a row can be typed, below the line that the field has
+        monkeypatch.setattr(own_model.st, "file_uploader", usual)
+        page = press(open_page("data"), "Its model")
+        typed = page.text_area(key=f"own-typed-{run_id}")
+        typed.set_value(f"{typed.value}4,a,p4,s1\n")
+        page = press(page, "Ask")
+        assert not page.error
+        assert len(re.findall(r"\| row 1 \| (?:low|mid|high|top) \|", words(page))) == 1
     assert administration.looks_at(store, kept) == before
 
 

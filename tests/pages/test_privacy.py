@@ -20,7 +20,7 @@ from dpcl_core.privacy.ledger import Ledger, ledger_entries
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell
 from pages.parts import claim_calculator
-from tests.pages.conftest import Open, Patch, words
+from tests.pages.conftest import Open, Patch, told, words
 from tests.support import replay
 from tests.support.asserting import includes
 from tests.support.planned import plan_of
@@ -50,8 +50,7 @@ def test_without_noise_there_is_no_bound_anywhere(open_page: Open) -> None:
 
 def asked(page: AppTest, panel: str = "noise") -> Any:
     """The question that the browser's calculator opens with; `panel`: noise or tasks."""
-    drawn = [json.loads(one.proto.bytes) for one in page.get("bidi_component") if one.proto.component_name == "calculator"]
-    return next(document["start"] for document in drawn if document["panels"] == [panel])
+    return next(document["start"] for document in told(page, "calculator") if document["panels"] == [panel])
 
 
 @pytest.mark.parametrize(

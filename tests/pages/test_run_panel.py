@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,23 +12,19 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
+from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
 from dpcl_core.runs.run import Run, Status
 from dpcl_core.runs.store import Store
 from pages.parts import status_line
 from tests.data.making import write_pair
-from tests.pages.conftest import Open, Patch, address, unfolded, words
+from tests.pages.conftest import Open, Patch, address, charts, unfolded, words
 from tests.support import replay
 from tests.support.asserting import includes
 
 SPEC = replay.a_spec()
 ALL = replay.recorded(SPEC)
-HALF = [
-    event
-    for event in ALL
-    if not isinstance(event, CellFinished) and not (isinstance(event, (TaskLearned, Progress)) and (event.task or 0) > 2)
-]
+HALF = replay.half(ALL)
 
 
 def _run(store: Store, state: str, events: list[object], **changes: object) -> Run:
@@ -98,7 +93,7 @@ def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(sto
 
 def test_trainings_one_after_another_are_counted(store: Store, monkeypatch: Patch) -> None:
     run = _run(store, "running", [], started=100.0)
-    monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], shares="cell"))
+    monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], cells_per_learner="cell"))
     one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
     n_cells = len(list(SPEC.cells()))
     assert status_line.status_of_run(run, one_by_one[:3], now=105.0).headline == f"Training 1 of {n_cells} · Task 1 of 5"
@@ -206,8 +201,8 @@ def numbers(encoded: dict[str, str]) -> np.ndarray:
 
 def ends(page: AppTest) -> list[float]:
     """The last point of every line of the first figure with lines: the accuracy curves."""
-    charts = [json.loads(chart.proto.spec)["data"] for chart in page.get("plotly_chart")]
-    curves = next(data for data in charts if data[0]["type"] == "scatter")
+    drawn = [chart["data"] for chart in charts(page)]
+    curves = next(data for data in drawn if data[0]["type"] == "scatter")
     lines = [trace for trace in curves if "lines" in trace["mode"] and trace["name"] in ("ε = 1", "ε = 8", "no noise")]
     assert len(lines) == 3
     return [float(numbers(trace["y"])[-1]) for trace in lines]
@@ -215,8 +210,8 @@ def ends(page: AppTest) -> list[float]:
 
 def corner(page: AppTest) -> float:
     """The first number of the accuracy matrix."""
-    charts = [json.loads(chart.proto.spec)["data"] for chart in page.get("plotly_chart")]
-    return float(numbers(next(data for data in charts if data[0]["type"] == "heatmap")[0]["z"])[0])
+    drawn = [chart["data"] for chart in charts(page)]
+    return float(numbers(next(data for data in drawn if data[0]["type"] == "heatmap")[0]["z"])[0])
 
 
 @pytest.mark.parametrize("status", ["finished", "running"])
@@ -255,10 +250,6 @@ def test_a_method_with_one_rule_has_no_switch(open_page: Open, store: Store) -> 
 
 
 # The stream on the Train page before anything runs: redrawn with the form, quiet where it cannot be drawn.
-
-
-def charts(page: AppTest) -> list[dict[str, object]]:
-    return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
 
 
 def streams(page: AppTest) -> list[dict[str, object]]:

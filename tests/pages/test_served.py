@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 import app
 from dpcl_core import paths
 from dpcl_core.elements import element
-from pages.parts import figure_card, icon_font, served
+from pages.parts import figure_card, served
 from tests.pages.conftest import Patch
 
 SCRIPT = min(served.STATIC.glob("js/index.*.js"), key=lambda path: path.stat().st_size)
@@ -171,15 +171,15 @@ def test_the_style_sheet_is_the_frameworks_but_for_its_icon_font(places: tuple[P
 
 
 def test_all_icons_that_scripts_name_are_found() -> None:
-    names = icon_font.named(served.STATIC.glob("js/*.js"))
+    names = served.named(served.STATIC.glob("js/*.js"))
     assert {"keyboard_arrow_down", "expand_more", "more_vert", "check", "close", "info"} <= names
 
 
 def test_a_font_of_another_make_is_refused(monkeypatch: Patch) -> None:
     for other in (b"", b"wOFF" + bytes(200), next(served.STATIC.glob("media/SourceSansVF-Upright*")).read_bytes()):
         with pytest.raises((ValueError, LookupError, struct.error, OSError)):
-            icon_font.subset(other, {"check"})
-    monkeypatch.setattr(icon_font, "subset", _refused)
+            served.subset(other, {"check"})
+    monkeypatch.setattr(served, "subset", _refused)
     assert served.style() is None
 
 

@@ -19,7 +19,7 @@ from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from pages.parts import token_text
 from pages.parts.sensitive_words import CODEC
-from tests.pages.conftest import Open, Patch, address, box, words
+from tests.pages.conftest import Open, Patch, address, box, told, words
 from tests.support import replay
 from tests.support.asserting import includes
 from tests.support.texts import SCORED, with_texts
@@ -30,8 +30,7 @@ SAID = with_texts(replay.recorded(SPEC, n_tasks=3))
 
 def heatmap(page: AppTest) -> Any:
     """What the explorer, or the text of a run on Train, is drawn from; None where there is none."""
-    told = [element.proto.bytes for element in page.get("bidi_component") if element.proto.component_name == "tokens"]
-    return json.loads(told[0]) if told else None
+    return next(iter(told(page, "tokens")), None)
 
 
 def text_of(told: Any) -> str:
@@ -196,7 +195,7 @@ def test_no_text_says_what_to_do(open_page: Open) -> None:
 
 @pytest.mark.usefixtures("read_by_big")
 def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
-    text = ("The quick brown fox jumps over the lazy dog. " * 3000)[:token_text.MAX_CHARACTERS]
+    text = ("The quick brown fox jumps over the lazy dog. " * 3000)[: token_text.MAX_CHARACTERS]
     parts = token_text.in_parts(text)
     assert "".join(parts) == text
     assert max(map(len, parts)) <= token_text.PART_CHARACTERS

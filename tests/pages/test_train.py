@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -17,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
 from dpcl_core.data import catalog as datasets
-from dpcl_core.events import CellFinished, Progress, TaskLearned
+from dpcl_core.events import CellFinished
 from dpcl_core.papers import measured, questions
 from dpcl_core.results import Result
 from dpcl_core.runs import database, tables
@@ -25,28 +24,20 @@ from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from pages.parts import run_panel, train_form
 from tests.data.making import write_pair
-from tests.pages.conftest import Open, Patch, address, button, press, words
+from tests.pages.conftest import Open, Patch, address, button, charts, press, words
 from tests.papers import making
 from tests.support import replay, texts
 from tests.support.asserting import includes
 
 SPEC = replay.a_spec()
 ALL = replay.recorded(SPEC)
-HALF = [
-    event
-    for event in ALL
-    if not isinstance(event, CellFinished) and not (isinstance(event, (TaskLearned, Progress)) and (event.task or 0) > 2)
-]
-
-
-def _charts(page: AppTest) -> list[dict[str, object]]:
-    return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+HALF = replay.half(ALL)
 
 
 def test_first_visit_shows_a_finished_example_and_a_filled_form(open_page: Open) -> None:
     page = open_page("train")
     assert "Example" in words(page)
-    assert len(_charts(page)) >= 3
+    assert len(charts(page)) >= 3
     includes(words(page), "After 5 tasks", "Who remembers what")
     assert "At most 2.72 times likelier because of you" in [box.label for box in page.expander]
     assert page.selectbox[0].value == "digits"
@@ -133,7 +124,7 @@ def test_beside_a_changed_form_stands_its_nearest_record_and_never_the_run_it_wa
     assert "run" not in page.query_params
     assert "not-dp" not in words(page)
     assert "**Measured before** :small[with other settings: label list" in words(page)
-    lines = [trace for trace in _charts(page)[0]["data"] if trace.get("line", {}).get("dash") == "solid"]  # type: ignore
+    lines = [trace for trace in charts(page)[0]["data"] if trace.get("line", {}).get("dash") == "solid"]  # type: ignore
     assert len({trace["line"]["color"] for trace in lines}) == 1, "a ghost has no colours"
     assert f"**{store.get(run_id).name}** (finished) has other settings." in words(page)
     page = press(page, "Back to that run")
@@ -185,9 +176,9 @@ def test_a_run_that_is_not_dp_is_banner_marked(open_page: Open, store: Store) ->
 
 def test_figures_hold_the_runs_numbers(open_page: Open, store: Store) -> None:
     page = open_page("train", run=replay.fill(store, SPEC, ALL))
-    names = [trace.get("name") for trace in _charts(page)[0]["data"]]  # type: ignore[attr-defined]
+    names = [trace.get("name") for trace in charts(page)[0]["data"]]  # type: ignore[attr-defined]
     assert {"ε = 1", "ε = 8", "no noise"} <= set(names)
-    assert not any("gl" in trace["type"] for chart in _charts(page) for trace in chart["data"])  # type: ignore[attr-defined]
+    assert not any("gl" in trace["type"] for chart in charts(page) for trace in chart["data"])  # type: ignore[attr-defined]
 
 
 def test_no_final_accuracy_is_claimed_for_models_that_did_not_finish(open_page: Open, store: Store) -> None:
@@ -223,7 +214,7 @@ def test_a_run_that_waits_for_room_on_the_disk_says_so(
 def test_before_the_first_point_the_stream_is_shown_and_no_empty_figure(open_page: Open, store: Store) -> None:
     page = open_page("train", run=replay.fill(store, SPEC, [], status="queued"))
     assert "nothing-yet" not in words(page)
-    (stream,) = _charts(page)
+    (stream,) = charts(page)
     assert [trace["type"] for trace in stream["data"]] == ["heatmap", "bar"]  # type: ignore[attr-defined]
 
 

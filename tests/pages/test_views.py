@@ -7,10 +7,10 @@ import sys
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages import explore, runs, teach
+from pages import explore, lessons, runs, teach
 from tests.pages.conftest import Open, address, words
 
-PAGES = {"explore": explore.VIEWS, "runs": runs.VIEWS, "teach": teach.VIEWS}
+PAGES = {"explore": explore.VIEWS, "runs": runs.VIEWS, "teach": teach.VIEWS, "lessons": lessons.VIEWS}
 VIEWS = [(page, view) for page, views in PAGES.items() for view in views]
 
 

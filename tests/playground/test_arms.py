@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import kstest
 
 from dpcl_core import paths
-from dpcl_core.explorers import arms
+from dpcl_core.explorers import cosine_replay
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy.ledger import Ledger
@@ -19,6 +19,7 @@ from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from tests.playground import arms
 from tests.support import javascript
 
 SCRIPTS = [(paths.assets_dir() / "drag" / name).read_text(encoding="utf-8") for name in ("replay.mjs", "arms.mjs")]
@@ -38,20 +39,20 @@ class Recorded:
 @pytest.mark.parametrize("epsilon", [0.5, math.inf])
 def test_the_replay_is_the_learner_that_trains_for_real(noise: str, epsilon: float) -> None:
     """One seed of five tasks, each digit in one, through `CosineClassifier`: both of its rules."""
-    data, n_tasks, seed = arms.digits(), 5, 1
-    homes = arms._homes(data.n_classes, n_tasks, seed)
+    data, n_tasks, seed = cosine_replay.digits(), 5, 1
+    homes = arms.homes(data.n_classes, n_tasks, seed)
     spec = RunSpec(
         method="cosine", params=CosineParams(noise_over_tasks=noise), scenario=ClassIncremental(tasks=n_tasks),  # type: ignore[arg-type]
-        labels="prior-const", privacy=PrivacySpec(epsilons=(epsilon,), delta=arms.DELTA), seeds=(seed,),
+        labels="prior-const", privacy=PrivacySpec(epsilons=(epsilon,), delta=cosine_replay.DELTA), seeds=(seed,),
     )  # fmt: skip
     cell, size, every = Cell(epsilon, seed), data.rows.shape[1], tuple(range(data.n_classes))
     context = PublicContext(n_inputs=size, n_classes=len(every), public=every, n_people=1000, n_tasks=n_tasks)
     learner = CosineClassifier(spec, [cell], context)
-    draws = arms.normals(arms._STREAMS * seed, n_tasks * len(every) * size).reshape(n_tasks, len(every), size)
+    draws = arms.normals(arms.STREAMS * seed, n_tasks * len(every) * size).reshape(n_tasks, len(every), size)
     learner._noises[cell] = Recorded(draws)  # type: ignore[assignment]
     found = arms.accuracies(data, n_tasks, False, epsilon)
     names = {"fresh": ("added", "shrunk"), "remembered": ("remembered", "both")}[noise]
-    ledger = Ledger(arms.DELTA, "add-remove", "once")
+    ledger = Ledger(cosine_replay.DELTA, "add-remove", "once")
     tests = Examples(data.tests.astype(np.float64), data.test_labels)
     for k in range(n_tasks):
         own = homes[data.labels] == k
@@ -75,9 +76,9 @@ def test_the_hash_gives_standard_normals_that_do_not_repeat() -> None:
 
 def test_what_wins_is_what_was_specified() -> None:
     """Twice shrinking where each digit comes in one task, and remembering where all come back: ten points and more apart."""
-    once = {arm: values[:, -1].mean() for arm, values in arms.accuracies(arms.digits(), 5, False, 0.5).items()}
+    once = {arm: values[:, -1].mean() for arm, values in arms.accuracies(cosine_replay.digits(), 5, False, 0.5).items()}
     assert min(once["shrunk"], once["both"]) > once["added"] + 0.1
-    back = {arm: values[:, -1].mean() for arm, values in arms.accuracies(arms.digits(), 50, True, 1.0).items()}
+    back = {arm: values[:, -1].mean() for arm, values in arms.accuracies(cosine_replay.digits(), 50, True, 1.0).items()}
     assert back["remembered"] > max(back["added"], back["shrunk"]) + 0.25
 
 
@@ -91,19 +92,19 @@ def test_the_twin_in_javascript_agrees(n_tasks: int, returns: bool) -> None:
         "console.log(JSON.stringify([found, stream.points,"
         " [0, 1, 4].map((s) => [0, 1, 2, 77].map((n) => [uniformAt(s, n), normalAt(s, n)]))]));"
     )
-    found, places, drawn = javascript.run(*SCRIPTS, case, sent={"digits": arms.document(), "budgets": budgets})
+    found, places, drawn = javascript.run(*SCRIPTS, case, sent={"digits": cosine_replay.arms_document(), "budgets": budgets})
     assert places == arms.points(n_tasks)
     for (s, stream), (n, place) in product(enumerate((0, 1, 4)), enumerate((0, 1, 2, 77))):
         assert drawn[s][n][0] == arms.uniform(stream, 78)[place]
         assert drawn[s][n][1] == pytest.approx(arms.normals(stream, 78)[place], rel=1e-12)
     for budget, by_arm in zip(budgets, found, strict=True):
-        expected = arms.accuracies(arms.digits(), n_tasks, returns, math.inf if budget is None else budget)
+        expected = arms.accuracies(cosine_replay.digits(), n_tasks, returns, math.inf if budget is None else budget)
         for arm in arms.ARMS:
             np.testing.assert_allclose(by_arm[arm], expected[arm], atol=1e-12)
 
 
 def test_the_document_holds_the_digits_and_is_small() -> None:
-    assert len(json.dumps(arms.document())) < 200_000
-    rows = unit_rows(arms.digits().rows)
+    assert len(json.dumps(cosine_replay.arms_document())) < 200_000
+    rows = unit_rows(cosine_replay.digits().rows)
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-6)
-    assert np.bincount(arms.digits().test_labels).tolist() == [20] * 10
+    assert np.bincount(cosine_replay.digits().test_labels).tolist() == [20] * 10

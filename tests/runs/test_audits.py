@@ -16,6 +16,7 @@ from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.runs import administration, audits, process, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.run import work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
@@ -53,7 +54,7 @@ def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: s
     assert worker.carry_out(store, audit_id, engine=audits.engine_of(store, audit_id, play=played)) == "finished"
     (found,) = Audits(Store()).of_run(run_id)
     assert found.results == (audited.result(1.0), audited.result(math.inf))
-    assert store.estimate_seconds(SPEC) is not None  # of the run alone, as below
+    assert store.estimates([work_of(SPEC)])[0] is not None  # of the run alone, as below
     assert store.get(Audits(store).create(run_id)).estimate_seconds == pytest.approx(found.turn.seconds)
     told = json.loads(export.bundle(store, run_id)["result.json"])
     assert [each["audited_lower_bound"] for each in told["audits"]] == [0.5, 0.5]

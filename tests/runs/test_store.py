@@ -18,7 +18,7 @@ from dpcl_core.events import CellFinished, Note
 from dpcl_core.runs import process, run, tables
 from dpcl_core.runs.process import log_file
 from dpcl_core.runs.queue import Limits, Visitor
-from dpcl_core.runs.run import Failure
+from dpcl_core.runs.run import Failure, work_of
 from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow, file_alone
@@ -298,16 +298,16 @@ def test_retry_makes_a_new_run_of_the_same_settings_and_leaves_the_old_one(store
 
 def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells(store):
     spec, wider = replay.a_spec(seeds=(0, 1)), replay.a_spec(seeds=(0, 1, 2, 3))
-    assert store.estimate_seconds(spec) is None
+    assert store.estimates([work_of(spec)])[0] is None
     for seconds in (6.0, 9.0, 30.0):
         replay.alter(store, replay.fill(store, spec, []), seconds=seconds)
     replay.alter(store, replay.fill(store, spec, [], status="failed"), seconds=1000.0)
-    assert store.estimate_seconds(spec) == pytest.approx(9.0)
-    assert store.estimate_seconds(wider) == pytest.approx(18.0)
+    assert store.estimates([work_of(spec)])[0] == pytest.approx(9.0)
+    assert store.estimates([work_of(wider)])[0] == pytest.approx(18.0)
     replay.alter(store, replay.fill(store, wider, []), seconds=10.0)
-    assert store.estimate_seconds(wider) == pytest.approx(10.0)
-    assert store.estimate_seconds(replay.a_spec(tasks=2)) is None
-    assert store.estimate_seconds(spec, device="cuda:0") is None
+    assert store.estimates([work_of(wider)])[0] == pytest.approx(10.0)
+    assert store.estimates([work_of(replay.a_spec(tasks=2))])[0] is None
+    assert store.estimates([work_of(spec)], device="cuda:0")[0] is None
     assert store.get(store.create(spec)).estimate_seconds == pytest.approx(9.0)
 
 

@@ -12,6 +12,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.runs import audits, process, worker
 from dpcl_core.runs.audits import Studies, Study
 from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.run import work_of
 from dpcl_core.runs.store import Store
 from dpcl_core.tuning.settings import Trial
 from tests.support import replay, tuned
@@ -153,7 +154,7 @@ def test_how_long_a_tuning_took_says_nothing_about_runs(store: Store, studies: S
     study_id = studies.create(tune)
     assert store.claim(study_id, process.me())
     worker.carry_out(store, study_id, engine=audits.engine_of(store, study_id, prepare=tuned.preparing()))
-    assert store.estimate_seconds(tune.base) is None
+    assert store.estimates([work_of(tune.base)])[0] is None
     assert studies.get(studies.create(tune)).turn.estimate_seconds is not None
 
 

@@ -10,6 +10,7 @@ from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
 from dpcl_core.runs import frames, process, worker
 from dpcl_core.runs.executor import WORKER, LocalExecutor
 from dpcl_core.runs.process import WarmWorker, log_file
+from dpcl_core.runs.run import work_of
 from tests.support import replay
 from tests.support.waiting import until
 
@@ -46,4 +47,4 @@ def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back
     for table in (frames.accuracy, frames.metrics, frames.spent):
         assert table(again).equals(table(kept))
         assert len(table(kept)) > 0
-    assert store.estimate_seconds(seeded) is not None
+    assert store.estimates([work_of(seeded)])[0] is not None

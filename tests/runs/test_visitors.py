@@ -16,7 +16,7 @@ from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.queue import Limits, Visitor
-from dpcl_core.runs.run import Failure, columns_of
+from dpcl_core.runs.run import Failure, columns_of, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
@@ -158,7 +158,7 @@ def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(s
     assert executor.overrun(store, store.get(run_id)) is not None
     store.end(run_id, "finished")
     assert store.get(run_id).seconds_taken == pytest.approx(27_000, abs=1000)
-    assert store.estimate_seconds(SPEC) == pytest.approx(27_000, abs=1000)
+    assert store.estimates([work_of(SPEC)])[0] == pytest.approx(27_000, abs=1000)
     with pytest.raises(BadInput, match="estimated seconds = 27"):
         anna.create(SPEC)
 

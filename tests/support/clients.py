@@ -105,7 +105,7 @@ def run(
     accuracies: dict[Cell, list[float]] = {cell: [] for cell in asked.cells()}
     said: list[Event] = []
     learners = []
-    shares = catalog.card(asked.method).shares
+    shares = catalog.card(asked.method).cells_per_learner
     cells = list(asked.cells())
     groups = [[cell for cell in cells if cell.seed == seed] for seed in asked.seeds]
     for group in [[cell] for cell in cells] if shares == "cell" else groups:

@@ -42,6 +42,15 @@ def recorded(spec: RunSpec, *, n_tasks: int = 5) -> list[Event]:
     return said + [_finished(spec, cell, n_tasks) for cell in spec.cells()]
 
 
+def half(events: Sequence[Event]) -> list[Event]:
+    """What of these is there after the third task, before any model is finished."""
+    return [
+        event
+        for event in events
+        if not isinstance(event, CellFinished) and not (isinstance(event, (TaskLearned, Progress)) and (event.task or 0) > 2)
+    ]
+
+
 def claimed(events: Sequence[Event]) -> list[Event]:
     """The same, of a method whose finite budgets are only claimed by its publication, with an audit beside each."""
     audit = AuditNote(5.61, 0.95, 1000, "differencing the memory", "sees the noisy records and knows one of them")

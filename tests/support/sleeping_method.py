@@ -67,7 +67,7 @@ class Sleeping:
 make_learner = Sleeping
 CARD = MethodCard(
     name="sleeping", title="Sleeping class sums", summary="Noisy class sums, and a sleep for every task.",
-    source="tests", params=SleepingParams, module="tests.support.sleeping_method", shares="cell",
+    source="tests", params=SleepingParams, module="tests.support.sleeping_method", cells_per_learner="cell",
     labels=("prior-const",), scenarios=("class-incremental",), printed=ADDED,
     planned="dpcl_core.methods.features.cosine:planned",
 )  # fmt: skip

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 
 class Host(ThreadingHTTPServer):
-    """`asked`: paths in order; `sent`: bytes of files; `wrong`, `short`: endings of paths answered with other bytes, or half."""
+    """`asked`: paths in order; `sent`: bytes of files; `wrong`, `short`: endings of paths that get other bytes, or half."""
 
     daemon_threads = True
 
@@ -31,7 +32,10 @@ class Host(ThreadingHTTPServer):
 
 class _Handler(SimpleHTTPRequestHandler):
     server: Host
-    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".mjs": "application/octet-stream"}  # as some hosts do
+    extensions_map: ClassVar = {
+        **SimpleHTTPRequestHandler.extensions_map,
+        ".mjs": "application/octet-stream",
+    }  # as some hosts do
 
     def log_message(self, *_: object) -> None:
         pass

@@ -41,9 +41,11 @@ class MethodCard:
     """Description, settings and compatibility of one method. Its functions of settings take those of its own class.
 
     `module` contains `make_learner`.
-    `matters`: the settings that matter most to a first reader, three at most; a form shows the others under
+    `key_settings`: the settings that matter most to a first reader, three at most; a form shows the others under
     Advanced; none given: all in front.
-    `shares`: the cells that one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell".
+    `cells_per_learner`: the cells of one learner: "all" of the run's grid, the "epsilons" of one seed, or one "cell".
+    `labels`: the settings of lists that it takes, the usual one first. `learns_lists`: it releases lists that are read or
+    learned itself; otherwise they are given to it (`given_lists`).
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
     `refuses` raises BadInput for settings that cannot work on data with these public sizes.
     `derived`: one sentence for the form with numbers that follow from settings and public sizes; `totals`: one with the
@@ -64,7 +66,6 @@ class MethodCard:
     `is_in_playground`: whether the Playground shows its finished runs.
     `noises_embeddings`: whether, under these settings, it adds noise to token embeddings.
     `needs_anchors`: uses features of public sentences, which the engine passes in `PublicContext.anchors`.
-    `needs_values`: trains a network on the examples' own values, so features of another network do not work.
     `asks_clients`: whether its clients can be processes of their own: `make_learner` then takes `collect`, which asks them.
     `ceiling`: the method that trains the same kind of model on all tasks at once; "" if none does. `at_once`: settings under
     which this method does so in a single training, for a ceiling.
@@ -82,11 +83,12 @@ class MethodCard:
     source: str
     params: type[Params]
     module: str
-    shares: Literal["all", "epsilons", "cell"]
-    labels: tuple[LabelSetting, ...]
+    cells_per_learner: Literal["all", "epsilons", "cell"]
     scenarios: tuple[str, ...]
     printed: Print
-    matters: tuple[str, ...] = ()
+    labels: tuple[LabelSetting, ...] = ("prior-const", "prior", "data", "dp-learned")
+    learns_lists: bool = False
+    key_settings: tuple[str, ...] = ()
     table_names: Callable[[RunSpec], tuple[str, str]] = lambda spec: (spec.method, "")
     reference: str = ""
     differences: Callable[[RunSpec], tuple[str, ...]] = lambda spec: ()
@@ -109,10 +111,14 @@ class MethodCard:
     is_in_playground: bool = False
     noises_embeddings: Callable[[Any], bool] = lambda params: False
     needs_anchors: bool = False
-    needs_values: bool = False
     asks_clients: bool = False
     ceiling: str = ""
     at_once: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether clients hold its examples, in whatever stream."""
+        return "federated" in self.scenarios
 
 
 class MakeLearner(Protocol):

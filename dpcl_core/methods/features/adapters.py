@@ -199,6 +199,14 @@ class Adapter:
     weights: Mapping[str, Tensor]
     axes: Axes | None = None
 
+    def widened(self, space: Sequence[int]) -> Adapter:
+        """The same model over more labels: the last layer's weights for those of another list are zero."""
+        columns = np.union1d(self.columns, np.asarray(space, dtype=np.int64))
+        places = torch.from_numpy(np.searchsorted(columns, self.columns))
+        last = {name: one for name, one in self.weights.items() if name.startswith("head.")}
+        wider = {name: one.new_zeros(len(columns), *one.shape[1:]).index_copy(0, places, one) for name, one in last.items()}
+        return replace(self, columns=columns, weights={**self.weights, **wider})
+
     def module(self) -> Adapted:
         """The network with these weights loaded, on the network's device."""
         ready = Adapted(self.network, self.kind, self.rank, len(self.columns), axes=self.axes)

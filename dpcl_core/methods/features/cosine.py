@@ -254,7 +254,7 @@ CARD = params.card(
     summary="Sums the unit-length features of each class once per task, with Gaussian noise. A test example gets the class "
     "whose noisy sum is closest in direction. Nothing is trained, so a later task cannot overwrite an earlier one.",
     source="Tobaben et al. 2025, Algorithm 1",
-    params=CosineParams, matters=("noise_over_tasks", "prediction"), refuses=check_remembered, derived=derived,
+    params=CosineParams, key_settings=("noise_over_tasks", "prediction"), refuses=check_remembered, derived=derived,
     module=__name__, planned=f"{__name__}:planned",
     audit="dpcl_core.attacks.feature_games",
     forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),

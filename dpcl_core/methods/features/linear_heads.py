@@ -296,6 +296,15 @@ class Heads:
         logits[:, :, self.columns] = np.where(self.allowed[:, None, :], scores, -np.inf)
         return logits
 
+    def widened(self, spaces: Spaces) -> Heads:
+        """The same classifiers over more labels: those of another list, one for each budget, start with zero weights."""
+        if all(set(space) <= set(self.columns[own]) for space, own in zip(spaces, self.allowed, strict=True)):
+            return self
+        both = [(*self.columns[own].tolist(), *space) for space, own in zip(spaces, self.allowed, strict=True)]
+        wider = fresh(both, self.weights.shape[2] - 1, self.n_classes, self.weights.dtype.type)
+        wider.weights[:, np.searchsorted(wider.columns, self.columns)] = self.weights
+        return wider
+
     def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
         """`weights` [classes, K+1] of the budget at this index, zero outside its `labels` [classes]."""
         space = self.columns[self.allowed[place]]

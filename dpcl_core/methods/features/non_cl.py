@@ -78,7 +78,7 @@ CARD = params.trained_card(
     "upper bound for it. If it is released after every task, early examples are used again each time, and their guarantee "
     "is weaker.",
     source="Tobaben et al. 2025, Algorithm A3",
-    params=NonClParams, matters=("adapter", "epochs", "release"), module=__name__, planned=f"{__name__}:planned",
+    params=NonClParams, key_settings=("adapter", "epochs", "release"), module=__name__, planned=f"{__name__}:planned",
     trains_on="all", at_once={"release": "once"}, forecast=partial(trainer.forecast, on_all=True),
     printed=Print(
         params.SOURCE,

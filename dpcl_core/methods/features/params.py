@@ -14,6 +14,7 @@ from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, Schedule
 from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, RunSpec, parameter
 
 SOURCE = "Tobaben et al. 2025"
@@ -99,8 +100,9 @@ def derived(params: Params, facts: PublicSizes) -> str:
 
 # The card of a method on pretrained features, unless the method says otherwise; `trained_card`: one that trains by DP-SGD.
 card = partial(
-    MethodCard, shares="all", labels=("data", "prior", "prior-const", "dp-learned"), ceiling="non-cl",
-    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    MethodCard, cells_per_learner="all", learns_lists=True, labels=("data", "prior", "prior-const", "dp-learned"),
+    ceiling="non-cl",
+    scenarios=WITHOUT_CLIENTS,
 )
 trained_card = partial(
     card, params=PeftParams, refuses=check, derived=derived, notes=notes, training_steps=training_steps,

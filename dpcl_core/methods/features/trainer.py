@@ -186,6 +186,7 @@ class Trainer:
         for seed, work in works.items():
             start = work.start or linear_heads.fresh(spaces[seed], self._context.n_inputs, self._context.n_labels)
             assert isinstance(start, linear_heads.Heads)
+            start = start.widened(spaces[seed])
             multipliers = [self._steps(work, epsilon).noise_multiplier for epsilon in self._epsilons]
             batches = self._batches(seed, work)
             noises = [self._noise(Cell(epsilon, seed), work) for epsilon in self._epsilons]
@@ -248,7 +249,7 @@ class Trainer:
         from dpcl_core.methods.features import adapters
 
         if isinstance(work.start, SideBySide):
-            return work.start.models[place]
+            return work.start.models[place].widened(space)
         kind, rank = self._params.adapter, self._params.lora_rank
         assert kind != "head"
         axes = self._axes(self._epsilons[place])

@@ -304,6 +304,8 @@ class SeenLabels:
     def _space(self, task: Task) -> tuple[int, ...]:
         task_labels = task.prior if task.task_id is not None else ()
         released = label_space(self._spec.labels, task.prior, self._context.public, task.train.labels, [], task=task.index)
+        if not task.prior:  # no class is at home in such a blurred task: any may come
+            released = tuple(self._context.public)
         return tuple(label for label in released if not task_labels or label in task_labels)
 
 

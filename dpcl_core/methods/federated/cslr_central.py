@@ -70,7 +70,7 @@ CARD = federated.card(
     "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse generated ones. "
     "Replay and head are accounted for separately, and together.",
     source=f"{federated.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
-    params=CslrCentralParams, matters=("anchors", "list_size", "matcher"), module=__name__,
+    params=CslrCentralParams, key_settings=("anchors", "list_size", "matcher"), module=__name__,
     planned=f"{__name__}:planned", notes=notes,
     is_for_the_replay=lambda params: params.head == "clean",  # as published
     needs_anchors=True,

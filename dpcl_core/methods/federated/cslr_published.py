@@ -208,7 +208,7 @@ CARD = federated.card(
     "sentences and averages each group with the paper's noise; clients rehearse texts generated from the averages. The "
     "claimed epsilon leaves out the head, and its noise costs more than it claims.",
     source=federated.SOURCE,
-    params=CslrPublishedParams, matters=("anchors", "list_size", "matcher"), module=__name__,
+    params=CslrPublishedParams, key_settings=("anchors", "list_size", "matcher"), module=__name__,
     audit="dpcl_core.attacks.cslr_games", refuses=check, guarantee="nominal", notes=notes,
     assumes=lambda params: federated.SIMULATED[:1],
     needs_anchors=True, printed=PRINTED, table_names=table_names, reference="CSLR", differences=differences,

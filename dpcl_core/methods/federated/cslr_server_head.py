@@ -40,8 +40,8 @@ CARD = federated.card(
     "and becomes a mixture of Gaussians. The server trains the head on texts generated from these mixtures alone, for all "
     "tasks: the head costs nothing beyond the release.",
     source=f"{federated.SOURCE}, repaired: matched on the client, released once a task, head from the release",
-    params=CslrServerHeadParams, matters=("anchors", "list_size", "matcher"), module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
+    params=CslrServerHeadParams, key_settings=("anchors", "list_size", "matcher"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", cells_per_learner="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",
     needs_anchors=True, asks_clients=True,
     printed=federated.printed_settings(

@@ -33,7 +33,7 @@ CARD = federated.card(
     summary="Clients train the head in rounds, one task after another; each client's update is clipped, and the sum gets "
     "noise. Nothing protects it from forgetting.",
     source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
-    params=DpFedAvgParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
+    params=DpFedAvgParams, key_settings=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed_settings(
         federated.ROUNDS, federated.CLIP_OPEN,

@@ -67,7 +67,7 @@ CARD = federated.card(
     "update is clipped, and the sum gets noise. The generator of the last round replays earlier classes. Unlike in the "
     "original, clients' own generators never reach the server.",
     source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
-    params=FedCilDpParams, matters=("rounds", "participation", "clip_norm"), module=__name__,
+    params=FedCilDpParams, key_settings=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed_settings(
         federated.ROUNDS, federated.CLIP_OPEN,

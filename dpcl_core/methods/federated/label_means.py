@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,8 @@ CARD = federated.card(
     "the class with the nearest mean. No lists, no matching, no training: the baseline that a method with lists must "
     "beat.",
     source="Nearest class mean, released once a task under user-level privacy",
-    params=LabelMeansParams, matters=("dimensions", "radius", "slots"), module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
+    params=LabelMeansParams, key_settings=("dimensions", "radius", "slots"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", cells_per_learner="epsilons",
     refuses=check, derived=_derived,
     needs_anchors=True, asks_clients=True, printed=ADDED,
     table_names=lambda spec: ("Added: class means", federated.axes(spec)),
@@ -137,8 +137,11 @@ class LabelMeans:
             labels = part.targets.argmax(axis=1)
             totals[labels] += of_task
             counts[labels] += of_task.any(axis=1)
-        kept = np.flatnonzero(counts)
-        return (self._releases.decoded(totals[kept] / counts[kept, None], np.eye(self._n_classes)[kept], place),)
+        # Decoded in the layout of a release, which has all labels of the list; a label without a block has no mean.
+        space = parts[-1].targets.argmax(axis=1)
+        averages = totals[space] / np.maximum(counts[space], 1)[:, None]
+        decoded, kept = self._releases.decoded(averages, parts[-1].targets, place), counts[space] > 0
+        return (replace(decoded, weights=decoded.weights[kept], means=decoded.means[kept], targets=decoded.targets[kept]),)
 
     def _nearness(self, z: Floats, parts: Sequence[Replay]) -> Floats:
         """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of all tasks'."""

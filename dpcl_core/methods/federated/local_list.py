@@ -38,8 +38,8 @@ CARD = federated.card(
     summary="Every client adds noise to its own list of Gaussians once per task and sends it. The server clusters the noisy "
     "lists and trains the head on texts generated from their averages. Shows what it costs to trust no one.",
     source=f"{federated.SOURCE}, under local trust",
-    params=LocalListParams, matters=("anchors", "list_size", "matcher"), module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases", shares="epsilons",
+    params=LocalListParams, key_settings=("anchors", "list_size", "matcher"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", cells_per_learner="epsilons",
     derived=lambda params, facts: (
         f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
     ),

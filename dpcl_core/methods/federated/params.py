@@ -17,7 +17,7 @@ from dpcl_core.layers import Departure, Print, Printed, Values, setting
 from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy import cslr_accounting
-from dpcl_core.scenarios.catalog import Federated
+from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Federated
 from dpcl_core.spec import Params, RunSpec, parameter
 
 Matcher = Literal["signature", "pca-mean", "mean", "target", "random"]
@@ -384,9 +384,8 @@ def printed_settings(
 # The card of a method on clients' data, unless the method says otherwise.
 card = partial(
     MethodCard,
-    shares="cell",
-    labels=("prior-const", "prior"),
-    scenarios=("federated",),
+    cells_per_learner="cell",
+    scenarios=("federated", *WITHOUT_CLIENTS),
     ceiling="non-cl",
     audit="dpcl_core.attacks.federated_games",
     refuses=check_federated,

@@ -69,7 +69,7 @@ CARD = baseline.card(
     summary="Fine-tunes a language model from task to task and mixes kept texts of earlier tasks into every batch. Few "
     "texts are kept, so each is read often: under DP-SGD a kept text is charged for every step that may replay it.",
     source="Baseline of PeCL (Zhan et al.); supervised form of CLEAR (Rolnick et al. 2019)",
-    params=ErParams, module=__name__, matters=("mechanism", "epochs", "buffer_share"),
+    params=ErParams, module=__name__, key_settings=("mechanism", "epochs", "buffer_share"),
 )
 
 

@@ -75,7 +75,7 @@ CARD = baseline.card(
     summary="Fine-tunes a language model from task to task and pulls each weight towards its value after earlier tasks, "
     "most strongly where it mattered to them. Measuring that reads their texts once more, which costs budget.",
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
-    params=EwcParams, module=__name__, matters=("mechanism", "epochs", "strength"),
+    params=EwcParams, module=__name__, key_settings=("mechanism", "epochs", "strength"),
 )
 
 

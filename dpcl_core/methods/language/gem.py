@@ -74,7 +74,7 @@ CARD = baseline.card(
     "kept texts. Under DP-SGD each of these gradients gets noise: every step reads all kept texts, which few budgets can "
     "pay for.",
     source="Baseline of PeCL (Zhan et al.); Lopez-Paz and Ranzato 2017",
-    params=GemParams, module=__name__, matters=("mechanism", "epochs", "memory_size"),
+    params=GemParams, module=__name__, key_settings=("mechanism", "epochs", "memory_size"),
 )
 
 

@@ -48,7 +48,7 @@ CARD = baseline.card(
     summary="Waits for all tasks and trains the language model on their texts together. No continual learning: there is one "
     "model, at the end, so forgetting is not defined.",
     source="Upper bound of PeCL (Zhan et al.), DP-SGD or noisy embeddings",
-    params=MtlParams, module=__name__, matters=("mechanism", "epochs", "length"), at_once={"mechanism": "dp-sgd"},
+    params=MtlParams, module=__name__, key_settings=("mechanism", "epochs", "length"), at_once={"mechanism": "dp-sgd"},
     trains_on="all", derived=derived, notes=notes,
 )
 

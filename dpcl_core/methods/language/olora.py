@@ -46,7 +46,7 @@ CARD = baseline.card(
     summary="Gives every task its own low-rank adapters, which are added to those of earlier tasks and kept orthogonal "
     "to them. Earlier adapters are outputs of private training: using them again reads no text and costs no budget.",
     source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
-    params=OloraParams, module=__name__, matters=("mechanism", "epochs", "strength"),
+    params=OloraParams, module=__name__, key_settings=("mechanism", "epochs", "strength"),
 )
 
 

@@ -15,6 +15,7 @@ from dpcl_core.layers import Departure, Print, Printed, Values, setting
 from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED
 from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
 
 Loss = Literal["answer", "full"]
@@ -240,9 +241,9 @@ def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Liter
 card = partial(
     MethodCard,
     packages=("torch",),
-    shares="cell",
-    labels=("prior",),
-    scenarios=("class-incremental", "split", "source-incremental"),
+    cells_per_learner="cell",
+    labels=("prior", "prior-const", "data", "dp-learned"),
+    scenarios=tuple(name for name in WITHOUT_CLIENTS if name != "permuted"),
     audit="dpcl_core.attacks.language_games",
     assumes=assumed,
     noises_embeddings=lambda params: params.is_local,

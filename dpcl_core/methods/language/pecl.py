@@ -196,7 +196,7 @@ CARD = language.card(
     "every token of a text, stop words included, drawn once.",
     source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PeclParams,
-    matters=("alpha", "theta", "lambda_unlearn"),
+    key_settings=("alpha", "theta", "lambda_unlearn"),
     module=__name__, planned=f"{__name__}:planned", refuses=check, derived=language.derived, notes=language.notes,
     printed=PRINTED,
     table_names=lambda spec: ("Repair: PeCL", settings_of(spec, PeclParams).mode),

@@ -153,7 +153,7 @@ CARD = language.card(
     "guarantee holds.",
     source="Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PublishedParams,
-    matters=("alpha", "theta", "lambda_unlearn"),
+    key_settings=("alpha", "theta", "lambda_unlearn"),
     module=__name__, audit="dpcl_core.attacks.token_noise_games", refuses=check, derived=language.derived_by_size,
     guarantee="nominal", notes=notes, printed=PRINTED, table_names=table_names, differences=differences,
     noises_embeddings=lambda params: True,

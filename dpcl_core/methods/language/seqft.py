@@ -13,7 +13,7 @@ CARD = baseline.card(
     summary="Trains one set of low-rank adapters of a language model on one task after another and does nothing against "
     "forgetting. No text is read again once its task is over.",
     source="Baseline of PeCL (Zhan et al.), DP-SGD (Abadi et al. 2016) or noisy embeddings",
-    params=BaselineParams, module=__name__, matters=("mechanism", "epochs", "length"),
+    params=BaselineParams, module=__name__, key_settings=("mechanism", "epochs", "length"),
 )
 
 

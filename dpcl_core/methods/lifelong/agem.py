@@ -57,9 +57,9 @@ class Agem:
         from dpcl_core.methods.lifelong import nets
 
         assert isinstance(spec.params, BatchParams)
-        assert context.form is not None
         (self._cell,) = cells
-        self._params, self._labels, self._context, self._form = spec.params, spec.labels, context, context.form
+        self._params, self._labels, self._context = spec.params, spec.labels, context
+        self._form = settings.input_form(context.form, context.n_inputs)
         self._net = nets.build(self._form, context.n_classes, self._cell.seed).to(context.device)
         self._room = gpu.room(context.device)
         self._memory: list[Batch] = []  # one batch of every finished task
@@ -221,7 +221,8 @@ CARD = settings.network_card(
     summary="A whole network learns one task after another and keeps one batch of each. A step that would make it worse on "
     "the kept batches is projected until it does not. Adds no noise: an upper bound for the private versions.",
     source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
-    params=AgemParams, matters=("epochs", "learning_rate", "memory_pick"), module=__name__, shares="cell", guarantee="none",
+    params=AgemParams, key_settings=("epochs", "learning_rate", "memory_pick"), module=__name__,
+    cells_per_learner="cell", guarantee="none",
     refuses=check, derived=settings.derived, batch_size=settings.batch_size,
     printed=Print(
         settings.SOURCE,

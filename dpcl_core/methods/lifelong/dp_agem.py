@@ -122,9 +122,8 @@ class Model:
         from dpcl_core.methods.lifelong import nets
 
         assert isinstance(spec.params, DpAgemParams)
-        assert context.form is not None
         self._spec, self._params, self._cell, self._context = spec, spec.params, cell, context
-        self._form = context.form
+        self._form = settings.input_form(context.form, context.n_inputs)
         self._public = self._params.plan(spec.privacy, context.n_tasks, context.recurrence)
         self._noises = odometer.noises(self._public, cell.epsilon)
         self._turns = odometer.capped_schedule(self._public, self._noises, self._params.memory_epsilon_cap)
@@ -416,7 +415,7 @@ CARD = settings.network_card(
     "both gradients are clipped example by example and get fresh noise. An example in a kept sample is charged for every "
     "replay, and the ledger adds that up.",
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
-    params=DpAgemParams, matters=("epochs", "clip_norm", "memory_size"),
-    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", shares="all", refuses=check,
-    derived=derived, notes=notes, printed=PRINTED, table_names=names, differences=differences,
+    params=DpAgemParams, key_settings=("epochs", "clip_norm", "memory_size"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
+    refuses=check, derived=derived, notes=notes, printed=PRINTED, table_names=names, differences=differences,
 )

@@ -166,8 +166,8 @@ CARD = settings.card(
     summary="Releases three noisy sums of each task's features, once: all that L2DP-ML's second-order loss needs. The "
     "memory holds these sums instead of examples, so more epochs, other orders of tasks and replays cost nothing more.",
     source="A repair of Lai et al. 2022, section 4: one release with a proof in place of one noise for all",
-    params=CoeffMemoryParams, matters=("features", "steps", "projection"),
-    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", shares="all",
-    labels=("prior", "prior-const"), derived=derived, forecast=forecast, ceiling="dp-coeff-memory",
+    params=CoeffMemoryParams, key_settings=("features", "steps", "projection"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
+    labels=settings.LABELS, derived=derived, forecast=forecast, ceiling="dp-coeff-memory",
     at_once={"solution": "exact"}, printed=PRINTED, table_names=lambda spec: ("Repair: coefficients", ""),
 )

@@ -233,9 +233,9 @@ CARD = settings.card(
     "probability. The copies may be used without limit. This is local privacy: no one has to be trusted, but the price is "
     "high.",
     source="A repair of Lai et al. 2022, section 4: fresh noise for each record in place of one noise for all",
-    params=IndependentLaplaceParams, matters=("project_to", "clip", "label_share"),
-    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", shares="all",
-    labels=("prior", "prior-const"), scenarios=("class-incremental", "split", "permuted", "source-incremental"),
+    params=IndependentLaplaceParams, key_settings=("project_to", "clip", "label_share"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
+    labels=settings.LABELS,
     refuses=check, assumes=lambda params: (SIZES_ARE_PUBLIC,), derived=derived, forecast=forecast,
     ceiling="dp-coeff-memory", printed=PRINTED,
 )

@@ -60,9 +60,9 @@ class JointNetwork:
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, JointNetworkParams)
-        assert context.form is not None
         (self._cell,) = cells
-        self._params, self._labels, self._context, self._form = spec.params, spec.labels, context, context.form
+        self._params, self._labels, self._context = spec.params, spec.labels, context
+        self._form = settings.input_form(context.form, context.n_inputs)
         self._waiting: list[Examples] = []
         self._lists: list[tuple[int, ...]] = []  # the labels of each task
         self._net: Network | None = None
@@ -201,6 +201,7 @@ CARD = settings.network_card(
     summary="Collects the examples of all tasks and trains one network on them together, without noise. This is not "
     "continual learning: it shows what could be reached if nothing were forgotten and no one protected.",
     source="Centralised training of Lai et al. 2022, appendix D",
-    params=JointNetworkParams, matters=("network", "epochs", "learning_rate"), module=__name__, shares="cell",
-    trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED, table_names=names,
+    params=JointNetworkParams, key_settings=("network", "epochs", "learning_rate"), module=__name__,
+    cells_per_learner="cell", trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED,
+    table_names=names,
 )

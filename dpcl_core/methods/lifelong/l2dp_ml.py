@@ -425,8 +425,8 @@ CARD = settings.network_card(
     "for all hidden units and one for the output layer, used for every example, step and task. Theorem 2 of its paper "
     "claims one epsilon for any number of tasks. It does not hold: subtracting two examples removes the noise.",
     source="Lai et al. 2022, Algorithms 1 and 2",
-    params=L2dpMlParams, matters=("epochs", "learning_rate", "encoder_share"),
-    module=__name__, audit="dpcl_core.attacks.l2dp_games", shares="cell", refuses=check, derived=derived,
+    params=L2dpMlParams, key_settings=("epochs", "learning_rate", "encoder_share"),
+    module=__name__, audit="dpcl_core.attacks.l2dp_games", cells_per_learner="cell", refuses=check, derived=derived,
     guarantee="nominal", batch_size=batch_size, notes=notes, printed=PRINTED,
     table_names=lambda spec: ("L2DP-ML", settings.variant(spec)), differences=differences, no_classifier=no_classifier,
 )

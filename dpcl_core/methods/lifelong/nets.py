@@ -143,9 +143,14 @@ def build(form: Form, n_classes: int, seed: int) -> Net:
 def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tensor:
     """Rows [n, K] of values in [low, high] as network input: float32 [n, channels, height, width] in [-1, 1].
 
-    A window of a sensor is [n, 1, samples, axes], a row of numbers [n, K, 1, 1].
+    A window of a sensor is [n, 1, samples, axes], a row of numbers [n, K, 1, 1]. Features of a frozen network have no range
+    (low = high): each row is brought to one length, at which a usual value is 1/2, and cut off at 1. Of one row alone, as
+    the sensitivity of all that is trained on it needs.
     """
     rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32)).to(device)
+    if form.low == form.high:
+        rows = (functional.normalize(rows) * (form.shape[0] ** 0.5 / 2)).clamp_(-1, 1)
+        return rows.reshape(-1, *form.planes).permute(0, 3, 1, 2)
     rows = (rows - form.low).mul_(2 / (form.high - form.low)).sub_(1)
     return rows.reshape(-1, *form.planes).permute(0, 3, 1, 2)
 

@@ -9,12 +9,13 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
+from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.scenarios.catalog import Permuted
-from dpcl_core.spec import Params, RunSpec, parameter
+from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Permuted
+from dpcl_core.spec import LabelSetting, Params, RunSpec, parameter
 
 Head = Literal["shared", "per-task"]
 Variant = Literal["basic", "balanced", "heterogeneous"]
@@ -88,12 +89,14 @@ class BatchParams(ReplayParams):
         description="Stored batches that the memory's gradient is taken on, at most.")
 
 
+def input_form(form: Form | None, n_inputs: int) -> Form:
+    """What a network of this family reads: examples' own values, or features of a frozen network, which have no range."""
+    return Form((n_inputs,), 0.0, 0.0) if form is None else form
+
+
 def check_lifelong(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings inconsistent with each other or with the stream."""
     params = spec.params
-    if spec.data.backbone != "pixels":
-        allowed = "must be pixels: the network that is trained reads the examples themselves"
-        raise BadInput("data.backbone", spec.data.backbone, allowed, {"data.backbone": "pixels"})
     assert isinstance(params, NetworkParams)
     if params.head == "per-task" and spec.labels != "prior":
         allowed = "needs labels = prior: it takes each task's own list of labels as public"
@@ -164,12 +167,13 @@ def is_noised_in_every_task(spec: RunSpec, facts: PublicSizes) -> bool:
     return has_one_list and not isinstance(spec.scenario, Permuted)
 
 
+LABELS: tuple[LabelSetting, ...] = ("prior", "prior-const", "data", "dp-learned")
 # What the cards of this family have in common, and those of all methods that train a whole network.
 card = partial(
-    MethodCard, scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    MethodCard, scenarios=WITHOUT_CLIENTS,
 )
 network_card = partial(
-    card, packages=("torch",), labels=("prior-const", "prior"), needs_values=True, ceiling="joint-network",
+    card, packages=("torch",), ceiling="joint-network",
     differences=differences,
 )
 

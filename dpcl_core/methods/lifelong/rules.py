@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.dataset import Form
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Step
+from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.independent_laplace import centred
 from dpcl_core.methods.lifelong.params import FirstLayer, NetworkName
 from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
@@ -56,5 +57,7 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
 
 
 def input_form(facts: Mapping[str, Fact]) -> Form:
-    """The layout of an example's own values."""
+    """The layout of an example's own values, or of features of a network."""
+    if "shape" not in facts:
+        return settings.input_form(None, int(cast(int, facts["n_inputs"])))
     return Form(cast("tuple[int, ...]", facts["shape"]), cast(float, facts["low"]), cast(float, facts["high"]))

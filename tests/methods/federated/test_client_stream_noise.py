@@ -162,6 +162,21 @@ def test_shrinking_gives_back_what_labels_without_people_take() -> None:
     assert np.mean(right["shrunk"]) > np.mean(right["nearest"]) + 0.01
 
 
+@pytest.mark.parametrize("slots", ["weighted", "even"])
+def test_a_single_label_that_is_left_keeps_the_layout_of_the_list(slots: str) -> None:
+    """A mixture of one label has a layout of its own only where the list has one label."""
+    spec = asked(scenario=CLASSES, params={"dimensions": 8, "slots": slots}, epsilon=math.inf)
+    _, _, _, (learner,) = clients.run(spec, SPLIT, PUBLIC, N_CLIENTS)
+    found = learner._releases.shrunk(0)
+    for blocks in found:
+        blocks[1:] = 0.0
+    learner._releases.shrunk = lambda budget: found
+    (left,) = learner._shrunk(0)
+    assert left.targets.argmax(axis=1).tolist() == [0]
+    whole = learner._releases.decoded(found[0], learner._parts(0)[0].targets, 0)
+    np.testing.assert_array_equal(left.means[0], whole.means[0])
+
+
 def test_a_head_on_shrunk_releases_sees_the_labels_that_a_task_has() -> None:
     params = {"prediction": "by-stream", "dimensions": 8, "samples": 40, "steps": 20}
     spec = asked("cslr-server-head", scenario=CLASSES, params=params, epsilon=2.0)

@@ -1,65 +1,26 @@
-"""Four ways to handle noise over tasks under one public list, replayed on public digits at any budget.
+"""Four ways to handle noise over tasks under one public list, replayed on public digits: what the browser computes.
 
 The ways: fresh noise as it was added up; each task's release shrunk before adding; noise remembered over tasks (the square
-root); and the changes of its running sums shrunk. The same arithmetic runs in the browser (assets/drag/arms.mjs) from the
-document made here, and the two are tested against each other. Digits are dealt out, and noise is drawn, by a hash that both
-compute: the same numbers at every budget, which no release may have. For public teaching data only.
+root); and the changes of its running sums shrunk. Digits are dealt out, and noise is drawn, by a hash that both compute: the
+same numbers at every budget, which no release may have. For public teaching data only.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import extractor
-from dpcl_core.data import load
+from dpcl_core.explorers import cosine_replay
+from dpcl_core.explorers.cosine_replay import Digits
 from dpcl_core.privacy import continual, gaussian
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.spec import DataSpec
 
 Floats = NDArray[np.float64]
 ARMS = ("added", "shrunk", "remembered", "both")
-TASKS = (5, 10, 50, 100)
-DELTA, N_SEEDS, N_POINTS = 1e-5, 3, 5
-_LEVELS = 17  # a pixel is a grey level of 0 to 16 over this
-_STREAMS = 4  # of the hash, a seed: noise, tasks of rows, order of classes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Digits:
-    """Grey levels of the training rows [n, K] and of the test rows [m, K], from 0 to 16, and their labels."""
-
-    rows: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    tests: NDArray[np.uint8]
-    test_labels: NDArray[np.int64]
-
-    @property
-    def n_classes(self) -> int:
-        return int(self.labels.max()) + 1
-
-
-@lru_cache(maxsize=1)
-def digits() -> Digits:
-    """The bundled digits, twenty test digits a class."""
-    found = load.load_dataset(DataSpec(dataset="digits", test_per_class=20))
-    rows, tests = (
-        np.rint(_LEVELS * extractor.features("pixels", part.images)).astype(np.uint8) for part in (found.train, found.test)
-    )
-    return Digits(rows, found.train.labels, tests, found.test.labels)
-
-
-@lru_cache(maxsize=1)
-def document() -> dict[str, object]:
-    """What the browser needs of the digits."""
-    data = digits()
-    arrays = {name: b64encode(getattr(data, name).astype(np.uint8).tobytes()).decode() for name in Digits.__slots__}
-    return {**arrays, "size": data.rows.shape[1], "n_classes": data.n_classes, "delta": DELTA, "tasks": list(TASKS)}
+N_SEEDS, N_POINTS = 3, 5
+STREAMS = 4  # of the hash, a seed: noise, tasks of rows, order of classes
 
 
 def points(n_tasks: int) -> list[int]:
@@ -89,10 +50,10 @@ def _held(
     data: Digits, n_tasks: int, returns: bool, epsilon: float, seed: int
 ) -> Iterator[tuple[int, NDArray[np.bool_], dict[str, Floats]]]:
     """At every point its task, which classes have come, and each arm's sums [classes, K]."""
-    rows, sigma, of = unit_rows(data.rows), gaussian.sigma(epsilon, DELTA), continual.square_root(n_tasks)
-    home = _homes(data.n_classes, n_tasks, seed)
-    tasks = (n_tasks * uniform(_STREAMS * seed + 1, len(rows))).astype(np.int64) if returns else home[data.labels]
-    noise = normals(_STREAMS * seed, n_tasks * data.n_classes * rows.shape[1]).reshape(n_tasks, data.n_classes, -1)
+    rows, sigma, of = unit_rows(data.rows), gaussian.sigma(epsilon, cosine_replay.DELTA), continual.square_root(n_tasks)
+    home = homes(data.n_classes, n_tasks, seed)
+    tasks = (n_tasks * uniform(STREAMS * seed + 1, len(rows))).astype(np.int64) if returns else home[data.labels]
+    noise = normals(STREAMS * seed, n_tasks * data.n_classes * rows.shape[1]).reshape(n_tasks, data.n_classes, -1)
     totals = {arm: np.zeros(noise.shape[1:]) for arm in ARMS}
     before = np.zeros(noise.shape[1:])
     for task in range(n_tasks):
@@ -110,10 +71,10 @@ def _held(
             yield task, np.full(data.n_classes, True) if returns else home <= task, totals
 
 
-def _homes(n_classes: int, n_tasks: int, seed: int) -> NDArray[np.int64]:
+def homes(n_classes: int, n_tasks: int, seed: int) -> NDArray[np.int64]:
     """The task of every class, where each comes in one."""
     place = np.empty(n_classes, dtype=np.int64)
-    place[np.argsort(uniform(_STREAMS * seed + 2, n_classes))] = np.arange(n_classes)
+    place[np.argsort(uniform(STREAMS * seed + 2, n_classes))] = np.arange(n_classes)
     return place * n_tasks // n_classes
 
 

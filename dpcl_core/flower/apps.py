@@ -1,4 +1,8 @@
-"""The server as a ServerApp of Flower: brings the aggregator's records to Flower's nodes, and writes down what comes out."""
+"""The server and its clients as apps of Flower.
+
+The server's brings the aggregator's records to Flower's nodes, and writes down what comes out. A client's is a process for
+each message, which answers from the folder that its node was given.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from dpcl_core.errors import BadInput, Diverged
@@ -79,5 +84,13 @@ def _say(line: str) -> None:
     print(f"{SAID}{line}", flush=True)
 
 
-app = ServerApp()
-app.main()(main)
+def query(message: Message, context: Context) -> Message:
+    """A client's answer to one message of the server."""
+    folder = Path(str(context.node_config["folder"]))
+    answer = processes.reply(folder, dict(message.content.config_records["asked"]))
+    return Message(RecordDict({"answer": ConfigRecord(answer)}), reply_to=message)
+
+
+server, client = ServerApp(), ClientApp()
+server.main()(main)
+client.query()(query)
