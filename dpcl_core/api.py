@@ -263,8 +263,7 @@ def to_onnx(
     import tempfile
 
     from dpcl_core import estimators
-    from dpcl_core.classifiers import onnx_graph
-    from dpcl_core.classifiers import written as released
+    from dpcl_core.classifiers import onnx_graph, written
 
     if isinstance(from_model, estimators.PrivateClassifier):
         rule, steps = from_model.released()
