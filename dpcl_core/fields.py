@@ -27,9 +27,11 @@ _WORDS = {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}
 class Invalid(ValueError):
     """A refused value, with the details that pydantic gives of it."""
 
-    def __init__(self, kind: str, message: str, given: object, place: tuple[str, ...] = (), **about: object) -> None:
+    def __init__(
+        self, kind: str, message: str, given: object, place: tuple[str, ...] = (), about: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(message)
-        self.kind, self.message, self.given, self.place, self.about = kind, message, given, place, about
+        self.kind, self.message, self.given, self.place, self.about = kind, message, given, place, about or {}
 
     def errors(self, include_url: bool = False) -> list[dict[str, Any]]:
         """The one refusal, as a pydantic error lists its own."""
@@ -37,7 +39,7 @@ class Invalid(ValueError):
 
     def within(self, name: str) -> Invalid:
         """The same, of a field of this name."""
-        return Invalid(self.kind, self.message, self.given, (name, *self.place), **self.about)
+        return Invalid(self.kind, self.message, self.given, (name, *self.place), self.about)
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,10 @@ class Form:
         """The value as the type has it. Raises Invalid."""
         if given is None and self.optional:
             return None
-        value = _made(self, _asked(self.before, given, given))
-        return _asked(self.after, value, given)
+        value = _asked(self.after, _made(self, _asked(self.before, given, given)), given)
+        if self.kind == "text":
+            _counted(value, self.length, "Value", given)
+        return value
 
 
 def form_of(hint: object) -> Form:
@@ -89,8 +93,8 @@ def _limited(form: Form, limits: Sequence[object]) -> Form:
     """The form with these limits: bounds and lengths of annotated_types, and checks."""
     for limit in limits:
         if callable(check := getattr(limit, "check", None)):
-            where = getattr(limit, "mode", "after")
-            form = replace(form, **{where: (*getattr(form, where), check)})
+            is_first = getattr(limit, "mode", "after") == "before"
+            form = replace(form, before=(*form.before, check)) if is_first else replace(form, after=(*form.after, check))
         form = _bounded(form, {name: getattr(limit, name, None) for name in (*_BOUNDS, "min_length", "max_length")})
     return form
 
@@ -103,7 +107,7 @@ def _bounded(form: Form, said: Mapping[str, Any]) -> Form:
 
 
 @cache
-def of_fields(model: type[Any]) -> Mapping[str, Form]:
+def of_fields(model: Any) -> Mapping[str, Form]:
     """The form of each field of a dataclass, with the bounds in the field's metadata."""
     hints = get_type_hints(model, include_extras=True)
     found = {one.name: (form_of(hints[one.name]), one.metadata) for one in fields(model) if one.init}
@@ -116,7 +120,7 @@ def _asked(checks: Sequence[Callable[[Any], Any]], value: Any, given: object) ->
         try:
             value = check(value)
         except ValueError as error:
-            raise Invalid("value_error", f"Value error, {error}", given, error=error) from error
+            raise Invalid("value_error", f"Value error, {error}", given, about={"error": error}) from error
     return value
 
 
@@ -132,19 +136,18 @@ def _made(form: Form, given: Any) -> Any:
         case "any":
             return given
         case "choice":
-            if not any(type(one) is type(given) and one == given for one in form.choices):
-                *most, last = map(repr, form.choices)
-                listed = f"{', '.join(most)} or {last}" if most else last
-                raise Invalid("literal_error", f"Input should be {listed}", given)
-            return given
-    value = {"integer": _integer, "number": _number, "boolean": _boolean, "text": _text}[form.kind](given)
+            for one in form.choices:
+                if one == given:
+                    return one
+            *most, last = map(repr, form.choices)
+            listed = f"{', '.join(most)} or {last}" if most else last
+            raise Invalid("literal_error", f"Input should be {listed}", given)
+    value: Any = _BASIC[form.kind](given)
     if form.is_finite and not math.isfinite(value):
         raise Invalid("finite_number", "Input should be a finite number", given)
     for name, limit in sorted(form.bounds.items(), key=lambda one: list(_BOUNDS).index(one[0])):
         if not {"le": value <= limit, "lt": value < limit, "ge": value >= limit, "gt": value > limit}[name]:
             raise Invalid(name, f"Input should be {_BOUNDS[name]} {_in_digits(limit)}", given)
-    if form.kind == "text":
-        _counted(value, form.length, "String", "character", "string_too")
     return value
 
 
@@ -153,16 +156,16 @@ def _in_digits(number: float) -> str:
     return written.rstrip("0").rstrip(".") if "." in written else written
 
 
-def _counted(value: Any, length: tuple[int, float], what: str, unit: str, kind: str) -> None:
+def _counted(value: Any, length: tuple[int, float], what: str, given: object) -> None:
     """Raises Invalid for another length than is allowed."""
-    after = "" if what == "String" else " after validation, not {}"
-    for is_wrong, words, limit, ending, name in (
-        (len(value) > length[1], "at most", length[1], "long", "max_length"),
-        (len(value) < length[0], "at least", length[0], "short", "min_length"),
+    for is_wrong, words, limit, kind, name in (
+        (len(value) > length[1], "at most", length[1], "too_long", "max_length"),
+        (len(value) < length[0], "at least", length[0], "too_short", "min_length"),
     ):
         if is_wrong:
-            said = f"{what} should have {words} {limit} {unit}{'s' * (limit != 1)}{after.format(len(value))}"
-            raise Invalid(f"{kind}_{ending}", said, value, **{name: limit})
+            items = f"{limit} item{'s' * (limit != 1)}"
+            said = f"{what} should have {words} {items} after validation, not {len(value)}"
+            raise Invalid(kind, said, given, about={name: limit})
 
 
 def _record(model: Any, given: Any) -> Any:
@@ -191,11 +194,19 @@ def _items(form: Form, given: Any) -> tuple[Any, ...]:
         raise Invalid("tuple_type", "Input should be a valid tuple", given)
     values = tuple(given)
     if form.kind == "row":
-        _counted(values, (len(form.of), len(form.of)), "Tuple", "item", "too")
+        _counted(values, (len(form.of), len(form.of)), "Tuple", given)
         return tuple(of.validate_python(one) for of, one in zip(form.of, values, strict=True))
-    made = tuple(form.of[0].validate_python(one) for one in values)
-    _counted(values, form.length, "Tuple", "item", "too")
-    return made
+    made, wrong = [], list[Invalid]()
+    for one in values:
+        try:
+            made.append(form.of[0].validate_python(one))
+        except Invalid as error:
+            wrong.append(error)
+    if not wrong or len(made) > form.length[1]:  # too many is said before what is wrong with one
+        _counted(values, form.length, "Tuple", given)
+    if wrong:
+        raise wrong[0]
+    return tuple(made)
 
 
 def _dictionary(form: Form, given: Any) -> dict[Any, Any]:
@@ -225,6 +236,8 @@ def _integer(given: Any) -> int:
             raise Invalid("finite_number", "Input should be a finite number", given)
         if not given.is_integer():
             raise Invalid("int_from_float", "Input should be a valid integer, got a number with a fractional part", given)
+        if not -(2**63) < given < 2**63:
+            raise Invalid("int_parsing_size", "Unable to parse input string as an integer, exceeded maximum size", given)
         return int(given)
     if isinstance(given, str):
         if whole := _WHOLE.fullmatch(given):
@@ -238,8 +251,8 @@ def _number(given: Any) -> float:
         return float(given)
     if isinstance(given, str):
         try:
-            return float(given)
-        except ValueError:
+            return float(given.encode("ascii"))
+        except ValueError:  # also of other scripts' digits
             said = "Input should be a valid number, unable to parse string as a number"
             raise Invalid("float_parsing", said, given) from None
     raise Invalid("float_type", "Input should be a valid number", given)
@@ -249,12 +262,15 @@ def _boolean(given: Any) -> bool:
     if isinstance(given, str):
         if given.lower() in _WORDS:
             return _WORDS[given.lower()]
-    elif isinstance(given, int | float):
+    elif isinstance(given, int) or (isinstance(given, float) and given.is_integer() and abs(given) < 2**63):
         if given in (0, 1):
             return bool(given)
     else:
         raise Invalid("bool_type", "Input should be a valid boolean", given)
     raise Invalid("bool_parsing", "Input should be a valid boolean, unable to interpret input", given)
+
+
+_BASIC: Mapping[Kind, Callable[[Any], Any]] = {"integer": _integer, "number": _number, "boolean": _boolean, "text": _text}
 
 
 def in_json(value: object) -> str:

@@ -17,6 +17,7 @@ from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
 from dpcl_core.papers.paper import Size
+from dpcl_core.site import pyodide
 from dpcl_core.spec import RunSpec
 from tests.support.tiers import quick
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("home")
 # Where the program's own name stands in code: each prints a command that a test below looks at, or only names the program.
 PRINTING = {
     "dpcl_core/__main__.py", "dpcl_core/cli/__init__.py", "dpcl_core/cli/parser.py", "dpcl_core/cli/training.py",
-    "dpcl_core/checks.py", "dpcl_core/privacy/card.py",
+    "dpcl_core/checks.py", "dpcl_core/privacy/card_document.py",
     "dpcl_core/runs/worker.py", "pages/parts/questions.py",
 }  # fmt: skip
 SMALL = ("seeds=[0]", "privacy.epsilons=[1.0]", "data.train_per_class=20", "data.test_per_class=10")
@@ -121,6 +122,8 @@ def test_a_documents_command_runs(command, finished, monkeypatch):
             check(inputs.spec_of(options))
     elif options.command == "reading.app" and not options.key:
         assert paths.app_file().exists()
+    elif "pyodide" in words or "--live" in words:  # 80 MB of the network, which the second command needs
+        assert pyodide.about()["core"]
     elif options.command == "training.tune":
         training.tuning(options)
     elif options.command == "reading.flower" and options.to is None:  # each waits for the others

@@ -1,4 +1,4 @@
-"""The site with its engine, built once for many tests."""
+"""The page that trains, with its engine and without the other pages of the site, which take half a minute."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.site import build, pyodide
+from dpcl_core.site import live, live_page, pyodide
+from dpcl_core.site.runs import run_page
 
 
-def built(folder: Path) -> Path:
-    """The site with its engine in this folder; skips where the browser's Python was never fetched."""
+def built(folder: Path) -> None:
+    """Writes the page with its engine into this folder; skips where the browser's Python was never fetched."""
     if pyodide.folder() is None:
         pytest.skip("needs the browser's Python: `dpcl fetch pyodide`")
-    folder.mkdir(parents=True, exist_ok=True)
-    build.build(folder, live=True)
-    return folder
+    page = live_page.page()
+    texts = {**live_page.scripts(), page.file: run_page(page, [page])}
+    files = {name: text.encode() for name, text in texts.items()}
+    files |= {f"{live.FOLDER}/{name}": content for name, content in live.files().items()}
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)

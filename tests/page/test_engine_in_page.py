@@ -1,0 +1,102 @@
+"""A run in a page against the same run here, under seeded noise: streams, lists, sums and events alike, ε nearly so."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dpcl_core import checks, engine, events
+from dpcl_core.attacks.catalog import closing_notes
+from dpcl_core.explorers.matching_log import Observer
+from dpcl_core.privacy import card
+from tests.page.conftest import Run
+
+pytestmark = pytest.mark.slow
+SEEDED = {"epsilons": [1, "inf"], "noise": "seeded"}
+ONE = {"privacy": SEEDED, "seeds": [0]}
+RUNS: Mapping[str, dict[str, Any]] = {
+    "nine models": {"method": "cosine", "privacy": {"epsilons": [1, 8, "inf"], "noise": "seeded"}, "seeds": [0, 1, 2]},
+    "remembered noise": {
+        "method": "cosine", "params": {"noise_over_tasks": "remembered"}, "scenario": {"kind": "i-blurry", "tasks": 4},
+        **ONE,
+    },
+    "a learned list": {"method": "cosine", "labels": "dp-learned", **ONE},
+    "a blurry stream": {"method": "cosine", "scenario": {"kind": "si-blurry"}, **ONE},
+    "permuted pixels": {"method": "cosine", "scenario": {"kind": "permuted", "tasks": 3}, **ONE},
+    "split classes": {"method": "cosine", "scenario": {"kind": "split"}, **ONE},
+    "heads": {"method": "peft-ensemble", "params": {"epochs": 3}, **ONE},
+    "a naive head": {"method": "naive", "params": {"epochs": 2}, **ONE},
+    "a head on all": {"method": "non-cl", "params": {"epochs": 2}, **ONE},
+    "clients": {"method": "dp-fedavg", "params": {"rounds": 2}, "scenario": {"kind": "federated"}, **ONE},
+}  # fmt: skip
+# Of an epsilon: both accountants compose the same numbers, but their exponentials and transforms differ in last digits.
+_CLOSE = 1e-9
+# Methods that only add up release sums on a grid, which are exact; trained weights go through floating point.
+EXACT = ("cosine",)
+_IN_PAGE = """
+import json
+from dpcl_core import page
+found = {}
+for name, settings in json.loads(RUNS).items():
+    begun = json.loads(page.start(json.dumps(settings)))
+    assert "failure" not in begun, begun
+    seen = []
+    while (step := page.step()) != "null":
+        seen.append(json.loads(step))
+        assert "failure" not in seen[-1], seen[-1]
+    kept = [json.loads(json.dumps(page.events.to_json(one))) for one in page.PAGE._kept]
+    found[name] = {"events": seen, "kept": kept, "card": page.card(), "outcome": json.loads(page.outcome())}
+result = json.dumps(found)
+"""
+
+
+@pytest.fixture(scope="module")
+def there() -> dict[str, Any]:
+    """What each run gave in the page; filled by the first test that asks."""
+    return {}
+
+
+def of_page(in_page: Run, there: dict[str, Any], name: str) -> dict[str, Any]:
+    if not there:
+        there.update(in_page(f"RUNS = {json.dumps(RUNS)!r}\n{_IN_PAGE}"))
+    return dict(there[name])
+
+
+def without_times(every: list[Any]) -> list[Any]:
+    """Progress is told by the clock, and a model's seconds are those of its processor."""
+    told = [one for one in every if one["event"] not in ("Progress", "Classifier")]
+    return [{**one, "seconds": 0} if "seconds" in one else one for one in told]
+
+
+def differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """Where two documents differ by more than the last digits of an epsilon."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [found for key in one for found in differences(one[key], other[key], f"{where}.{key}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [found for place, pair in pairs for found in differences(*pair, f"{where}[{place}]")]
+    if isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=_CLOSE, abs_tol=1e-12):
+        return []
+    return [] if one == other else [f"{where}: {one} here, {other} in the page"]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_in_a_page_is_the_run_here(in_page: Run, there: dict[str, Any], name: str) -> None:
+    found = of_page(in_page, there, name)
+    spec = checks.parse(RUNS[name])
+    here = [events.to_json(one) for one in engine.run(spec, observe=Observer, audit=closing_notes)]
+    assert not differences(without_times(here), without_times(found["events"]))
+    if spec.method in EXACT:
+        last = {json.dumps(one["cell"]): one["content"] for one in here if one["event"] == "Classifier"}
+        kept = {json.dumps(one["cell"]): one["content"] for one in found["kept"]}
+        assert kept == last, "sums on a grid are the same bytes"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_card_of_a_page_is_verified(in_page: Run, there: dict[str, Any], name: str) -> None:
+    checked = card.verify(of_page(in_page, there, name)["card"].encode())
+    assert {one.verdict for one in checked} == {"matches"}, [card.sentence(one) for one in checked]
