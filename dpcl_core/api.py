@@ -261,7 +261,8 @@ def to_onnx(
     import tempfile
 
     from dpcl_core import estimators
-    from dpcl_core.classifiers import folder, onnx_graph
+    from dpcl_core.classifiers import onnx_graph
+    from dpcl_core.classifiers.written import files as released_files
 
     if isinstance(from_model, estimators.PrivateClassifier):
         rule, steps = from_model.released()
@@ -269,7 +270,7 @@ def to_onnx(
     elif isinstance(from_model, str | Path):
         written = onnx_graph.of_folder(Path(from_model), epsilon, seed, after)
     elif isinstance(from_model, Result):
-        files = folder.files("", from_model.spec, from_model.events, _kept(from_model, store), unprotected=unprotected)
+        files = released_files("", from_model.spec, from_model.events, _kept(from_model, store), unprotected=unprotected)
         with tempfile.TemporaryDirectory() as place:
             for name, content in files.items():
                 (Path(place) / Path(name).name).write_bytes(content)

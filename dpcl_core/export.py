@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.classifiers import folder, written
+from dpcl_core.classifiers import written
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import (
@@ -128,7 +128,7 @@ _TABLES = "accuracy|metrics|spent|guarantees|tokens|retained|leaks|list-(?:entri
 _OF_A_BUNDLE = re.compile(
     rf"(?:{_TABLES}|(?:accuracy|metrics)-[^/]+)\.csv|(?:{'|'.join(FIGURES)}|report)\.html|(?:{'|'.join(FIGURES)})\.svg"
     rf"|result\.json|privacy\.json|{re.escape(card.FILE)}|spec\.toml|command\.txt|privacy\.txt|notebook\.ipynb|citations\.bib"
-    rf"|{folder.NAME}/(?:{re.escape(folder.DOCUMENT)}|[^/]+\.safetensors)"
+    rf"|{written.NAME}/(?:{re.escape(written.DOCUMENT)}|[^/]+\.safetensors)"
 )
 
 
@@ -326,7 +326,7 @@ def write(target: Path, files: Mapping[str, bytes]) -> None:
 def _files_in(target: Path) -> list[str]:
     """All that lies in the folder, by relative name, but for the folder of classifiers itself."""
     names = (path.relative_to(target).as_posix() for path in sorted(target.rglob("*")))
-    return [name for name in names if name != folder.NAME or (target / name).is_symlink() or not (target / name).is_dir()]
+    return [name for name in names if name != written.NAME or (target / name).is_symlink() or not (target / name).is_dir()]
 
 
 def result_text(result: Result) -> str:

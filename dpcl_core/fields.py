@@ -107,7 +107,7 @@ def _bounded(form: Form, said: Mapping[str, Any]) -> Form:
 
 
 @cache
-def of_fields(model: type[Any]) -> Mapping[str, Form]:
+def of_fields(model: Any) -> Mapping[str, Form]:
     """The form of each field of a dataclass, with the bounds in the field's metadata."""
     hints = get_type_hints(model, include_extras=True)
     found = {one.name: (form_of(hints[one.name]), one.metadata) for one in fields(model) if one.init}

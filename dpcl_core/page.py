@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from dpcl_core import checks, engine, events, paths, presets
@@ -116,9 +116,10 @@ def _answered(work: Callable[[], JsonValue]) -> str:
 
 
 def _failure(error: Exception) -> dict[str, JsonValue]:
-    kind, field, value, fix, sentence = failure_kind(error), None, None, {}, str(error)
+    kind, sentence = failure_kind(error), str(error)
+    field, value, fix = None, None, cast(JsonValue, {})
     if isinstance(error, BadInput):
-        field, value, fix = error.field, str(error.value), events.plain(error.fix)
+        field, value, fix = cast(JsonValue, error.field), cast(JsonValue, str(error.value)), events.plain(error.fix)
         if isinstance(error, DataMissing):
             sentence = f"{field} = {value}: {IN_THE_APP}"
     elif isinstance(error, ImportError) and error.name:
@@ -163,7 +164,7 @@ def _taken_in(name: str, content: Any, roles: Mapping[str, str], first_line: boo
     shutil.rmtree(paths.home() / "data", ignore_errors=True)  # the one before
     folder = paths.make_folder(paths.home() / "own")
     path = folder / f"data{ending}"
-    line = None if first_line is None else "names" if first_line else "data"
+    line: Literal["names", "data"] | None = None if first_line is None else "names" if first_line else "data"
     asked = intake.Asked(schema.Columns(**{role: column for role, column in roles.items() if column}), first_line=line)
     try:
         path.write_bytes(bytes(content))
@@ -181,7 +182,7 @@ def _taken_in(name: str, content: Any, roles: Mapping[str, str], first_line: boo
         "dataset": own, "public": [[key, value] for key, value in facts.items() if value],
         "columns": [column.name for column in public.understood.columns], "classes": list(public.classes),
         "roles": dict(datasets.card(own).roles),
-        "assumed": presets.assumed(spec), "settings": spec.jsonable(),
+        "assumed": list(presets.assumed(spec)), "settings": spec.jsonable(),
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, Started, TaskLearned, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card as privacy_card
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import card_document, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell, RunSpec
 from tests.support.tiers import of_methods, quick
@@ -203,7 +203,7 @@ def the_common_rules_hold(run: RunSpec, n_tasks: int) -> None:
     assert [event.cell for event in finished] == list(run.cells())
     if run.labels == "prior":  # the card of every method holds up before a second accountant
         plan = next(of_kind(first, Planned))
-        found = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, run.method, "", finished, plan)).encode())
+        found = privacy_card.verify(json.dumps(card_document.document("0" * 12, run.method, "", finished, plan)).encode())
         assert [one.verdict for one in found] == ["matches"] * len(finished), [*map(privacy_card.sentence, found)]
     for event in finished:
         assert event.guarantee.unit == ("one training text" if run.params.inputs == "text" else "one training example")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, cli, engine, export
-from dpcl_core.privacy import card
+from dpcl_core.privacy import card, card_document
 from dpcl_core.runs.store import Store
 from tests.support import replay
 
@@ -22,8 +22,8 @@ def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     spec = checks.parse({"method": "cosine", "privacy": {"epsilons": [1.0, 8.0, "inf"]}, "seeds": [0], "data": data})
     store = Store()
     files = export.bundle(store, replay.fill(store, spec, list(engine.run(spec))))
-    path = tmp_path / card.FILE
-    path.write_bytes(files[card.FILE])
+    path = tmp_path / card_document.FILE
+    path.write_bytes(files[card_document.FILE])
     return path
 
 

@@ -152,7 +152,7 @@ class HashedText(_Encoder):
 
 @lru_cache(maxsize=1 << 16)
 def murmur3(word: str) -> int:
-    """MurmurHash3 of a word's UTF-8 (Appleby 2011, 32 bits, seed 0), as a signed number, as scikit-learn's vectors take it."""
+    """MurmurHash3 of a word (Appleby 2011, 32 bits, seed 0), as a signed number, as scikit-learn's vectors have it."""
     data, found = word.encode("utf-8", "surrogatepass"), 0
     for start in range(0, len(data), 4):
         block = int.from_bytes(data[start : start + 4], "little") * 0xCC9E2D51 & _WORD32

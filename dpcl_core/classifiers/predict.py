@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import bundled, extractor, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import folder as folders
+from dpcl_core.classifiers import written
 from dpcl_core.classifiers.folder import Loaded
 from dpcl_core.data import copying, dataset, sheets, table_features
 from dpcl_core.data.card import AXES, PICTURES, SAMPLES
@@ -238,7 +239,7 @@ def predicted(
     encoding = _encoding(found)
     texts = str(facts.get("text_column", TEXT))
     given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
-    warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
+    warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {written.UNPROTECTED}",)
     values, more = _values(found, given, device)
     place = None if task is None else task - 1
     steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=place)]

@@ -141,7 +141,7 @@ def _archive(content: Mapping[str, bytes]) -> bytes:
 
 def needs() -> list[dict[str, Any]]:
     """Which groups of files a choice needs: rules that all apply whose settings match."""
-    clustered = [card.name for card in _methods() if card.needs_anchors and card.name != "label-means"]
+    clustered = [card.name for card in _methods() if "matcher" in of_fields(card.params)]
     nominal = [card.name for card in _methods() if card.guarantee == "nominal"]
     rules: list[tuple[dict[str, list[str]], list[str]]] = [({}, ["engine"])]
     rules += [({"data.dataset": [name]}, [name]) for name in DATASETS[1:]]

@@ -16,7 +16,7 @@ import streamlit as st
 from dpcl_core import apart, checks, export, presets
 from dpcl_core.apart import Answered, Tried
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.classifiers import folder as folders
+from dpcl_core.classifiers import written as released
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, own, schema, table_features
 from dpcl_core.data.card import PICTURES
@@ -256,7 +256,7 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
 
 def _header(files: dict[str, bytes]) -> str:
     """The line with the columns that a classifier of rows reads; empty where its data had no such line."""
-    step = json.loads(files[f"{folders.NAME}/{folders.DOCUMENT}"])["models"][0]["steps"][-1]
+    step = json.loads(files[f"{released.NAME}/{released.DOCUMENT}"])["models"][0]["steps"][-1]
     rows = table_features.read_encoding(step["facts"]["rows"])
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([rows.names] if rows.has_names else [])

@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
-from tests.support.live_site import built
 
 from dpcl_core import paths
 from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS
 from tests.browser.test_accessibility import SMALL, amiss
 from tests.support import firefox
+from tests.support.live_site import built
 from tests.support.static_host import Host, cut, hosted
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import dpcl_core as dpcl
 from dpcl_core import export
-from dpcl_core.classifiers import folder, onnx_graph, predict
+from dpcl_core.classifiers import onnx_graph, predict, written
 from dpcl_core.classifiers.onnx_graph import graph
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods.common.classifier import Step
@@ -116,7 +116,7 @@ def test_a_run_is_written_with_its_statement_and_only_what_has_a_bound(here: boo
     if here:
         return
     store = Store()
-    export.write(tmp_path / "DIR", folder.files(
+    export.write(tmp_path / "DIR", written.files(
         str(result.run_id), result.spec, result.events, store.classifiers(str(result.run_id))
     ) | {"privacy_card.json": b"{}"})  # fmt: skip
     again = executed(dpcl.to_onnx(tmp_path / "DIR", tmp_path / "again.onnx"), features)

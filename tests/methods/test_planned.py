@@ -19,7 +19,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Note, Planned, TaskLearned, Written, of_kind
 from dpcl_core.methods import catalog, references
-from dpcl_core.privacy import card, gaussian, statement
+from dpcl_core.privacy import card, card_document, gaussian, statement
 from dpcl_core.privacy.ledger import Ledger, joint_release
 from dpcl_core.spec import Cell, RunSpec
 from tests import test_neighbours as settings
@@ -80,7 +80,8 @@ def counted(written: Written) -> Counter[tuple[object, ...]]:
 
 def card_of(events: list[Event]) -> list[card.Checked]:
     (plan,) = of_kind(events, Planned)
-    return card.verify(json.dumps(card.document("0" * 12, "m", "d", [*of_kind(events, CellFinished)], plan)).encode())
+    written = card_document.document("0" * 12, "m", "d", [*of_kind(events, CellFinished)], plan)
+    return card.verify(json.dumps(written).encode())
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +159,7 @@ def test_what_a_container_says_is_declared_in_statement_and_card(
     assert one.guarantee.not_covered.count(said) == 1
     of_single_people = datasets.card("own:mine").limits[0]
     assert (of_single_people in one.guarantee.not_covered) is (name == "cosine")
-    assert said in json.dumps(card.document("0" * 12, "m", "d", [one], plan))
+    assert said in json.dumps(card_document.document("0" * 12, "m", "d", [one], plan))
 
 
 def test_learners_share_no_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks, engine, presets
 from dpcl_core.events import CellFinished
-from dpcl_core.privacy import card
+from dpcl_core.privacy import card, card_document
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import Ledger, ledger_entries
 from dpcl_core.runs.store import Store
@@ -170,7 +170,7 @@ def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home
     spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
     given = guarantee(ledger, spec, cell, unit="example", n_people=900, n_tasks=1)
     plan = plan_of({cell: ledger}, n_tasks=1)
-    document = card.document(
+    document = card_document.document(
         "0" * 12, "cosine", "Digits", [CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))], plan
     )
     page = open_page("privacy")

@@ -17,7 +17,7 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Spending, from_json, to_json
-from dpcl_core.privacy import accounting, card, gaussian, recount, statement
+from dpcl_core.privacy import accounting, card, card_document, gaussian, recount, statement
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries, mechanism
 from dpcl_core.privacy.mechanisms import class_sums_std
@@ -55,7 +55,7 @@ def finished() -> list[CellFinished]:
 
 
 def a_card() -> dict[str, Any]:
-    document = card.document("0" * 12, "cosine", "Digits", finished(), plan_of(ledgers()))
+    document = card_document.document("0" * 12, "cosine", "Digits", finished(), plan_of(ledgers()))
     return json.loads(json.dumps(document, allow_nan=False))
 
 
@@ -108,7 +108,7 @@ def test_a_run_stored_before_ledgers_were_is_read_without_one() -> None:
     assert isinstance(stored, CellFinished)
     assert stored.ledger is None
     for plan, why in ((plan_of(ledgers()), "events were kept"), (None, "events were kept")):
-        (found,) = card.verify(json.dumps(card.document("0" * 12, "cosine", "Digits", [stored], plan)).encode())
+        (found,) = card.verify(json.dumps(card_document.document("0" * 12, "cosine", "Digits", [stored], plan)).encode())
         assert (found.verdict, found.why) == ("unchecked", f"the run was stored before {why}; run it again")
 
 
@@ -136,7 +136,7 @@ def test_ways_out_are_checked_apart() -> None:
     spec = replace(SPEC, labels="prior")
     given = guarantee(ledger, spec, cell, unit="user", n_people=20, n_tasks=1)
     plan = plan_of({cell: ledger}, n_tasks=1)
-    document = card.document("0" * 12, "m", "d", [CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))], plan)
+    document = card_document.document("0" * 12, "m", "d", [CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))], plan)
     assert card.exit_status(checked(document)) == 0
     raw = json.loads(json.dumps(document))
     raw["cells"][0]["events"][0]["channels"]["head"]["noise_multiplier"] = 4.5
@@ -274,7 +274,8 @@ def example() -> dict[str, Any]:
         ledger.spend(dp.GaussianDpEvent(class_sums_std(1.0, 1e-5, "add-remove")), task=task, what="sums of unit features")
     plan = plan_of({cell: ledger}, n_people=1000)
     given = guarantee(ledger, spec, cell, unit="example", n_people=1000, n_tasks=2, planned=plan)
-    return card.document("0" * 12, "cosine", "Digits", [CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))], plan)
+    finished = CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))
+    return card_document.document("0" * 12, "cosine", "Digits", [finished], plan)
 
 
 def test_the_documents_example_is_a_card_that_matches_and_adds_up_by_hand() -> None:

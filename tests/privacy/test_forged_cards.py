@@ -14,7 +14,7 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished
-from dpcl_core.privacy import accounting, card, ledger
+from dpcl_core.privacy import accounting, card, card_document, ledger
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries
 from dpcl_core.spec import Cell
@@ -107,7 +107,7 @@ def a_card(kind: str, learners: list[Books] | None = None, n_finished: int = 4) 
         )
         for learner in made for cell, book in learner.items()
     ]  # fmt: skip
-    return json.loads(json.dumps(card.document("0" * 12, "m", "d", done[:n_finished], plan), allow_nan=False))
+    return json.loads(json.dumps(card_document.document("0" * 12, "m", "d", done[:n_finished], plan), allow_nan=False))
 
 
 def accepted(content: str) -> bool:

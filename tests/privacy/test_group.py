@@ -14,7 +14,7 @@ from dpcl_core import checks, engine
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Planned, TaskLearned, of_kind
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import budgets, card, gaussian
+from dpcl_core.privacy import budgets, card, card_document, gaussian
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 from dpcl_core.spec import SMALLEST_DELTA, PrivacySpec, RunSpec
 from dpcl_core.tuning import search
@@ -98,7 +98,8 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
         # The best attack on one row says nothing of a person with three, and no person is in several tasks a second time.
         assert (event.guarantee.advantage is None) == (event.guarantee.hits is None) == (per_person > 1)
         assert not any(name.startswith("the same ") for name in event.guarantee.parts)
-    (document,) = [json.dumps(card.document("0" * 12, "cosine", "own:mine", finished, next(of_kind(events, Planned))))]
+    plan = next(of_kind(events, Planned))
+    document = json.dumps(card_document.document("0" * 12, "cosine", "own:mine", finished, plan))
     assert {one.verdict for one in card.verify(document.encode())} == {"matches"}
     changed = document.replace('"rows_per_unit": 3', '"rows_per_unit": 2')
     if per_person > 1:

@@ -15,6 +15,7 @@ from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.privacy import card as privacy_card
+from dpcl_core.privacy import card_document
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries
@@ -50,7 +51,7 @@ def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
     assert three_numbers(given.parts).startswith("Replay ε = ")
     finished = CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))
     plan = plan_of({cell: ledger}, n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
-    (found,) = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, method, "", [finished], plan)).encode())
+    (found,) = privacy_card.verify(json.dumps(card_document.document("0" * 12, method, "", [finished], plan)).encode())
     assert found.verdict == "matches", privacy_card.sentence(found)
     for event in first[2]:
         assert isinstance(event, Progress | Signatures)
