@@ -1,6 +1,7 @@
 // The form, built from the manifest's choices: one value by dotted key, as a spec's settings have them.
 import { made } from "./dom.js";
 
+const USUAL_LABELS = "prior-const"; // lists from the data come first in some methods, and have no bound
 const SEEDS = [1, 3, 5, 10];
 const MAIN = ["data.dataset", "data.backbone", "method", "scenario.kind", "labels", "privacy.epsilons", "seeds"];
 const shown = (value) => (value === "inf" ? "∞" : String(value));
@@ -49,6 +50,7 @@ export class Form {
     among("method", this.fitting().map(({ name }) => name));
     const method = this.find("methods", values.method);
     among("scenario.kind", method.scenarios.filter((name) => fits(dataset, name)));
+    if (!method.labels.includes(values.labels) && method.labels.includes(USUAL_LABELS)) values.labels = USUAL_LABELS;
     among("labels", method.labels);
     for (const { key, default: usual } of this.fields()) values[key] ??= usual;
     values["privacy.epsilons"] ??= [1, 8];

@@ -112,6 +112,7 @@ async function prepare() {
       await ask("load", { groups });
       groups.forEach((group) => memory.loaded.add(group));
     }
+    await memory.kept; // asked for before Start is enabled, like everything else
     if (!isOld() && (await own.isReady())) await check(isOld);
   } catch (failure) {
     const kind = failure instanceof RangeError ? "out-of-memory" : "internal";
@@ -223,7 +224,7 @@ function around() {
   others.postMessage("here?");
   if (ended) say("The last run ended when its tab was closed: ", made("a", { href: ended, textContent: "its settings" }), " start it again.");
   if (!isSecureContext) say("This address is not secure (https), so the browser may drop the files that it loaded, and load them again next time.");
-  else navigator.serviceWorker?.register("live-cache.js").catch(() => {});
+  else memory.kept = navigator.serviceWorker?.register("live-cache.js").catch(() => {});
 }
 
 function linked() {
