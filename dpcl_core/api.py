@@ -69,8 +69,8 @@ def run(
         device: "cpu" or "cuda:N"; None: the first GPU, else the CPU.
         store: database URL, or the path of a file that ends in .db or .sqlite; None: `DPCL_STORE`, else a file in the home.
         ceiling: first train on all tasks at once without noise, unless that is known; refused on your own data.
-        here: without store or worker: nothing is kept, and nothing can be resumed. Refused on your own data, whose uses the
-            store counts.
+        here: nothing is kept, and nothing can be resumed. Of a run on `data` one thing stays in the store: how often
+            these rows were used, and what that adds up to.
 
     When interrupted, returns the result so far; raises KeyboardInterrupt where the run itself had not begun. Raises BadInput
     for unusable settings, RunFailed if the run fails, and what `on_event` raises, which stops the run.
@@ -96,7 +96,7 @@ def run(
             raise BadInput("data", type(data).__name__, "cannot be combined with a preset or spec: change settings=")
         spec = _of_data(data, name, _asked(roles, per_person, schema), _changes(epsilons, seeds, settings), Store(store))
     checks.check_run(spec)
-    if here:
+    if here and data is None:
         return _here(spec, device or process.default(), on_event)
     # A changed preset loses the preset's name: even the data may differ.
     title = (
@@ -104,13 +104,15 @@ def run(
     )
     stored = Store(store)
 
-    def carried_out(spec: RunSpec, name: str | None) -> str:
+    def carried_out(spec: RunSpec, name: str | None, on_event: Callable[[Event], None] | None = on_event) -> str:
         run_id = stored.create(spec, name=name, device=device or process.default(), attended_by=process.me())
         finished = worker.run_here(stored, run_id, on_event=on_event)
         if finished.status == "failed":
             raise RunFailed(finished.id, finished.error or "the run failed")
         return finished.id
 
+    if here:
+        return _forgotten(stored, spec, on_event, lambda heard: carried_out(spec, None, heard))
     if ceiling and measured.known(spec, store=stored) is None:
         wanted = measured.settings(spec)
         checks.check_run(wanted)
@@ -266,19 +268,19 @@ def to_onnx(
 
     if isinstance(from_model, estimators.PrivateClassifier):
         rule, steps = from_model.released()
-        written = onnx_graph.graph(rule, steps, from_model.classes_, about=str(from_model.privacy_))
+        model = onnx_graph.graph(rule, steps, from_model.classes_, about=str(from_model.privacy_))
     elif isinstance(from_model, str | Path):
-        written = onnx_graph.of_folder(Path(from_model), epsilon, seed, after)
+        model = onnx_graph.of_folder(Path(from_model), epsilon, seed, after)
     elif isinstance(from_model, Result):
         files = released_files("", from_model.spec, from_model.events, _kept(from_model, store), unprotected=unprotected)
         with tempfile.TemporaryDirectory() as place:
             for name, content in files.items():
                 (Path(place) / Path(name).name).write_bytes(content)
-            written = onnx_graph.of_folder(Path(place), epsilon, seed, after)
+            model = onnx_graph.of_folder(Path(place), epsilon, seed, after)
     else:
         kind = from_model if isinstance(from_model, int | float) else type(from_model).__name__
         raise BadInput("from_model", kind, "must be a fitted estimator of dpcl, a result, or the folder of an export")
-    Path(path).write_bytes(written)
+    Path(path).write_bytes(model)
     return Path(path)
 
 
@@ -299,12 +301,33 @@ def _here(spec: RunSpec, device: str, on_event: Callable[[Event], None] | None) 
     from dpcl_core.runs import worker
 
     if spec.data.dataset.startswith("own:"):
-        raise BadInput("here", True, "is for public data: the store counts how often your own were used, so leave it out")
+        raise BadInput("here", True, f"is for public data and data=…: {spec.data.dataset} is kept already, so leave it out")
     events = []
     for event in worker.real_engine(spec, device):
         events.append(event)
         if on_event is not None:
             on_event(event)
+    return Result(None, "", spec, tuple(events))
+
+
+def _forgotten(
+    store: Store, spec: RunSpec, on_event: Callable[[Event], None] | None,
+    carried_out: Callable[[Callable[[Event], None]], str],
+) -> Result:  # fmt: skip
+    """The result of a run on data handed in, of which the store then keeps the number of uses and their bound alone."""
+    from dpcl_core.runs import administration
+
+    events: list[Event] = []
+
+    def heard(event: Event) -> None:
+        events.append(event)
+        if on_event is not None:
+            on_event(event)
+
+    try:
+        carried_out(heard)
+    finally:
+        administration.purge(store, spec.data.dataset)
     return Result(None, "", spec, tuple(events))
 
 

@@ -78,6 +78,10 @@ class ResolvedRun:
         """Whether lists of labels that are read or learned are given to the method's learners."""
         return self.spec.labels in ("data", "dp-learned") and not self.method.learns_lists
 
+    def with_lists(self, spec: RunSpec) -> RunSpec:
+        """These settings of the run as its learners get them, where lists are given to them."""
+        return for_training(spec, is_on_top=self.method.guarantee == "nominal") if self.gives_lists else spec
+
     @classmethod
     def of(cls, spec: RunSpec, facts: public_sizes.PublicSizes) -> ResolvedRun:
         """The run with its cards; checks nothing. Raises BadInput for an unknown name."""
@@ -117,7 +121,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
     run = ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
-    method.refuses(for_training(spec) if run.gives_lists else spec, sizes)
+    method.refuses(run.with_lists(spec), sizes)
     n_units = sizes.n_users or sizes.n_people
     if spec.privacy.delta >= 1 / n_units:
         units = "training examples" if sizes.n_users is None else "clients"

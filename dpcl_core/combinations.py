@@ -78,7 +78,8 @@ def table(names: Sequence[str] | None = None) -> list[Combination]:
     every = [(card, has_sources(card)) for card in cards]
     known: dict[tuple[object, ...], str] = {}
     found = []
-    for (data, is_parted), method, stream, labels in product(every, methods.CARDS.values(), scenarios.CARDS.values(), LABELS):
+    streams = scenarios.CARDS.values()
+    for (data, is_parted), method, stream, labels in product(every, methods.CARDS.values(), streams, LABELS):
         alike = (data.kind, data.has_people, is_parted, method.name, stream.name)  # all that decides
         if alike not in known:
             known[alike] = why_not(data, method, stream)

@@ -26,7 +26,6 @@ from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, Refer
 from dpcl_core.learning import ClosingAudit, Group, Observe
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
-from dpcl_core.methods.common import given_lists
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy import budgets, gaussian, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
@@ -118,8 +117,7 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     spec, rows = requested.spec, requested.dataset.rows_per_unit
     run = replace(requested, spec=replace(spec, privacy=budgets.for_a_row(spec.privacy, rows)))
     _refuse_unbounded(requested, run.spec)
-    if requested.gives_lists:
-        run = replace(run, spec=given_lists.for_training(run.spec))
+    run = replace(run, spec=requested.with_lists(run.spec))
     needed = datasets.needed_bytes(spec.data) / 1e9
     size = f", which needs about {needed:.2g} GB of memory" if needed >= 1 else ""
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}{size}")

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from dpcl_core import export, layers, machine, paths
+from dpcl_core import combinations, export, layers, machine, paths
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
@@ -56,6 +57,20 @@ one side was recorded by older code, which dealt out rows otherwise, so equal se
 """
 _SAME_EPSILON = 0.005  # of the budget asked for: an accountant's rounding
 _METHODS = "# Methods\n\nMade from the cards of the methods. `dpcl list methods --json` prints the same.\n"
+_COMBINATIONS = """# What goes with what
+
+Every dataset with every method, stream and setting of lists, made from the cards and the engine's own checks.
+`dpcl list combinations --json` prints them all, for the whole catalogue.
+
+Whatever has features has clients: in any stream a lot drawn for each label says which client holds an example
+(`scenario.clients`, `scenario.alpha`), and all that a client holds is protected. Public anchors are sentences for texts,
+cut-outs of two photographs for pictures, and numbers drawn within public ranges for tables, embeddings and sensors; a run
+says which. Networks of Lifelong DP read features of a frozen network where the data are no values.
+
+Methods that release no list of labels are given theirs: read from a task, or learned under DP before the method sees it. The
+list has its share of the budget, and the method trains with the rest. Where clients are protected, each names one of its
+labels.
+"""
 _DATA = """# Data
 
 Made from the cards of the datasets. A set is in `DPCL_DATA` as `NAME/train.parquet` and `NAME/test.parquet` unless it is
@@ -121,6 +136,7 @@ def pages_made() -> dict[str, Callable[[], str]]:
         "methods.md": _methods,
         "data.md": _datasets,
         "networks.md": _networks,
+        "combinations.md": _combinations,
         "deviations.md": _deviations,
         "sharp_edges.md": _edges,
         "glossary.md": _glossary,
@@ -159,6 +175,22 @@ def _methods() -> str:
         rows = [(f"`params.{name}`", field.default, field.metadata["description"]) for name, field in fields]
         lines += _table(("setting", "default", "meaning"), rows)
     return "\n".join(lines)
+
+
+def _combinations() -> str:
+    found = combinations.table(combinations.USUAL)
+    reasons = Counter(one.reason for one in found)
+    families = {name: card.module.split(".")[2] for name, card in methods.CARDS.items()}
+    started = Counter((one.dataset, families[one.method]) for one in found if one.allowed)
+    possible = Counter((one.dataset, families[one.method]) for one in found if one.reason not in combinations.REASONS)
+    named = list(dict.fromkeys(families.values()))
+    rows = [(name, *(f"{started[name, one]:,} of {possible[name, one]:,}" for one in named)) for name in combinations.USUAL]
+    whys = [(sentence, f"{reasons[key]:,}") for key, (sentence, _) in combinations.REASONS.items()]
+    n_started = f"{reasons['']:,} of {len(found):,} combinations can start. The others, by their first reason:"
+    lines = [_COMBINATIONS, n_started, ""]
+    lines += _table(("reason", "combinations"), [*whys, (combinations.UNWRITTEN, f"{reasons[combinations.UNWRITTEN]:,}")])
+    lines += ["Of those that no such reason rules out, by data and family of methods:", ""]
+    return "\n".join([*lines, *_table(("data", *named), rows)])
 
 
 def _datasets() -> str:

@@ -50,7 +50,8 @@ def as_file(data: object, name: str = "data") -> Iterator[Path]:
 
 def names_of(data: Any) -> list[Any]:
     """The columns of a frame, a table or a dataset with columns; none for other data."""
-    return list(getattr(data, "column_names", None) or getattr(data, "columns", ()))
+    names: Any = getattr(data, "column_names", None) or getattr(data, "columns", ())
+    return [*names]
 
 
 def _written(data: Any, stem: Path) -> Path:
@@ -74,8 +75,8 @@ def _written(data: Any, stem: Path) -> Path:
 
 def _pairs(data: Any) -> tuple[list[Any], list[Any]]:
     """The inputs and labels of a map-style dataset of torch, read once from the first to the last."""
-    rows = [data[place] for place in range(len(data))] if not isinstance(data, _NO_DATASETS) else [0]
-    if any(not isinstance(row, tuple | list) or len(row) != 2 for row in rows):
+    rows: list[Any] = [] if isinstance(data, _NO_DATASETS) else [data[place] for place in range(len(data))]
+    if isinstance(data, _NO_DATASETS) or any(not isinstance(row, tuple | list) or len(row) != 2 for row in rows):
         raise BadInput(FIELD, type(data).__name__, _FORMS)
     inputs = [row[0].detach().cpu().numpy() if hasattr(row[0], "detach") else row[0] for row in rows]
     # A picture of Pillow is an array; what has one number only is that number.
@@ -215,7 +216,7 @@ def _of_arrays(pair: tuple[Any, ...], stem: Path) -> Path:
     """
     if len(pair) != 2:
         raise BadInput(FIELD, f"{len(pair)} arrays", "must be two, (X, y)")
-    first = pair[0][0] if isinstance(pair[0], list) and pair[0] else None
+    first: Any = pair[0][0] if isinstance(pair[0], list) and pair[0] else None
     are_pictures = getattr(first, "dtype", None) == np.uint8 and np.ndim(first) > 1
     inputs, labels = pair[0] if are_pictures else _array(pair[0], "X"), _array(pair[1], "y")
     if labels.ndim != 1 or labels.dtype.kind not in "biufUSO":

@@ -31,6 +31,7 @@ from dpcl_core.spec import DataSpec, updated, validated
 
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
 _STAGED = ".taken-"
+_ARRIVED = ".kept"  # within it: no data can be called so
 _READ = (*sheets.LINES, *sheets.TYPED)
 
 
@@ -108,7 +109,7 @@ def taken_in(
             numbered = chain([stem], (f"{stem}-{number}" for number in count(2)))
             name = next(one for one in numbered if _is_free(one, root) or _is_same(root / one, origin, owner))
             is_new = _is_free(name, root)
-            folder = staged.rename(staged.parent / "kept" / name) if is_new else root / name
+            folder = staged.rename(staged.parent / _ARRIVED / name) if is_new else root / name
         if not is_new:
             yield f"own:{name}"
             return
@@ -225,7 +226,7 @@ def _staged(
     """A checked copy in a folder of its own below `staging`; when its source was last written."""
     folder = staging / _slug(path)
     with _trouble(path):
-        (staging / "kept").mkdir()
+        (staging / _ARRIVED).mkdir()
         folder.mkdir(mode=0o700)  # where copies are kept may be a folder that everybody reads
         written = copying.copied(path, folder, most)
         for name in asked.private:
@@ -344,7 +345,7 @@ def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> s
 
 def _is_free(name: str, root: Path) -> bool:
     """Whether no data have this name, or are about to."""
-    is_taken = _named(name) or any(root.glob(f"{_STAGED}*/kept/{name}"))
+    is_taken = _named(name) or any(root.glob(f"{_STAGED}*/{_ARRIVED}/{name}"))
     return not is_taken and name not in {card.folder for card in catalog.CARDS.values()}
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from dpcl_core.scenarios import catalog, federated
 from dpcl_core.scenarios.catalog import ClassIncremental, Federated, IBlurry, Permuted, SiBlurry, SourceIncremental, Split
 from dpcl_core.scenarios.stream import Table, TaskStream
-from dpcl_core.spec import Recurrence, ScenarioSpec, fields_of, parameter
+from dpcl_core.spec import Recurrence, ScenarioSpec, Settings, fields_of, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held(ScenarioSpec):
+class Held(Settings):
     """What a stream has beside its own settings where clients hold the examples."""
 
     clients: int = parameter(20, ge=1, le=10_000, description="Number of clients, a public number.")
@@ -40,7 +40,7 @@ class Held(ScenarioSpec):
 
     def pooled(self, n_classes: int, sources: tuple[str, ...]) -> ScenarioSpec | None:
         """The stream without clients."""
-        plain = catalog.card(self.kind).settings
+        plain = catalog.card(str(fields_of(type(self))["kind"].default)).settings
         return plain(**{name: getattr(self, name) for name in fields_of(plain)})
 
 

@@ -50,7 +50,7 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
 def spec(method: str, *, labels: str = "prior", adjacency: str = "add-remove", **params: object) -> RunSpec:
     """One budget and seed, with release noise; `params`: in place of those of `PARAMS`."""
     card, params = catalog.card(method), {**PARAMS[method], **params}
-    if card.scenarios == ("federated",):
+    if card.has_clients:
         return clients.spec(method, params=params, privacy={"epsilons": [4.0]})
     if _is_of_texts(method):
         asked = pecl_small.spec(method, adjacency=adjacency, **params)
@@ -107,11 +107,11 @@ def _is_of_texts(method: str) -> bool:
 
 def n_tasks(method: str) -> int:
     """Of clients there are fewer tasks: each is for all of them."""
-    return len(OF_CLIENTS.tasks) if catalog.card(method).scenarios == ("federated",) else N_TASKS
+    return len(OF_CLIENTS.tasks) if catalog.card(method).has_clients else N_TASKS
 
 
 def facts(asked: RunSpec) -> PublicContext:
-    if catalog.card(asked.method).scenarios == ("federated",):
+    if catalog.card(asked.method).has_clients:
         return clients.known(OF_CLIENTS, PUBLIC)
     if _is_of_texts(asked.method):
         return pecl_small.known(n_tasks=N_TASKS, may_show=False)
@@ -126,7 +126,7 @@ def facts(asked: RunSpec) -> PublicContext:
 
 
 def _tasks(asked: RunSpec) -> Sequence[Task]:
-    if catalog.card(asked.method).scenarios == ("federated",):
+    if catalog.card(asked.method).has_clients:
         return OF_CLIENTS.tasks
     if _is_of_texts(asked.method):
         two = pecl_small.stream(11)  # of the public number of twelve

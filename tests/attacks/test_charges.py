@@ -52,7 +52,7 @@ class Play:
 
     @property
     def is_of_clients(self) -> bool:
-        return catalog.card(self.method).scenarios == ("federated",)
+        return catalog.card(self.method).has_clients
 
 
 _ADAPTED = ((1 + ROUNDING) / 12,), 1  # of pictures: means, not sums

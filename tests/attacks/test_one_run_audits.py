@@ -123,7 +123,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_run(method: str) -> RunSpec:
     """Settings of any method, with a budget that all of them allow."""
     card = methods.card(method)
-    if card.scenarios == ("federated",):
+    if card.has_clients:
         return asked(method, 4.0, **FED)
     if method == "pecl" or method.startswith("lm-"):
         local = {"mode": "local"} if method == "pecl" else {"mechanism": "fn"}

@@ -20,7 +20,7 @@ import pytest
 from dpcl_core.methods import catalog
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.ledger import Ledger
-from tests.attacks import small_plays, spy, test_charges, test_sensitivity, test_stream_sabotage
+from tests.attacks import small_plays, spy, test_charges, test_list_sabotage, test_sensitivity, test_stream_sabotage
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -254,6 +254,13 @@ def table() -> str:
         "that leaves against an accountant of its own: independent Gaussians, and how far one person moves each.",
         "",
         *test_stream_sabotage.table(),
+        "",
+        "## Lists that are given to learners",
+        "",
+        "`test_list_sabotage` holds what a client's leaving changes of what is counted, and what a run with learned lists "
+        "has in its ledger, against what was asked for.",
+        "",
+        *test_list_sabotage.table(),
     ]
     return "\n".join(lines) + "\n"
 

@@ -211,7 +211,7 @@ CLIPPING: Mapping[str, tuple[Fault, Fault]] = {  # missing, and of a batch as a 
     "dp-agem": _both(of_networks),
     "dp-coeff-memory": (unclipped_coefficients, coefficients_clipped_together),
     **{name: TEXTS for name in PROVED if name.startswith("lm-") or name == "pecl"},
-    **{name: CLIENTS for name in PROVED if catalog.card(name).scenarios == ("federated",)},
+    **{name: CLIENTS for name in PROVED if catalog.card(name).has_clients},
 }
 DIVISOR: Mapping[str, Fault] = {  # of what is divided by a size before the next look at data; other methods release sums
     **dict.fromkeys(("cslr-central", "dp-stat-share", "dp-fedavg", "fedcil-dp"), realised_of_rounds),

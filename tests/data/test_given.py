@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import datasets
 import numpy as np
@@ -16,10 +18,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import dpcl_core as dpcl
-from dpcl_core.data import given, outline
+from dpcl_core.data import catalog, files, given, outline, understood
 from dpcl_core.data.intake import Asked, taken_in
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
+from dpcl_core.events import TaskLearned
+from dpcl_core.runs import administration, charges
 from dpcl_core.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -202,8 +206,6 @@ def test_neighbours_are_outlined_alike() -> None:
 
     def outlined(data: pd.DataFrame) -> tuple[object, ...]:
         with given.as_file(data, "mine") as path, taken_in(path, Asked(Columns(target="kind"))) as name:
-            from dpcl_core.data import catalog, files
-
             card = catalog.card(name)
             found = outline.outline(card, files.find(card))
             return found.classes, found.n_train, found.test.labels.tolist()
@@ -211,14 +213,78 @@ def test_neighbours_are_outlined_alike() -> None:
     usual = frame().drop(columns=["user"])
     card = outlined(usual)
     with given.as_file(usual, "mine") as path, taken_in(path, Asked(Columns(target="kind"))) as name:
-        from dpcl_core.data import catalog, files
-
         found = outline.outline(catalog.card(name), files.find(catalog.card(name)))
         private = sorted(set(range(N)) - set(found.test.rows.tolist()))[0]
     odd = usual.copy()
     odd.loc[private, "size"] = np.inf
     odd.loc[private, "kind"] = None
     assert outlined(odd) == card
+
+
+class Rows:
+    """A map-style dataset of vectors with a label each."""
+
+    def __init__(self, numbers: NDArray[np.float64], labels: list[object]) -> None:
+        self.rows = [*zip(numbers, labels, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> tuple[object, object]:
+        return self.rows[place]
+
+
+def table(numbers: NDArray[np.float64], labels: Any) -> pd.DataFrame:
+    return pd.DataFrame({f"x{place}": column for place, column in enumerate(numbers.T)} | {"label": labels})
+
+
+def of_the_hub(numbers: NDArray[np.float64], labels: list[object]) -> datasets.Dataset:
+    kinds = {"embedding": datasets.List(datasets.Value("float64")), "label": datasets.ClassLabel(names=["a", "b"])}
+    known: dict[object, int | None] = {"a": 0, "b": 1, None: None}
+    return hub({"embedding": numbers.tolist(), "label": [known.get(one, -1) for one in labels]}, kinds)
+
+
+DOORS: dict[str, Callable[[NDArray[np.float64], list[object]], object]] = {
+    "pandas": table,
+    "categories": lambda numbers, labels: table(
+        numbers, pd.Categorical([one if one in ("a", "b") else None for one in labels], ["a", "b"])
+    ),
+    "nullable": lambda numbers, labels: table(numbers, labels).astype({"x0": "Float64", "label": "string"}),
+    "polars": lambda numbers, labels: polars.from_pandas(table(numbers, labels)),
+    "arrow": lambda numbers, labels: polars.from_pandas(table(numbers, labels)).to_arrow(),
+    "arrays": lambda numbers, labels: (numbers, np.array(labels, object)),
+    "lists": lambda numbers, labels: (numbers.tolist(), labels),
+    "numbers in a list": lambda numbers, labels: (numbers, [{"a": 0, "b": 1}.get(str(one), one) for one in labels]),
+    "hub": of_the_hub,
+    "map-style": Rows,
+}
+
+
+FRAMES = ("pandas", "categories", "nullable", "polars", "arrow")
+
+
+@pytest.mark.parametrize("odd", ["nothing", "a long label", "no number"])
+@pytest.mark.parametrize("door", DOORS)
+def test_a_private_row_changes_nothing_but_itself_through_any_door(door: str, odd: str) -> None:
+    """Its own coin may fall on the public side then, as a fifth do: of eight rows most do not."""
+    numbers, labels = np.random.default_rng(5).normal(size=(120, 4)), [*map(str, "ab" * 60)]
+
+    def outlined(numbers: NDArray[np.float64], labels: list[object]) -> tuple[object, ...]:
+        asked = Asked(Columns(target="label" if door in FRAMES else None))
+        with given.as_file(DOORS[door](numbers, labels), "mine") as path, taken_in(path, asked) as name:
+            card = catalog.card(name)
+            found = outline.outline(card, files.find(card))
+            public = understood.understood(card, files.find(card), found)
+            return found.classes, found.n_train, found.test.rows.tolist(), public
+
+    usual = outlined(numbers, [*labels])
+    alike = []
+    for private in sorted(set(range(120)) - set(usual[2]))[:8]:  # type: ignore[call-overload]
+        changed, said = numbers.copy(), [*labels]
+        said[private] = {"nothing": None, "a long label": "z" * 150}.get(odd, said[private])
+        changed[private] = np.nan if odd == "no number" else changed[private]
+        alike.append(outlined(changed, said) == usual)
+    assert sum(alike) >= 5
 
 
 @pytest.mark.parametrize(
@@ -254,9 +320,42 @@ def test_what_is_said_of_data_needs_data() -> None:
     with pytest.raises(BadInput) as refused:
         dpcl.run(data=frame())
     assert refused.value.field == "target"
+    kept = dpcl.run(data=frame(), target="kind", epsilons=[1.0], seeds=[0])
     with pytest.raises(BadInput) as refused:
-        dpcl.run(data=frame(), target="kind", here=True)
+        dpcl.run(kept.spec, here=True)
     assert refused.value.field == "here"
+
+
+def test_of_a_run_here_stays_what_it_spent_and_nothing_else(home: Path) -> None:
+    given = frame(40), "mine"
+    options = {"target": "kind", "epsilons": [1.0], "seeds": [0], "here": True}
+    heard: list[object] = []
+    first = dpcl.run(data=given[0], name=given[1], on_event=heard.append, **options)
+    assert first.events == tuple(heard)
+    assert first.run_id is None
+    assert first.guarantee(1.0).epsilon <= 1.0
+    assert not Store().list_runs()
+    assert not Store().trash()
+    assert not [one for one in (home / "data").iterdir() if one.is_dir()]
+
+    def interrupt(event: object) -> None:
+        if isinstance(event, TaskLearned):
+            raise KeyboardInterrupt
+
+    stopped = dpcl.run(data=given[0], name="another name", on_event=interrupt, **options)  # it began: it counts
+    assert not stopped.finals
+    kept = dpcl.run(data=given[0], name="kept", target="kind", epsilons=[1.0], seeds=[0])
+    looks = administration.looks_at(Store(), kept.spec.data.dataset)
+    assert looks is not None
+    assert looks.runs == 3
+    assert looks.epsilon == pytest.approx(3.0, rel=1e-3)
+
+
+def test_a_budget_for_rows_refuses_a_run_here() -> None:
+    kept = dpcl.run(data=frame(40), target="kind", epsilons=[1.0], seeds=[0])
+    charges.declare(Store(), kept.spec.data.dataset, 1.5)
+    with pytest.raises(BadInput, match="budget"):
+        dpcl.run(data=frame(40), name="again", target="kind", epsilons=[1.0], seeds=[0], here=True)
 
 
 def test_a_schema_is_a_mapping_or_a_file(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from dpcl_core.figures import (
     theme,
     tokens,
     tradeoff,
-    watched,
 )
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.statistics import p_values
@@ -89,8 +88,8 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
         dark=dark,
     ),
     "tokens.ledger": lambda dark: tokens.ledger(SPENT, dark=dark),
-    "watched.noise_against_tasks": lambda dark: watched.noise_against_tasks(test_watched.NOISE, dark=dark),
-    "watched.race": lambda dark: watched.race(test_watched.RACED, dark=dark),
+    "tokens.noise_against_tasks": lambda dark: tokens.noise_against_tasks(test_watched.NOISE, dark=dark),
+    "tokens.race": lambda dark: tokens.race(test_watched.RACED, dark=dark),
     "stream.strips": lambda dark: stream.strips(
         {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}, ["0", "1"], finding="B differs.", dark=dark
     ),

@@ -93,7 +93,7 @@ def test_finished_runs_are_recorded(
         label: checks.parse(checks.apply_sets(spec.jsonable(), sets))
         for label, spec in presets.variants("paper-label-spaces-small").items()
     }
-    monkeypatch.setattr(presets, "variants", lambda name: specs)
+    monkeypatch.setattr(presets, "variants", lambda name, sets=(): specs)
     file = tmp_path / "figures.json"
     for _ in range(2):
         status, _, _ = called(*LABELS, "--record", str(file), capsys=capsys)

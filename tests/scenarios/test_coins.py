@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dpcl_core.data.dataset import Source
 from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
 from dpcl_core.methods.federated.matchers import PublicView
-from dpcl_core.scenarios import catalog
+from dpcl_core.scenarios import catalog, clients
 from dpcl_core.scenarios.catalog import Federated
-from dpcl_core.scenarios.federated import _against_rest, _dealt_out, _order
+from dpcl_core.scenarios.federated import _against_rest, _order, dealt_out
 from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples
@@ -62,7 +62,12 @@ def places(chosen: ScenarioSpec, rows: np.ndarray, seed: int) -> dict[int, set[t
 
 
 def ways() -> list[ScenarioSpec]:
-    return [validated(card.settings, way) for name, card in catalog.CARDS.items() for way in WAYS.get(name, [])]
+    plain = [validated(card.settings, way) for name, card in catalog.CARDS.items() for way in WAYS.get(name, [])]
+    held = [
+        validated(clients.settings_of(name, has_clients=True), {**way, "clients": 6})
+        for name in catalog.WITHOUT_CLIENTS for way in WAYS.get(name, [])
+    ]  # fmt: skip
+    return [*plain, *held]
 
 
 def test_every_scenario_is_held_to_it() -> None:
@@ -90,16 +95,18 @@ def test_one_row_less_moves_no_other(chosen: ScenarioSpec, gone: int, place: int
     assert after == before
 
 
-@pytest.mark.parametrize("chosen", [way for way in ways() if isinstance(way, Federated)], ids=str)
+@pytest.mark.parametrize("chosen", [way for way in ways() if way.n_users is not None], ids=str)
 @settings(max_examples=10, deadline=None)
 @given(leaving=st.integers(0, 5), seed=st.integers(0, 2**32 - 1))
-def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: Federated, leaving: int, seed: int) -> None:
+def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: ScenarioSpec, leaving: int, seed: int) -> None:
     rows = np.arange(N)
     whole = table(rows)
-    groups = _order(
-        chosen, whole, catalog.number_of_tasks(chosen, N_CLASSES, tuple(source.name for source in whole.sources))
-    )
-    held = _dealt_out(chosen, whole, groups, seed).train.users
+    if isinstance(chosen, Federated):
+        n_tasks = catalog.number_of_tasks(chosen, N_CLASSES, tuple(source.name for source in whole.sources))
+        held = dealt_out(chosen, whole, _order(chosen, whole, n_tasks), seed).train.users
+    else:
+        assert isinstance(chosen, clients.Held)
+        held = clients.dealt_out(chosen, whole, seed).train.users
     assert held is not None
     before, after = (places(chosen, kept, seed) for kept in (rows, rows[held != leaving]))
     others = {number for number in before if held[number] != leaving}

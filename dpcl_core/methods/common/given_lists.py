@@ -23,8 +23,13 @@ from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
 
 
-def for_training(spec: RunSpec) -> RunSpec:
-    """The settings of a learner whose lists are given: each its own as if public, and the budget that the lists leave."""
+def for_training(spec: RunSpec, *, is_on_top: bool = False) -> RunSpec:
+    """The settings of a learner whose lists are given: each its own as if public, and the budget that the lists leave.
+
+    `is_on_top`: lists are paid for beside the budget, as with a method whose budget is a claim that stands in print.
+    """
+    if is_on_top:
+        return replace(spec, labels="prior")
     left = [training_budget(spec.privacy, spec.labels, epsilon) for epsilon in spec.privacy.epsilons]
     privacy = replace(spec.privacy, epsilons=tuple(one for one, _ in left), delta=min(delta for _, delta in left))
     return replace(spec, labels="prior", privacy=privacy)
