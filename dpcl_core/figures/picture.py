@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from dpcl_core.spec import LABELS
+from dpcl_core.spec import LABELS, LabelSetting
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -131,7 +131,7 @@ class Provenance:
             self.dataset,
             f"n = {self.n_train:,}" if self.n_train is not None else "",
             self.method,
-            LABELS.get(self.labels, self.labels),
+            LABELS.get(cast("LabelSetting", self.labels), self.labels),
             self._budgets() if self.epsilons else "",
             self.spent,
             f"δ = {self.delta:g}" if self.delta is not None else "",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def _defined(code: str) -> Learn:
             raise _Wrong(f"learn gave numbers of shape {list(given.shape)}: it must give sums {list(wanted)}.")
         if not np.isfinite(given).all():
             raise _Wrong("learn gave a number that is not finite.")
-        return given
+        return cast(Floats, given)
 
     return learn
 
