@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 Kind = Literal["integer", "number", "boolean", "choice", "text", "list", "row", "dictionary", "table", "any"]
 _KINDS: Mapping[object, Kind] = {bool: "boolean", int: "integer", float: "number", str: "text", dict: "dictionary"}
@@ -106,9 +106,13 @@ def _bounded(form: Form, said: Mapping[str, Any]) -> Form:
     return replace(form, bounds={**form.bounds, **bounds}, length=length)
 
 
-@cache
-def of_fields(model: Any) -> Mapping[str, Form]:
+def of_fields(model: type[Any]) -> Mapping[str, Form]:
     """The form of each field of a dataclass, with the bounds in the field's metadata."""
+    return _of_fields(cast("Any", model))
+
+
+@cache
+def _of_fields(model: Any) -> Mapping[str, Form]:
     hints = get_type_hints(model, include_extras=True)
     found = {one.name: (form_of(hints[one.name]), one.metadata) for one in fields(model) if one.init}
     made = {name: _bounded(form, said) for name, (form, said) in found.items()}

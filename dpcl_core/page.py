@@ -178,12 +178,11 @@ def _taken_in(name: str, content: Any, roles: Mapping[str, str], first_line: boo
         "kind": public.understood.kind, "classes": ", ".join(public.classes), "sources": ", ".join(public.sources),
         "training examples, nominally": f"{public.n_train:,}", "test examples": f"{public.n_test:,}",
     }  # fmt: skip
-    return {
+    return events.plain({
         "dataset": own, "public": [[key, value] for key, value in facts.items() if value],
         "columns": [column.name for column in public.understood.columns], "classes": list(public.classes),
-        "roles": dict(datasets.card(own).roles),
-        "assumed": list(presets.assumed(spec)), "settings": spec.jsonable(),
-    }  # fmt: skip
+        "roles": dict(datasets.card(own).roles), "assumed": presets.assumed(spec), "settings": spec.jsonable(),
+    })  # fmt: skip
 
 
 def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], seconds: float) -> JsonValue:
