@@ -19,7 +19,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ScenarioCard
-from dpcl_core.spec import LABELS, LabelSetting
+from dpcl_core.spec import LABELS
 
 # One of each kind of data and form of stream, so that numbers do not grow with the catalogue; the last two are people's own.
 USUAL = (
@@ -37,7 +37,7 @@ class Combination:
     dataset: str
     method: str
     stream: str
-    labels: LabelSetting
+    labels: str
     allowed: bool
     reason: str = ""
 

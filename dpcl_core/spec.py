@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 LabelSetting = Literal["data", "prior", "prior-const", "dp-learned"]
-LABELS: dict[LabelSetting, str] = {  # names for readers
+LABELS: dict[str, str] = {  # names for readers
     "data": "labels from the data (not DP)",
     "prior": "public list per task",
     "prior-const": "one public list",

@@ -57,8 +57,8 @@ def _cut_outs(shape: tuple[int, int, int] | None, random: np.random.Generator) -
     folder = files("sklearn.datasets") / "images"
     opened = []
     for name in _PHOTOGRAPHS:
-        with (folder / name).open("rb") as file, Image.open(file) as photograph:
-            opened.append(photograph.convert("L" if n_channels == 1 else "RGB"))
+        with (folder / name).open("rb") as file, Image.open(file) as read:
+            opened.append(read.convert("L" if n_channels == 1 else "RGB"))
     pixels: NDArray[np.uint8] = np.empty((N_ANCHORS, height, width, n_channels), np.uint8)
     for place in range(N_ANCHORS):
         photograph = opened[place % len(opened)]
