@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test tests test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site space dist clean
+.PHONY: install install-dev app test tests test-page test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site space dist clean
 
 install: $(VENV)/.installed $(VENV)/.networks $(VENV)/.served
 
@@ -50,6 +50,10 @@ test: install-dev
 tests: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow and not browser" -n 2 --dist loadfile
 	$(BIN)/python -m pytest tests/browser -m "not slow" -n 2 --dist loadfile
+
+# The engine in a page: under the browser's Python in node, and the page in Chromium and Firefox; needs node and `dpcl fetch pyodide`.
+test-page: install-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/page tests/browser/test_train_here.py
 
 # What takes long: every method where `make test` takes a few of each family, attacks with many trials. Writes its row of docs/elsewhere.md.
 # The benchmarks come last, alone, so that nothing else takes their processor.
