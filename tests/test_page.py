@@ -49,10 +49,12 @@ def test_a_run_gives_events_an_outcome_a_card_and_a_classifier(tmp_path: Path) -
     seen = finished(one, ONE)
     kinds = [event["event"] for event in seen]
     assert "Classifier" not in kinds, "its arrays stay with the engine"
-    assert kinds.count("TaskLearned") == 5 and kinds[-1] == "CellFinished"
+    assert kinds.count("TaskLearned") == 5
+    assert kinds[-1] == "CellFinished"
     found = answer(one.outcome())
     assert found["models"][0]["metrics"]["AA"] > 0.5
-    assert found["guarantees"][0]["kind"] == "proved" and found["guarantees"][0]["epsilon"] <= 8
+    assert found["guarantees"][0]["kind"] == "proved"
+    assert found["guarantees"][0]["epsilon"] <= 8
     assert len(found["ledger"][0]["rows"]) == 5
     assert found["finding"].startswith("At ε = 8")
     assert {one.verdict for one in card.verify(one.card().encode())} == {"matches"}
@@ -64,7 +66,8 @@ def test_a_run_gives_events_an_outcome_a_card_and_a_classifier(tmp_path: Path) -
 
 def test_a_link_repeats_the_run() -> None:
     found = answer(Page().check(json.dumps(ONE)))
-    assert found["ok"] and found["models"] == 1
+    assert found["ok"]
+    assert found["models"] == 1
     settings = json.loads(unquote(found["link"].removeprefix("#run=")))
     assert checks.parse(settings) == checks.parse(ONE)
 
@@ -77,13 +80,19 @@ def test_a_link_repeats_the_run() -> None:
         ({"data": {"dataset": "own"}}, "wrong-input", "must be a file of yours"),
         ({"scenario": 5}, "wrong-input", "must be a table of settings"),
         ({"data": {"dataset": "own:nothing"}}, "data-missing", "runs in the installed app"),
-        ({"method": "peft-ensemble", "params": {"adapter": "film"}, "data": {"backbone": "vit-cifar100"}}, "data-missing", "app"),
+        (
+            {"method": "peft-ensemble", "params": {"adapter": "film"}, "data": {"backbone": "vit-cifar100"}},
+            "data-missing",
+            "app",
+        ),
     ],
 )
 def test_what_cannot_run_is_one_sentence(home: Path, settings: object, kind: str, said: str) -> None:
     found = answer(Page().check(json.dumps(settings)))
-    assert not found["ok"] and found["failure"]["kind"] == kind
-    assert said in found["failure"]["sentence"] and "\n" not in found["failure"]["sentence"]
+    assert not found["ok"]
+    assert found["failure"]["kind"] == kind
+    assert said in found["failure"]["sentence"]
+    assert "\n" not in found["failure"]["sentence"]
 
 
 def test_nothing_is_said_before_a_run_has_finished() -> None:
@@ -93,12 +102,16 @@ def test_nothing_is_said_before_a_run_has_finished() -> None:
 def test_own_rows_train_and_leave_no_trace(home: Path) -> None:
     one = Page()
     found = answer(one.own("plants.csv", table(), json.dumps({"target": "kind"}), True))
-    assert found["dataset"] == "own:data" and found["classes"] == ["a", "b", "c"] and found["roles"] == {"target": "kind"}
+    assert found["dataset"] == "own:data"
+    assert found["classes"] == ["a", "b", "c"]
+    assert found["roles"] == {"target": "kind"}
     seen = finished(one, found["settings"])
     said = json.dumps([found, seen, answer(one.outcome())]) + one.card()
-    assert SECRET not in said and "plants" not in said
+    assert SECRET not in said
+    assert "plants" not in said
     link = unquote(answer(one.outcome())["link"])
-    assert '"dataset":"own"' in link and "kind\":\"i-blurry" in link
+    assert '"dataset":"own"' in link
+    assert 'kind":"i-blurry' in link
     assert not (paths.home() / "own").exists(), "the file itself is gone once it is taken in"
     again = answer(one.own("other.csv", table(300), json.dumps({"target": "kind"}), True))
     assert again["dataset"] == "own:data", "a second file takes the place of the first"
@@ -106,7 +119,9 @@ def test_own_rows_train_and_leave_no_trace(home: Path) -> None:
 
 def test_a_column_of_the_files_words_is_in_no_link(home: Path) -> None:
     rows = "".join(f"{k % 7},{'pq'[k % 2]},{['north', 'south'][k % 2]}\n" for k in range(600))
-    found = answer(Page().own("t.csv", f"x,kind,site\n{rows}".encode(), json.dumps({"target": "kind", "source": "site"}), True))
+    found = answer(
+        Page().own("t.csv", f"x,kind,site\n{rows}".encode(), json.dumps({"target": "kind", "source": "site"}), True)
+    )
     assert found["settings"]["scenario"]["order"] == ["north", "south"]
     assert "north" not in page.link(checks.parse(found["settings"]))
 
@@ -116,13 +131,19 @@ def test_texts_and_embeddings_are_taken_in(home: Path, monkeypatch: pytest.Monke
     kinds = ["sport", "money"]
     lines = [f"{' '.join(draw.choices(WORDS[3 * (k % 2) :][:3], k=5))} {k},{kinds[k % 2]}" for k in range(400)]
     found = answer(Page().own("t.csv", ("text,label\n" + "\n".join(lines)).encode(), "{}", None))
-    assert found["roles"]["text"] == "text" and found["classes"] == ["money", "sport"]
+    assert found["roles"]["text"] == "text"
+    assert found["classes"] == ["money", "sport"]
     file = io.BytesIO()
-    np.savez(file, embeddings=np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32), labels=np.array(list("ab" * 200)))
+    np.savez(
+        file, embeddings=np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32), labels=np.array(list("ab" * 200))
+    )
     assert answer(Page().own("e.npz", file.getvalue(), "{}"))["classes"] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("name", "content"), [("x.parquet", b"1"), ("x.csv", b""), ("x.csv", b"\x00\x01"), ("x.npz", b"PK"), ("x", b"1")])
+@pytest.mark.parametrize(
+    ("name", "content"), [("x.parquet", b"1"), ("x.csv", b""), ("x.csv", b"\x00\x01"), ("x.npz", b"PK"), ("x", b"1")]
+)
 def test_a_file_that_cannot_be_read_is_one_sentence(home: Path, name: str, content: bytes) -> None:
     failure = answer(Page().own(name, content, "{}"))["failure"]
-    assert failure["kind"] in ("wrong-input", "data-missing") and "\n" not in failure["sentence"], failure
+    assert failure["kind"] in ("wrong-input", "data-missing"), failure
+    assert "\n" not in failure["sentence"], failure
