@@ -180,6 +180,7 @@ def test_there_are_sixteen_commands_and_old_names_mean_the_same() -> None:
     (commands,) = [action for action in parser.build()._actions if isinstance(action.choices, dict)]
     assert len(commands.choices or ()) == 16
     needs = {"sweep": ["digits-cosine"], "site": ["--to", "DIR"], "reproduce": ["tobaben"], "show": ["ID"], "delete": ["ID"]}
+    needs |= {"tune": ["ID"]}  # only its --resume has another name
     for old, new in parser.OLD_NAMES.items():
         rest = needs.get(old[0], ["NAME"] if old[0] in ("data", "flower") else [])
         if old != ("completion",):
