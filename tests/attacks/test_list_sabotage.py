@@ -92,7 +92,7 @@ def undivided(patch: pytest.MonkeyPatch) -> None:
 
 def kept_whole(patch: pytest.MonkeyPatch) -> None:
     """The learner trains with the whole budget, as if lists were free."""
-    patch.setattr(given_lists, "for_training", lambda spec: replace(spec, labels="prior"))
+    patch.setattr(checks, "for_training", lambda spec, *, is_on_top: replace(spec, labels="prior"))
 
 
 Check = Callable[[], bool]

@@ -33,7 +33,7 @@ def test_what_trains_a_language_model_takes_texts_alone(name: str, dataset: str)
         (
             {"data": {"dataset": "ner-gum", "backbone": "hashed-text"}},
             "must be a dataset of pictures, windows of a sensor, texts, rows of a table or embeddings, such as digits, "
-            "har-wisdm or pii-synthetic; words",
+            "har-wisdm, pii-synthetic or photo-features; words",
         ),
         (
             {"method": "naive", "params": {"adapter": "lora"}, "data": {"dataset": "ag_news", "backbone": "hashed-text"}},

@@ -309,14 +309,20 @@ def test_a_budget_of_the_replay_alone_promises_no_odds(open_page: Open) -> None:
     assert NO_ODDS in said
 
 
-def test_only_lists_of_labels_that_a_method_takes_can_be_chosen(open_page: Open) -> None:
-    page = open_page("train", m="naive", l="data")
-    lists = box(page, "selectbox", "Label list")
-    assert lists.options == ["One public list"]
-    assert "does not go with “From the data: not DP”" in words(page)
-    lists = box(open_page("train", m="cosine", l="data"), "selectbox", "Label list")
+@pytest.mark.parametrize("method", ["naive", "cosine", "label-means"])
+def test_every_method_takes_every_list_of_labels(open_page: Open, method: str) -> None:
+    lists = box(open_page("train", m=method, l="data"), "selectbox", "Label list")
     assert len(lists.options) == 4
     assert lists.value == "data"
+
+
+def test_what_cannot_go_with_the_data_says_why_beside_its_name(open_page: Open) -> None:
+    page = open_page("train", m="cosine")
+    methods_shown, streams = (box(page, "selectbox", name).options for name in ("Method", "Stream"))
+    assert any("(not here: no texts)" in one for one in methods_shown), "language models, on pictures"
+    assert any("(not here: no clients)" in one for one in streams)
+    with_clients = box(open_page("train", m="label-means"), "selectbox", "Stream").options
+    assert not any("(not here: no clients)" in one for one in with_clients)
 
 
 def test_undo_brings_the_form_back(open_page: Open) -> None:
