@@ -90,9 +90,8 @@ def table(names: Sequence[str] | None = None) -> list[Combination]:
 
 def why_not(data: DatasetCard, method: MethodCard, stream: ScenarioCard) -> str:
     """A key of `REASONS`, `UNWRITTEN` for what the checks refuse without one, or nothing where these go together."""
-    for key, (_, holds) in REASONS.items():
-        if holds(data, method, stream):
-            return key
+    if key := structural(data, method, stream):
+        return key
     reads = method.params().inputs
     network = "lm-tiny" if reads == "text" else "hashed-text" if data.kind in ("text", "tagged") else "pixels"
     protocol = {"protocol": "domain-incremental"} if stream.has_clients and data.kind == "tagged" else {}
@@ -105,6 +104,11 @@ def why_not(data: DatasetCard, method: MethodCard, stream: ScenarioCard) -> str:
     except BadInput:
         return UNWRITTEN
     return ""
+
+
+def structural(data: DatasetCard, method: MethodCard, stream: ScenarioCard) -> str:
+    """The key of the first structural reason why these cannot go together; empty where there is none."""
+    return next((key for key, (_, holds) in REASONS.items() if holds(data, method, stream)), "")
 
 
 def has_sources(data: DatasetCard) -> bool:

@@ -293,7 +293,7 @@ class Group:
             "ledgers": [ledger.document(standing.ledgers[cell]) for cell in self.cells],
             "matrices": [[list(row) for row in standing.matrices[cell]] for cell in self.cells],
             "seconds": standing.seconds + time.perf_counter() - self._started,
-            "lists": [] if self._lists is None else [[seed, *map(list, of)] for seed, of in self._lists.lists.items()],
+            "lists": [] if self._lists is None else self._lists.document(),
         }
         return json.dumps(document), arrays_file.save(dict(arrays))
 
@@ -312,7 +312,7 @@ class Group:
                 standing.matrices[cell][:] = [tuple(row) for row in rows]
             standing.seconds = float(document["seconds"])
             if self._lists is not None:
-                self._lists.lists |= {seed: [tuple(one) for one in of] for seed, *of in document["lists"]}
+                self._lists.lists |= {seed: [tuple(one) for one in of] for seed, of in document["lists"]}
                 self._show_lists(self._lists)
             state.restore({"learner": learner, "observer": observer}, document["parts"], arrays_file.load(checkpoint.arrays))
         except BadInput:

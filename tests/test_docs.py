@@ -177,6 +177,13 @@ def test_the_lines_of_a_guide_from_another_library_run(path: Path, tmp_path: Pat
         exec(code, {})
 
 
+def test_the_lines_of_the_guide_on_own_data_run(home: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guides" / "own_data.md").read_text("utf-8"), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert names["result"].guarantee(1.0).epsilon <= 1.0  # type: ignore[attr-defined]
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 

@@ -19,6 +19,13 @@ export async function manifest() {
   return found;
 }
 
+// Forgets kept files of another edition of the site.
+export async function tidy(entries) {
+  const kept = globalThis.caches && (await caches.open(CACHE).catch(() => null));
+  const wanted = new Set(Object.values(entries).map(({ sha256 }) => sha256.slice(0, 16)));
+  for (const { url } of (await kept?.keys()) ?? []) if (url.includes("?") && !wanted.has(url.split("?").at(-1))) await kept.delete(url);
+}
+
 export const missing = (paths) => paths.filter((path) => !held.has(path));
 export const read = async (path) => new Uint8Array(await held.get(path).arrayBuffer());
 

@@ -58,7 +58,7 @@ export class OwnFile {
   }
 
   draw() {
-    const { columns, public: known } = this.found;
+    const { columns, public: known, assumed = [] } = this.found;
     const again = (role, value) => {
       if (value) this.roles[role] = value;
       else delete this.roles[role];
@@ -70,6 +70,6 @@ export class OwnFile {
       const nodes = ["", ...columns].map((column) => made("option", { value: column, textContent: column || "(as found)", selected: column === now }));
       return made("div", { className: "th-field" }, made("label", { htmlFor: `role-${name}`, textContent: title ?? name }), made("select", { id: `role-${name}`, onchange: ({ target }) => again(name, target.value) }, ...nodes));
     });
-    this.said.replaceChildren(made("div", { className: "th-row" }, ...roles), made("dl", { className: "small" }, ...known.flatMap(([name, value]) => [made("dt", { textContent: name }), made("dd", { textContent: String(value) })])));
+    this.said.replaceChildren(made("div", { className: "th-row" }, ...roles), made("dl", { className: "small" }, ...known.flatMap(([name, value]) => [made("dt", { textContent: name }), made("dd", { textContent: String(value) })])), made("ul", { className: "small" }, ...assumed.map((sentence) => made("li", { textContent: sentence }))));
   }
 }

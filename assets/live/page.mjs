@@ -1,7 +1,7 @@
 // The page "Train in this page": states, the worker, and who answers whom. The engine itself is dpcl_core, in the worker.
 import { made } from "./dom.js";
 import { exercises } from "./exercises.js";
-import { bring, Failure, manifest as readManifest, megabytes, missing, read } from "./files.js";
+import { bring, Failure, manifest as readManifest, megabytes, missing, read, tidy } from "./files.js";
 import { Form } from "./form.js";
 import { OwnFile } from "./own.js";
 import * as results from "./results.js";
@@ -162,7 +162,7 @@ function paint(run) {
   memory.frame = 0;
   if (run !== memory.run || !run.cells.size) return;
   place.dispatchEvent(new CustomEvent("feed", { detail: run.drag(memory.outcome) }));
-  find("source").textContent = `${run.started.dataset_title}: ${run.started.n_train.toLocaleString("en")} training and ${run.started.n_test.toLocaleString("en")} test examples, trained in this page.`;
+  find("source").textContent = `${run.started.dataset_title}: ${run.started.n_train.toLocaleString("en")} training and ${run.started.n_test.toLocaleString("en")} test examples, trained in this page.${form.dataset.source ? ` ${form.dataset.source}; licence: ${form.dataset.licence}.` : ""}`;
   if (run.signatures) results.clusters(find("clusters"), run.signatures);
 }
 
@@ -182,7 +182,7 @@ function finish(outcome) {
     made("details", {}, made("summary", { textContent: "The same in a terminal" }), made("pre", { textContent: outcome.command })),
   );
   find("files").hidden = false;
-  state("finished", outcome.finding || "Finished.");
+  state("finished", [outcome.finding || "Finished.", outcome.warning].filter(Boolean).join(" "));
 }
 
 function stop() {
@@ -246,6 +246,7 @@ async function open() {
   fill(linked() ?? choices.starts[0].settings);
   exercises(find("exercises"), page.exercises, { exercise, fill: (settings) => { fill(settings); prepare(); return form.settings(); }, outcome: () => memory.outcome, isOpen: () => ["ready", "finished"].includes(root.dataset.state) });
   around();
+  tidy(manifest.files);
   await prepare();
 }
 

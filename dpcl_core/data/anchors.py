@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,10 @@ from dpcl_core.data.images import Images
 from dpcl_core.data.load import PublicSentences
 from dpcl_core.data.texts import Sentences, Texts
 
-Image = Late("PIL.Image")
+if TYPE_CHECKING:
+    from PIL import Image
+else:
+    Image = Late("PIL.Image")
 N_ANCHORS = 2_000
 _SEED = 20_250_919  # a public constant: the same anchors in every run
 _PHOTOGRAPHS = ("china.jpg", "flower.jpg")
@@ -70,6 +74,6 @@ def _signals(shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.
     n_samples, n_axes = shape
     still = random.uniform(-0.5, 0.5, (N_ANCHORS, 1, n_axes))
     size, times = (_WAVES, N_ANCHORS, 1, n_axes), np.linspace(0, 2 * np.pi, n_samples)[:, None]
-    speeds, phases, heights = (random.uniform(*span, size) for span in ((0.5, 15), (0, 2 * np.pi), (0, 0.3)))
+    speeds, phases, heights = (random.uniform(low, high, size) for low, high in ((0.5, 15.0), (0.0, 2 * np.pi), (0.0, 0.3)))
     waves = (heights * np.sin(speeds * times + phases)).sum(axis=0)
-    return np.clip(still + waves, -1, 1).astype(np.float32)
+    return np.asarray(np.clip(still + waves, -1, 1), dtype=np.float32)

@@ -394,7 +394,7 @@ def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
         clients = import_module("dpcl_core.scenarios.clients")  # builds on the settings here
         table = clients.dealt_out(scenario, table, seed)
     stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
-    return stream if clients is None else clients.of_clients(stream, scenario)  # type: ignore[no-any-return]
+    return stream if clients is None else clients.of_clients(stream, scenario)
 
 
 # Chance: what a stream's test part gives to answers that ignore the example. From public facts alone.

@@ -22,6 +22,7 @@ from dpcl_core.runs.run import Named, Run, Status
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.scenarios import clients
 from dpcl_core.spec import Settings, json_schema
 from pages.parts import link, state
 from pages.parts.state import View
@@ -340,15 +341,16 @@ def setting_of(key: str, method: str, scenario: str) -> Setting | None:
     if table == "params":
         settings = of_method(method)
     elif table == "scenario":
-        settings = of_scenario(scenario)
+        settings = of_scenario(scenario, method)
     return next((one for one in settings if one.name == name), None)
 
 
 @cache
-def of_scenario(scenario: str) -> tuple[Setting, ...]:
-    """A stream's own settings; the default one's for an unknown name."""
+def of_scenario(scenario: str, method: str) -> tuple[Setting, ...]:
+    """A stream's own settings, with clients for a method that has some; the default one's for an unknown name."""
     name = scenario if scenario in scenarios.CARDS else checks.DEFAULT_SCENARIO
-    return settings(scenarios.CARDS[name].settings, leave_out=("kind", *NO_WIDGET))
+    has_clients = method in methods.CARDS and methods.CARDS[method].has_clients
+    return settings(clients.settings_of(name, has_clients=has_clients), leave_out=("kind", *NO_WIDGET))
 
 
 @cache

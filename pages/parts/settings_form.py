@@ -55,9 +55,9 @@ class _OfCard:
     values: Values
 
 
-def draw_scenario(view: state.View, scenario: str) -> Values:
-    """Draws the settings of a stream."""
-    settings = fields.of_scenario(scenario)
+def draw_scenario(view: state.View, scenario: str, method: str) -> Values:
+    """Draws the settings of a stream, with clients for a method that has some."""
+    settings = fields.of_scenario(scenario, method)
     filled, starts = _starts(view, "s", scenario, settings)
     values = _widgets(view, "s", scenario, settings, starts)
     st.session_state[view.key("of-s")] = _OfCard(scenario, settings, filled, starts, values)
@@ -89,12 +89,13 @@ def _starts(view: state.View, prefix: str, name: str, settings: Sequence[fields.
     changed under the one before goes along where this one has the same setting and allows the value.
     """
     before = cast("_OfCard | None", st.session_state.get(view.key(f"of-{prefix}")))
-    if before is not None and before.name == name:
+    if before is not None and before.name == name and before.settings == tuple(settings):
         return before.filled, before.starts
     is_named = view["method" if prefix == "p" else "scenario"] == name
     filled: Values = {}
     for one in settings:
-        filled[f"{prefix}.{one.name}"] = view[f"{prefix}.{one.name}"] if is_named else _plain(one.default)
+        key = f"{prefix}.{one.name}"  # which the view lacks where only this method brings clients to the stream
+        filled[key] = view[key] if is_named and key in view.read.values else _plain(one.default)
     if before is None:
         return filled, filled
     sorts = {one.name: one.sort for one in before.settings}

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dpcl_core import checks, presets
+from dpcl_core import checks, combinations, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files, own
 from dpcl_core.errors import BadInput
@@ -21,6 +21,7 @@ from dpcl_core.figures.picture import counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import NO_ODDS, WEAK_EPSILON, odds_bound
 from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.scenarios import clients
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, settings_form, state, visitor
 from pages.parts.text import plain
@@ -85,7 +86,7 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("train_per_source", "ts", "training examples per source", link.Maybe(link.Whole(1, 10**7)), None),
             field("test_per_class", "te", "test examples per class", link.Maybe(link.Whole(1, 10**7)), None),
             field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
-            *(settings_form.link_field("s", setting) for setting in fields.of_scenario(scenario)),
+            *(settings_form.link_field("s", setting) for setting in fields.of_scenario(scenario, method)),
             *(settings_form.link_field("p", setting) for setting in fields.of_method(method)),
             field("labels", "l", "label list", link.Choice(tuple(fields.LABELS)), RunSpec.labels),
             field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), PrivacySpec.label_share),
@@ -204,15 +205,15 @@ def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
     with data:
         values["dataset"] = _dataset(view, bring)
     visitor.check_owner(str(values["dataset"]))
-    with stream:
-        values["scenario"] = fields.select(
-            view, "scenario", fields.TITLES["scenario.kind"], fields.options("scenario.kind", "")
-        )
     with method:
-        values["method"] = fields.select(view, "method", fields.TITLES["method"], fields.options("method", ""))
+        titles = _marked(values, "method", fields.options("method", ""))
+        values["method"] = fields.select(view, "method", fields.TITLES["method"], titles)
+    with stream:
+        titles = _marked(values, "scenario", fields.options("scenario.kind", ""))
+        values["scenario"] = fields.select(view, "scenario", fields.TITLES["scenario.kind"], titles)
     with places.settings:
         values |= settings_form.draw(view, str(values["dataset"]))
-        values |= settings_form.draw_scenario(view, str(values["scenario"]))
+        values |= settings_form.draw_scenario(view, str(values["scenario"]), str(values["method"]))
         values |= settings_form.draw_method(view, str(values["method"]))
     with lists:
         values["labels"] = settings_form.label_list(view, methods.CARDS[str(values["method"])])
@@ -223,9 +224,27 @@ def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
     return values
 
 
+def _marked(values: Values, what: str, titles: Mapping[str, str]) -> Mapping[str, str]:
+    """The titles of methods or streams; what cannot go with the data, or the method, says why not in a few words."""
+    try:
+        data = datasets.card(str(values["dataset"]))
+    except BadInput:  # named by a link, and not here
+        return titles
+    usual = scenarios.CARDS[checks.DEFAULT_SCENARIO]
+
+    def why(name: str) -> str:
+        if what == "scenario":
+            return combinations.structural(data, methods.CARDS[str(values["method"])], scenarios.CARDS[name])
+        found = combinations.structural(data, methods.CARDS[name], usual)
+        return found if found == "no texts" else ""  # the others hang on the stream
+
+    return {name: f"{title} (not here: {reason})" if (reason := why(name)) else title for name, title in titles.items()}
+
+
 def not_dp_reasons(values: Values) -> list[str]:
     """Why no bound holds for these settings, a sentence each; empty where one may."""
-    stream = scenarios.CARDS[str(values["scenario"])].settings(**_scenario_of(values))  # checked elsewhere
+    settings = clients.settings_of(str(values["scenario"]), has_clients=methods.CARDS[str(values["method"])].has_clients)
+    stream = settings(**_scenario_of(values))  # checked elsewhere
     is_read = values["labels"] == "data" or (values["labels"] == "prior" and stream.reads_lists)
     return [*filter(None, (_reason(values, cast("tuple[float, ...]", values["epsilons"])), _NO_LIST if is_read else ""))]
 

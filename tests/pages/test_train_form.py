@@ -353,7 +353,7 @@ def test_every_spec_survives_the_form(home: object) -> None:
         ({"e": "1000000000"}, "Use ε = 1,000,000 instead", {"e": "1000000"}),
         ({"m": "agem", "e": "inf", "p.variant": "heterogeneous"}, "Use the method's defaults instead", {}),
         ({"m": "peft-ensemble", "p.sample_rate": "0.0001"}, "Use “Sampling rate q” = ", {}),
-        ({"m": "cslr-server-head"}, "Use settings that go together", {}),
+        ({"e": "1000000000", "s.tasks": "11"}, "Use settings that go together", {"e": "1000000", "s.tasks": "10"}),
     ],
 )
 def test_refused_settings_are_mended_at_a_press(

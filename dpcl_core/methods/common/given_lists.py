@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import coins
+from dpcl_core.events import JsonValue
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.labels import label_space, release_labels
@@ -53,7 +54,7 @@ def one_label_of_each(train: Examples, cell: Cell, task: int) -> NDArray[np.int6
     keys = coins.keys(pair.tobytes() for pair in np.ascontiguousarray(pairs.T))
     order = np.lexsort((coins.tossed(keys, generator(cell.seed, f"labels that clients name in task {task}")), pairs[0]))
     _, first = np.unique(pairs[0][order], return_index=True)
-    return pairs[1][order][first]
+    return np.asarray(pairs[1][order][first])
 
 
 @dataclass(slots=True)
@@ -85,6 +86,10 @@ class GivenLists:
         """The task with its list if it has one by now; until then every class may come."""
         lists = self.lists.get(seed, ())
         return replace(task, prior=lists[task.index] if task.index < len(lists) else self.public)
+
+    def document(self) -> list[JsonValue]:
+        """The lists so far, for a checkpoint: pairs of a seed and its lists."""
+        return [[seed, [list(one) for one in of]] for seed, of in self.lists.items()]
 
     def _released(self, task: Task, cells: Sequence[Cell], ledgers: Sequence[Ledger]) -> tuple[int, ...]:
         if self.spec.labels == "data" or math.isinf(cells[0].epsilon):

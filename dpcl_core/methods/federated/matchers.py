@@ -270,9 +270,11 @@ class PublicEmbeddings:
     ) -> PublicEmbeddings:
         """From all public features [p, d]: the anchors' order depends on the seed alone; the other sentences make the view.
 
-        Raises BadInput for more anchors or axes than there are public sentences, or more axes than an embedding has.
+        Features of fewer numbers than axes, such as a small table's, have an axis for each number. Raises BadInput for more
+        anchors or axes than there are public sentences.
         """
         rows = unit_rows(features if features is not None else np.zeros((0, 1)))
+        n_axes = min(n_axes, rows.shape[1])
         if n_anchors > len(rows) - _LEAST:
             allowed = f"must be at most {max(0, len(rows) - _LEAST)}: there are {len(rows)} public sentences"
             raise BadInput("params.anchors", n_anchors, allowed)

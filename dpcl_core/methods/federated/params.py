@@ -129,7 +129,7 @@ class ListParams(Params):
     signature_norm: SignatureNorm = parameter(
         "centred", "Scale of signatures", "What is done to a signature over its anchors."
     )
-    anchors: int = parameter(100, "Public anchors", "Public sentences in a signature (m).", ge=1, le=1000)
+    anchors: int = parameter(100, "Public anchors", "Public examples in a signature (m): sentences, cut-outs of photographs, made-up rows.", ge=1, le=1000)
 
 
 @dataclass(frozen=True, kw_only=True)

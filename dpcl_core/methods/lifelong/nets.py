@@ -150,7 +150,7 @@ def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tens
     rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32)).to(device)
     if form.low == form.high:
         rows = (functional.normalize(rows) * (form.shape[0] ** 0.5 / 2)).clamp_(-1, 1)
-        return rows.reshape(-1, *form.planes).permute(0, 3, 1, 2)
+        return cast(Tensor, rows.reshape(-1, *form.planes).permute(0, 3, 1, 2))
     rows = (rows - form.low).mul_(2 / (form.high - form.low)).sub_(1)
     return rows.reshape(-1, *form.planes).permute(0, 3, 1, 2)
 
