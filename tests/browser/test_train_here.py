@@ -239,7 +239,7 @@ def test_memory_that_is_refused(opens: Opens) -> None:
         refusing = "WebAssembly.Memory = class { constructor() { throw new RangeError('out of memory'); } };\n"
         route.fulfill(body=refusing + route.fetch().text(), content_type="text/javascript")
 
-    page = opens(script="")
+    page = opens(service_workers="block")  # which would ask for the script in place of the page
     page.route("**/worker.js", with_little)
     page.reload()
     assert "memory" in failed(page)
@@ -272,7 +272,8 @@ def test_a_phone_is_asked_first_and_keeps_the_replay(opens: Opens, host: Host) -
         manifest["files"]["dpcl.zip"]["bytes"] += 21_000_000
         route.fulfill(json=manifest)
 
-    page = opens(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
+    phone = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
+    page = opens(**phone, service_workers="block")  # which would ask for the manifest in place of the page
     page.route("**/manifest.json", heavier)
     before = len(host.asked)
     page.reload()
