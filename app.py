@@ -62,7 +62,7 @@ else:  # imported by the server: the same file is its address
         logging.getLogger(log).addFilter(document.Masking())
     documents = document.routes(PAGES + UNLISTED)
     app = App(
-        __file__, lifespan=state.moving, routes=rooms.routes() + here.routes() + documents,
+        __file__, lifespan=state.moving, routes=[*rooms.routes(), *here.routes(), *documents],
         on_script_error=document.show_break,
         middleware=[Middleware(document.Gate), Middleware(visitor.GivesToken), Middleware(served.Compressed)],
     )  # fmt: skip
