@@ -36,8 +36,7 @@ export async function open(manifest, read) {
   }
 
   async function start() {
-    const ask = globalThis.fetch, place = new URL("./core/", import.meta.url);
-    globalThis.fetch = answered;
+    const place = new URL("./core/", import.meta.url);
     try {
       const { loadPyodide } = await script("pyodide.mjs");
       await script("pyodide.asm.js");
@@ -45,21 +44,33 @@ export async function open(manifest, read) {
       return await loadPyodide({ indexURL: IN_NODE ? decodeURIComponent(place.pathname) : place.href, env });
     } catch (error) {
       throw /memory/i.test(String(error)) ? failed("out-of-memory", MEMORY) : failed("internal", `The engine did not start (${error}): reload the page.`);
-    } finally {
-      globalThis.fetch = ask;
-      core.clear();
     }
+  }
+
+  async function install(names) { // by Pyodide's own loader, which knows shared libraries; the files are there already
+    if (!names.length) return;
+    const wrong = [];
+    await python.loadPackage(names, { messageCallback: () => {}, errorCallback: (said) => wrong.push(said) });
+    if (wrong.length) throw failed("internal", `The engine could not load ${names.join(", ")} (${wrong[0]}): reload the page.`);
   }
 
   async function load(groups) {
     const paths = [...new Set(groups.flatMap((group) => manifest.groups[group]))].filter((path) => !loaded.has(path));
-    const archives = new Map();
+    const archives = new Map(), packages = [], ask = globalThis.fetch;
     for (const path of paths) {
       const [folder, name] = path.replace(/\.pack$/, "").split("/");
-      if (folder === "core") core.set(name, await read(path));
+      if (folder === "core" || folder === "packages") core.set(name, await read(path));
       else archives.set(path, await read(path));
+      if (folder === "packages") packages.push(name.split("-")[0].replaceAll("_", "-"));
     }
-    python ??= await start();
+    globalThis.fetch = answered;
+    try {
+      python ??= await start();
+      await install(packages);
+    } finally {
+      globalThis.fetch = ask;
+      core.clear();
+    }
     for (const [path, bytes] of archives) python.unpackArchive(bytes, "zip", { extractDir: path.startsWith("data/") ? "/dpcl/data" : SITE });
     paths.forEach((path) => loaded.add(path));
     python.runPython("import importlib; importlib.invalidate_caches()");

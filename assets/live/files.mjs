@@ -47,15 +47,16 @@ async function brought(path, entry, told) {
     if (await isWhole(blob, entry)) return blob;
     await kept.delete(url);
   }
-  const blob = await streamed(path, url, entry, told);
+  let blob = await streamed(path, url, entry, told, "force-cache"); // its address names its content
+  if (!(await isWhole(blob, entry))) blob = await streamed(path, url, entry, told, "reload"); // past what a cache has kept wrong
   if (!(await isWhole(blob, entry))) throw new Failure("download", `live/${path} is not the file that this site was built with: build the site again, or ask whoever serves it.`);
   await kept?.put(url, new Response(blob)).catch(() => {}); // no room: the browser's own cache is enough
   return blob;
 }
 
-async function streamed(path, url, { bytes }, told) {
+async function streamed(path, url, { bytes }, told, cache) {
   const broken = (why) => new Failure("download", `live/${path} did not come whole (${why}): check the connection, then press Try again.`);
-  const answer = await fetch(url, { cache: "force-cache" }).catch(() => null); // its address names its content
+  const answer = await fetch(url, { cache }).catch(() => null);
   if (!answer?.ok) throw broken(answer ? `the server answered ${answer.status}` : "no answer");
   const parts = [], reader = answer.body.getReader();
   let done = 0;

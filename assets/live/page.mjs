@@ -15,6 +15,7 @@ let manifest, form, own;
 
 function state(name, sentence = "") {
   if (memory.began) root.dataset.seconds = ((performance.now() - memory.began) / 1000).toFixed(3);
+  if (root.dataset.state === "running" && name !== "running") remembered(null);
   root.dataset.state = name;
   find("said").textContent = sentence;
   find("start").disabled = name === "loading" || name === "running" || name === "failed";
@@ -23,7 +24,6 @@ function state(name, sentence = "") {
   find("bar").hidden = name !== "loading";
   if (name !== "failed") find("trouble").textContent = "";
   for (const each of document.querySelectorAll("#choices, #more, #own, #exercises button")) each.inert = name === "running";
-  if (name !== "running") remembered(null);
 }
 
 function wait(sentence) {
@@ -222,7 +222,8 @@ function around() {
     }
   };
   others.postMessage("here?");
-  if (ended) say("The last run ended when its tab was closed: ", made("a", { href: ended, textContent: "its settings" }), " start it again.");
+  const offer = () => memory.isTold || say("The last run ended when its tab was closed: ", made("a", { href: ended, textContent: "its settings" }), " start it again.");
+  if (ended) setTimeout(offer, 500); // unless another tab, which may be training, has answered by then
   if (!isSecureContext) say("This address is not secure (https), so the browser may drop the files that it loaded, and load them again next time.");
   else memory.kept = navigator.serviceWorker?.register("live-cache.js").catch(() => {});
 }

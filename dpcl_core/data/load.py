@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,6 +205,7 @@ def _shown(shape: tuple[int, int, int] | None) -> str:
 # Anchors: public sentences that describe distributions of texts, from Wikipedia if present, else synthetic ones.
 
 _MOST_SENTENCES = 2_000
+SENTENCES = "sentences.json"  # in the assets of a page
 _FOLDER, _FILE = "anchors_wikipedia", "anchors.parquet"
 _SEED = 20_250_919  # a public constant: the same sentences and words in every run
 _OF_WORDS, _WORDS = 500, 4  # sentences that words are taken from, for tagged data, and words of each
@@ -233,13 +236,21 @@ def public_sentences(*, is_tagged: bool = False) -> PublicSentences:
     return PublicSentences(Sentences(words), rows, f"{len(rows):,} words of {len(words):,} {title}")
 
 
+def invented() -> list[str]:
+    """The invented sentences: made here, or as they were made for a page, which lacks what makes them."""
+    made = paths.assets_dir() / SENTENCES
+    if made.is_file():
+        return cast("list[str]", json.loads(made.read_bytes()))
+    from dpcl_core.data.synthetic import companion  # the generator of texts is slow to load, and only this needs it
+
+    return list(companion(_MOST_SENTENCES, _SEED).strings)
+
+
 def _sentences() -> tuple[list[str], str]:
     folder = paths.data_dir()
     path = None if folder is None else paths.inside(folder / _FOLDER, _FILE, "anchors")
     if path is None or not path.is_file():
-        from dpcl_core.data.synthetic import companion  # the generator of texts is slow to load, and only this needs it
-
-        return list(companion(_MOST_SENTENCES, _SEED).strings), "invented texts of this project's public corpus"
+        return invented(), "invented texts of this project's public corpus"
     with sheets.readable(path, _FILE):
         table = pq.read_table(path)
     if "text" not in table.column_names or not is_text(table.schema.field("text").type):

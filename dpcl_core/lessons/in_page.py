@@ -58,7 +58,9 @@ def _defined(code: str) -> Learn:
         raise _Wrong("There is no function learn(rows, labels, n_classes, sigma, noise).")
 
     def learn(rows: Floats, labels: NDArray[np.int64], n_classes: int, sigma: float, noise: Noise) -> Floats:
-        given = _tried(lambda: np.asarray(names["learn"](rows.copy(), labels.copy(), n_classes, sigma, noise), np.float64))
+        given: Floats = _tried(
+            lambda: np.asarray(names["learn"](rows.copy(), labels.copy(), n_classes, sigma, noise), np.float64)
+        )
         wanted = (n_classes, rows.shape[1])
         if given.shape != wanted:
             raise _Wrong(f"learn gave numbers of shape {list(given.shape)}: it must give sums {list(wanted)}.")

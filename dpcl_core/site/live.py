@@ -25,6 +25,7 @@ from typing import Any, Final
 from dpcl_core import checks, page, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
+from dpcl_core.data import load
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.rows import digits_file
 from dpcl_core.errors import BadInput, DataMissing
@@ -108,6 +109,7 @@ def engine() -> bytes:
             found[f"dpcl_core/{inner.as_posix()}"] = path.read_bytes()
     for path in (one for name in _ASSETS for one in (assets / name, *(assets / name).rglob("*")) if one.is_file()):
         found[f"dpcl_core/assets/{path.relative_to(assets).as_posix()}"] = path.read_bytes()
+    found[f"dpcl_core/assets/{load.SENTENCES}"] = json.dumps(load.invented()).encode()
     found["dpcl_core/assets/digits.csv.gz"] = digits_file().read_bytes()
     for module, package in _PYTHON.items():
         found |= _module(module) | _licences(package)

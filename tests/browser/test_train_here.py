@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from dpcl_core import paths
 from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS
@@ -239,7 +239,7 @@ def test_memory_that_is_refused(opens: Opens) -> None:
         refusing = "WebAssembly.Memory = class { constructor() { throw new RangeError('out of memory'); } };\n"
         route.fulfill(body=refusing + route.fetch().text(), content_type="text/javascript")
 
-    page = opens(script="")
+    page = opens(service_workers="block")  # which would ask for the script in place of the page
     page.route("**/worker.js", with_little)
     page.reload()
     assert "memory" in failed(page)
@@ -272,7 +272,8 @@ def test_a_phone_is_asked_first_and_keeps_the_replay(opens: Opens, host: Host) -
         manifest["files"]["dpcl.zip"]["bytes"] += 21_000_000
         route.fulfill(json=manifest)
 
-    page = opens(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
+    phone = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
+    page = opens(**phone, service_workers="block")  # which would ask for the manifest in place of the page
     page.route("**/manifest.json", heavier)
     before = len(host.asked)
     page.reload()
@@ -283,17 +284,16 @@ def test_a_phone_is_asked_first_and_keeps_the_replay(opens: Opens, host: Host) -
     expect(page.locator(".drag .sentence")).to_contain_text("At ε = 0.1")
 
 
-def test_without_a_secure_address_and_without_a_network(folder: Path, opens: Opens, host: Host) -> None:
+def test_without_a_secure_address_and_without_a_network(browser: Browser, opens: Opens, host: Host) -> None:
     """A teacher's laptop has no https: files are held to their hashes all the same, and one sentence says what is lost."""
-    with sync_playwright() as playwright:
-        flags = [*FLAGS, "--host-resolver-rules=MAP teacher.example 127.0.0.1"]
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        page = chromium.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.goto(address(host).replace("127.0.0.1", "teacher.example"))
-        expect(page.locator("#around")).to_contain_text("not secure", timeout=PATIENCE_MS)
-        reaches(page, "ready")
-        chromium.close()
+    flags = [*FLAGS, "--host-resolver-rules=MAP teacher.example 127.0.0.1"]
+    chromium = browser.browser_type.launch(executable_path=CHROMIUM, args=flags)
+    page = chromium.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(address(host).replace("127.0.0.1", "teacher.example"))
+    expect(page.locator("#around")).to_contain_text("not secure", timeout=PATIENCE_MS)
+    reaches(page, "ready")
+    chromium.close()
     page = opens()
     reaches(page, "ready")
     page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")

@@ -14,7 +14,9 @@ const unpacked = (name) => {
 const laid = fs.mkdtempSync(path.join(os.tmpdir(), "live-")); // node imports the core from files
 fs.mkdirSync(path.join(laid, "core"));
 try {
-  for (const name of manifest.groups.engine.filter((one) => one.startsWith("core/"))) fs.writeFileSync(path.join(laid, name.replace(/\.pack$/, "")), unpacked(name));
+  for (const name of Object.keys(manifest.files).filter((one) => /^(core|packages)\//.test(one))) {
+    fs.writeFileSync(path.join(laid, "core", path.basename(name, ".pack")), unpacked(name));
+  }
   fs.copyFileSync(path.join(live, "engine.js"), path.join(laid, "engine.mjs"));
   const { open } = await import(path.join(laid, "engine.mjs"));
   const engine = await open(manifest, async (name) => new Uint8Array(unpacked(name)));
