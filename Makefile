@@ -48,10 +48,10 @@ test: install-dev
 
 # A process for each of two cores, a file's tests in one of them; each process of the second part has an app and a browser.
 tests: install-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow and not browser" -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests/browser -m "not slow" -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/benchmarks --ignore tests/page -m "not slow and not browser" -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/browser --ignore tests/browser/test_train_here.py -m "not slow" -n 2 --dist loadfile
 
-# The engine in a page: under the browser's Python in node, and the page in Chromium and Firefox; needs node and `dpcl fetch pyodide`.
+# Beside `make test`, which would take too long with it. The engine in a page: under the browser's Python in node, and the page in Chromium and Firefox; needs node and `dpcl fetch pyodide`.
 test-page: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/page tests/browser/test_train_here.py
 
