@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,7 @@ def _defined(code: str) -> Learn:
             raise _Wrong(f"learn gave numbers of shape {list(given.shape)}: it must give sums {list(wanted)}.")
         if not np.isfinite(given).all():
             raise _Wrong("learn gave a number that is not finite.")
-        return cast(Floats, given)
+        return given
 
     return learn
 

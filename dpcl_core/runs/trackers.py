@@ -33,7 +33,7 @@ def log(tracker: str, models: Sequence[Tracked], card: Card, folder: str | Path)
 def _to_mlflow(models: Sequence[Tracked], card: Card, _: Path) -> None:
     mlflow: Any
     try:
-        import mlflow  # type: ignore[no-redef]  # no requirement
+        import mlflow  # no requirement
     except ImportError as error:
         raise DataMissing("tracker", "mlflow", "is not installed: pip install mlflow") from error
     for model in models:
