@@ -351,5 +351,5 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
 
 def forget() -> None:
     """Bundled data never change, and are kept for good."""
-    for kept in (outline._outline, outline._keys, load._read_labels, scenarios_catalog._counted):
+    for kept in (outline._outline, outline.keys_of, load._read_labels, scenarios_catalog._counted):
         kept.cache_clear()
