@@ -66,7 +66,7 @@ FORMS: dict[str, Write] = {
 
 def read(name: str) -> tuple[NDArray[np.generic], ...]:
     """Keys, labels and values of all rows, read anew."""
-    for cached in (outline._keys, outline._outline):
+    for cached in (outline.keys_of, outline._outline):
         cached.cache_clear()
     card = catalog.card(name)
     outlined = outline.outline(card, files.find(card))
