@@ -106,7 +106,7 @@ def test_other_anchors_and_noise_are_drawn_within_200_ms(benchmark: BenchmarkFix
         matching.on_map(entries, prototypes, space="signature")
         matching.margins(entries)
         rows = [(name, name == event.matcher, value) for name, value in source.agreement(m, noise).items()]
-        matching.bars(pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"]))
+        matching.matcher_bars(pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"]))
 
     benchmark.pedantic(redraw, rounds=10, warmup_rounds=2)
     assert benchmark.stats.stats.median < 0.2 * NOISE

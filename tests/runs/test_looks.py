@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from dpcl_core import checks, export
+from dpcl_core import checks, export, paths
 from dpcl_core.data import catalog, files, outline, own
 from dpcl_core.privacy import statement
 from dpcl_core.runs import administration, resumption, tables
@@ -162,11 +162,12 @@ def test_two_processes_that_begin_at_once_make_one_key_of_marks(home: Path, monk
         found = is_there(path)
         if path.name == "secret" and not of_other:
             of_other.append(b"")
-            of_other[0] = own._secret()
+            of_other[0] = paths.kept_key(path, "the marks of own data")
         return found
 
     monkeypatch.setattr(Path, "exists", late)
-    assert own._secret() == of_other[0] == (home / "secret").read_bytes()
+    key = paths.kept_key(home / "secret", "the marks of own data")
+    assert key == of_other[0] == (home / "secret").read_bytes()
 
 
 def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_again(home: Path, store: Store) -> None:

@@ -145,7 +145,7 @@ def test_a_card_counts_the_claims_of_its_question(texts: dict[str, str]) -> None
         for experiment in paper.experiments:
             forms = [one for one in claims.recorded_forms(paper) if one.experiment == experiment]
             found = claims.counts(claims.claims(forms))
-            card = cards.get(runs._file(questions.of_preset(experiment.preset(experiment.sizes[0]))))
+            card = cards.get(runs.file_of(questions.of_preset(experiment.preset(experiment.sizes[0]))))
             if card is not None and any(found.values()):
                 said = ", ".join(f"{n} {verdict}" for verdict, n in found.items() if n)
                 assert f"{runs.counted(sum(found.values()), 'claim')}: {said}" in card
@@ -202,7 +202,7 @@ def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict
             specs = presets.variants(form.name)
             if found := questions.recorded(specs):
                 answered += 1
-                text, titles = texts[runs._file(question)], questions.question_names(specs)
+                text, titles = texts[runs.file_of(question)], questions.question_names(specs)
                 scores = questions.scores(found, titles)
                 asked = form.asks_about_forgetting
                 finding = questions.finding(next(iter(specs.values())), found, titles, with_forgetting=asked)
