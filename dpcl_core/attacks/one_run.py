@@ -29,6 +29,7 @@ from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, Coins
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
+FIRST = "first"  # name of the first task: a language model reads it in its prompts
 _ADAM = 1e-8  # Adam's epsilon, added to the length of a gradient
 _LEAST_NOMINAL = 10_000  # smallest nominal size of a task: makes the cost of a released mean score negligible
 _KNOWLEDGE = "sees the adapters after the task, knows those before it and every planted example"
@@ -162,7 +163,8 @@ def one_step_game(
         present = takes_part(seed) == side
         included = np.arange(n) + n * ~present if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
         train, nothing = all_examples.take(included), all_examples.take(included[:0])
-        return [Task(task, f"task {task + 1}", train, nothing, known.public) for task in range(known.n_tasks)]
+        names = [FIRST, *(f"{task + 1}" for task in range(1, known.n_tasks))]
+        return [Task(task, name, train, nothing, known.public) for task, name in enumerate(names)]
 
     return Game(
         spec, known, tasks, score, f"{HOW} ({attack})", _KNOWLEDGE, takes_part=takes_part, start=START, planted=planted
