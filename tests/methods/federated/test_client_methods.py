@@ -279,10 +279,11 @@ def test_a_client_of_one_task_alone_has_all_its_texts_in_it() -> None:
     catalog.card("cslr-central").refuses(clients.spec("cslr-central"), PublicSizes(100, 5, 2, "once", 20))
 
 
-def test_more_anchors_or_axes_than_public_sentences_are_refused() -> None:
-    for name, value, most in (("anchors", 299, 296), ("dimensions", 200, 24)):
-        with pytest.raises(BadInput, match=rf"params\.{name} = {value}: must be at most {most}"):
-            clients.run(clients.small("cslr-server-head", params={name: value}), OF, PUBLIC)
+def test_more_anchors_than_public_sentences_are_refused_and_features_have_no_more_axes_than_numbers() -> None:
+    with pytest.raises(BadInput, match=r"params\.anchors = 299: must be at most 296"):
+        clients.run(clients.small("cslr-server-head", params={"anchors": 299}), OF, PUBLIC)
+    _, _, _, (learner,) = clients.run(clients.small("label-means", params={"dimensions": 200}), OF, PUBLIC)
+    assert learner._releases.public.view.axes.shape == (24, 24)
 
 
 def test_labels_of_a_told_task_alone_compete() -> None:
