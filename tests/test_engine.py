@@ -153,12 +153,12 @@ def test_what_has_no_bound_is_not_released(monkeypatch: pytest.MonkeyPatch) -> N
     assert not learned(said)
 
 
-@pytest.mark.parametrize("method", of_methods(methods.CARDS, also=("dp-coeff-memory", "naive", "label-means")))
+@pytest.mark.parametrize("method", of_methods(methods.CARDS, also=("dp-coeff-memory", "naive")))
 @pytest.mark.parametrize("labels", quick(2, ["data", "prior", "prior-const", "dp-learned"]))
 def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
     """Same spec, same events; every task has its ledger entry; labels from the data are never called DP."""
     card = methods.card(method)
-    if labels not in card.labels or "class-incremental" not in card.scenarios:  # clients: tests/methods hold these
+    if labels not in card.labels or card.has_clients:  # tests/methods and tests/test_any_data hold these
         return
     without = {"privacy": {"epsilons": [math.inf]}} if methods.card(method).guarantee == "none" else {}
     if method == "independent-laplace":  # local privacy bounds what a copy tells, not whether there is one

@@ -71,4 +71,4 @@ def test_every_script_in_the_elements_folders_belongs_to_an_element_or_a_figure(
     used |= {f"live/{Path(name).stem}.mjs" for name in live_page.scripts() if name not in ("live/dom.js", live_page.CACHE)}
     folder = paths.assets_dir()
     found = {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")}
-    assert {name for name in found if not name.startswith("live/")} == used  # those of the page that trains are no element's
+    assert found == used

@@ -249,7 +249,7 @@ class CslrPublished:
             self._axes, rows = self._public.view, (self._public.anchors, self._public.others)
             anchors, others = map(self._axes.residuals, rows)
             self._public = PublicEmbeddings(anchors, others, PublicView.of(others, _N_AXES))
-            context = replace(context, n_inputs=params.dimensions)
+            context = replace(context, n_inputs=self._axes.axes.shape[1])
         self._matcher = EntryMatcher.of(params, self._public)
         self._sigma = cslr_accounting.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
         self._noise = noise_of(spec.privacy.noise, self._cell, "replay")
