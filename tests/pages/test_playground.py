@@ -30,7 +30,7 @@ from tests.support.asserting import includes
 def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> None:
     page = open_page("explore", view="playground")
     said = words(page)
-    assert "the noise is always the same, so it protects nobody" in said
+    assert "the noise never changes, so it protects nobody" in said
     assert "Whatever is published" not in said, "a statement opens when it is asked for"
     page.session_state["play-promise"] = True
     opened = words(page.run())
