@@ -96,6 +96,7 @@ function read(memory) {
   memory.draws.clear();
   const host = memory.find("text"), whole = memory.rows.map((row) => row.token).join("");
   host.setAttribute("aria-label", text === null ? said.own : text.label);
+  const isSame = host.textContent === whole, isFocused = host.contains(host.getRootNode().activeElement); // the model may come after the text
   host.replaceChildren();
   let done = 0;
   memory.nodes = memory.words.map((word) => {
@@ -108,8 +109,9 @@ function read(memory) {
   });
   host.append(whole.slice(done));
   const marked = memory.words.findIndex((word) => word.tokens.some((i) => memory.rows[i].kind));
-  memory.chosen = Math.max(0, marked);
+  if (!isSame) memory.chosen = Math.max(0, marked);
   paint(memory);
+  if (isFocused) memory.nodes[memory.chosen]?.focus();
 }
 
 function choose(memory, at) {
