@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.stream_noise import remembers
-from dpcl_core.methods.features.non_cl import NonClParams
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.continual import choose
 from dpcl_core.privacy.labels import people_to_be_named
@@ -363,13 +363,15 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
 
     assert isinstance(spec.params, PeftParams)
     clip_norm, is_replaced = spec.params.clip_norm, spec.privacy.adjacency == "replace"
-    is_every, reads_all = spec.scenario.recurrence == "every", spec.method == "non-cl"
-    is_read_again = is_every or (isinstance(spec.params, NonClParams) and spec.params.release == "every-task")
+    is_every, card = spec.scenario.recurrence == "every", methods.card(spec.method)
+    reads_all = card.trains_on == "all"
+    is_once = any(getattr(spec.params, name) == value for name, value in card.at_once.items())
+    n_tasks = _N_TASKS if is_every or (reads_all and not is_once) else 1
     played = _on_bundled_network(spec, sample_rate=1.0, learning_rate=STEP)
     drawn = np.random.default_rng(0).integers(0, 256, (n_persons, _SIDE, _SIDE, 3)).astype(np.uint8)
     labels = np.arange(n_persons, dtype=np.int64)
     n_classes = n_persons * (2 if is_replaced else 1)
-    known = one_step_context(spec, epsilon, clip_norm, n_classes, n_tasks=_N_TASKS if is_read_again else 1)
+    known = one_step_context(spec, epsilon, clip_norm, n_classes, n_tasks=n_tasks)
 
     def of_task(before: Seen, after: Seen, size: float, inputs: Floats) -> Floats:
         noisy = noisy_sum(before, after, size, STEP)
@@ -385,8 +387,8 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
         inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])
         before: Seen = {"head.weight": np.zeros((n_classes, inputs.shape[1] - 1)), "head.bias": np.zeros(n_classes)}
         each = []
-        for n_tasks, after in enumerate(seen, start=1):
-            n_read = n_tasks if reads_all else 1
+        for n_so_far, after in enumerate(seen, start=1):
+            n_read = n_so_far if reads_all else 1
             if after:
                 copies = n_read if is_every else 1
                 each.append(copies * of_task(before, after, n_read * known.task_size, inputs))
