@@ -24,7 +24,7 @@ from pages.parts.text import WORDS, is_dark, labelled, plain
 from pages.parts.tuning_panel import audit_panel
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
-PEOPLE = ("1", "2", "5")
+PEOPLE, PLANNED = ("1", "2", "5"), ("5", "10", "20", "50")
 _TYPED = link.Text(calculators.MOST_CHARACTERS)
 _GIVEN, _CHOSEN = ("epsilon", "sigma", "delta", "rate", "steps"), ("mechanism", "find", "adjacency")  # of a question
 CODEC = link.Codec(
@@ -42,6 +42,7 @@ CODEC = link.Codec(
         link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(calculators.BUDGETS[0], calculators.BUDGETS[-1]), 1.0),
         link.Field("people", "kp", "tasks a person may be in", link.Choice(PEOPLE), PEOPLE[0]),
+        link.Field("planned", "kn", "tasks planned for", link.Choice(PLANNED), PLANNED[0]),
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
@@ -269,7 +270,24 @@ def _composition(view: state.View) -> dict[str, object]:
         title="Who watches the stream, and who sees the last model",
         note="one person, in the first task; all releases together stay within the ε asked for", table=raced, linked=True,
     )  # fmt: skip
-    return {"tasks": tasks, "task_epsilon": epsilon, "people": people}
+    planned = _spending(view, tasks, epsilon, provenance)
+    return {"tasks": tasks, "task_epsilon": epsilon, "people": people, "planned": planned}
+
+
+def _spending(view: state.View, tasks: int, epsilon: float, provenance: Provenance) -> str:
+    """Draws who starves where nobody knows how many tasks will come; returns for how many the equal rule plans."""
+    planned = str(fields.segmented(view, "planned", "Tasks planned for", {name: name for name in PLANNED}))
+    rows = _by_rule(epsilon, calculators.DELTA, tasks, int(planned))
+    table = pd.DataFrame(rows, columns=["rule", "after_task", "epsilon"])
+    figure_card.show(
+        figure_card.kept_builder(tokens.spending)(table, dark=is_dark()), provenance, key="spending",
+        title="Spending one ε when nobody knows how many tasks come", table=table, linked=True,
+        note="the same people in every task, except where said; a filter stops before all releases exceed the ε",
+    )  # fmt: skip
+    return planned
+
+
+_by_rule = st.cache_data(max_entries=64, show_spinner=False)(watching.spending)
 
 
 def _noise(view: state.View, tasks: int, provenance: Provenance) -> str:

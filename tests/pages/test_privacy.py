@@ -47,6 +47,11 @@ def test_where_all_rows_are_equally_long_all_people_of_a_task_pay_alike(open_pag
     includes(said, "**What did it cost me?** at ε = 1", "all people of one task pay alike", "| one of tasks 1 to 5 | 1 |")
 
 
+def test_who_starves_is_said_for_every_rule(open_page: Open) -> None:
+    said = words(open_page("privacy", k="12", ke="1", kn="5"))
+    includes(said, "Equal, as planned: 7 of 12 tasks starve", "doubling: ε = 0.134 for the last task")
+
+
 def test_without_noise_there_is_no_bound_anywhere(open_page: Open) -> None:
     said = words(open_page("privacy", e="inf"))
     includes(said, "Not differentially private", "| **total for any one person** (parallel) | **no bound** |")
