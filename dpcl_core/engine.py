@@ -219,7 +219,7 @@ def _with_untrained(events: Iterator[Event], opened: Opened) -> Iterator[Event]:
 
     Not before: opening a model takes seconds, and its texts are shown first.
     """
-    spec, is_asked = opened.run.spec, not opened.run.backbone.is_language_model
+    spec, is_asked = opened.run.spec, opened.run.spec.params.inputs != "text"
     for event in events:
         yield event
         if isinstance(event, TaskLearned) and not is_asked:

@@ -178,16 +178,16 @@ class Pictures(Inside):
 class Values(Inside):
     """Values float32 [b, *shape] of a table's rows, embeddings or windows -> features float [b, K] of the network inside."""
 
-    def __init__(self, network: nn.Module, shape: tuple[int, ...]) -> None:
+    def __init__(self, name: str, network: nn.Module, shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.network, self._shape = network, shape
+        self.network, self._name, self._shape = network, name, shape
 
     def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
         if not isinstance(content, Windows | Vectors):
-            raise BadInput(FIELD, "this network", f"reads rows of {math.prod(self._shape)} numbers")
-        if (n := math.prod(content.shape)) != math.prod(self._shape):
-            allowed = f"reads examples of {math.prod(self._shape)} numbers, and these have {n}: register it with another shape"
-            raise BadInput(FIELD, "this network", allowed)
+            raise BadInput(FIELD, self._name, f"reads rows of {math.prod(self._shape)} numbers")
+        if (n := math.prod(content.shape)) != (own := math.prod(self._shape)):
+            allowed = f"reads examples of {own} numbers, and these have {n}: register it with another shape"
+            raise BadInput(FIELD, self._name, allowed)
         yield len(content)
         return content.values.reshape(-1, *self._shape)
 

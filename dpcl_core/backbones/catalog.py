@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from dpcl_core import paths
 from dpcl_core.backbones import packaged, weights
@@ -158,7 +158,7 @@ def card(name: str) -> BackboneCard:
     if name in CARDS:
         return CARDS[name]
     if name.startswith(OWN):
-        return _own().card(name)
+        return cast(BackboneCard, _own().card(name))
     prefix, model = _parted(name)
     if kind := _FOLDERS.get(prefix):
         if not _HUB_MODEL.fullmatch(model) or ".." in model or "--" in model:

@@ -97,7 +97,8 @@ def make_network(card: BackboneCard, device: str) -> Network:
     from dpcl_core.backbones import text_networks
 
     if card.name != catalog.MINILM:
-        raise BadInput(FIELD, card.name, f"must be {catalog.MINILM} or a language model to be adapted", {FIELD: catalog.MINILM})
+        allowed = f"must be {catalog.MINILM} or a language model to be adapted"
+        raise BadInput(FIELD, card.name, allowed, {FIELD: catalog.MINILM})
     return text_networks.of_minilm(card.name, device)
 
 

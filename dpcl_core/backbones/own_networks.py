@@ -3,8 +3,8 @@
     dpcl.register_network("small-cnn", make, shape=(3, 32, 32))
     dpcl.run(settings={"data.backbone": "own:small-cnn", ...}, here=True)
 
-A worker, the terminal and the pages register what the modules named in `DPCL_NETWORKS` register when they are imported. A page
-reads the card alone, so such a module imports torch inside `make`.
+A worker, the terminal and the pages have what modules named in `DPCL_NETWORKS` register when they are imported. A page reads
+the card alone, so such a module imports torch inside `make`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import catalog, extractor
+from dpcl_core.backbones import extractor
 from dpcl_core.backbones.catalog import OWN, BackboneCard
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data.card import Kind
@@ -74,7 +74,8 @@ def register_network(
     if not _NAME.fullmatch(name):
         raise BadInput("name", name, "must have 1 to 40 small letters, digits, - and _, the first a letter or a digit")
     if not all(isinstance(n, int) and n >= 1 for n in form) or not (is_picture or len(form) in (1, 2)):
-        raise BadInput("shape", form, "must be (1, side, side) or (3, side, side) for pictures, else (K,) or (samples, axes)")
+        allowed = "must be (1, side, side) or (3, side, side) for pictures, else (K,) or (samples, axes)"
+        raise BadInput("shape", form, allowed)
     if not callable(make):
         raise BadInput("make", type(make).__name__, "must be a function without arguments that returns a torch.nn.Module")
     card = BackboneCard(
@@ -162,10 +163,11 @@ def _opened(entry: _Registered) -> tuple[Network, str]:
         raise BadInput(FIELD, entry.card.name, f"must be a torch.nn.Module, and its function made a {type(made).__name__}")
     made.float().eval().requires_grad_(False)
     features = _checked(made, entry)
-    inside: Inside = Values(made, entry.shape)
+    inside: Inside = Values(entry.card.name, made, entry.shape)
     if len(entry.shape) == 3:
         n_channels, side, _ = entry.shape
-        inside = Pictures(made, Input(side, cast(Literal[1, 3], n_channels), "bilinear"), (0.0,) * n_channels, (255.0,) * n_channels)
+        form = Input(side, cast(Literal[1, 3], n_channels), "bilinear")
+        inside = Pictures(made, form, (0.0,) * n_channels, (255.0,) * n_channels)
     digest = sha256(features.numpy().tobytes())
     for name, tensor in made.state_dict().items():
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
@@ -186,17 +188,16 @@ def _checked(made: nn.Module, entry: _Registered) -> Tensor:
 
     for name, layer in made.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            raise refuse(
-                f"mixes examples in its layer {name or 'network'} ({type(layer).__name__}): put GroupNorm in its place, or fold "
-                "it into the layer before it with torch.nn.utils.fusion.fuse_conv_bn_eval"
-            )
+            named = f"mixes examples in its layer {name or 'network'} ({type(layer).__name__})"
+            mend = "put GroupNorm in its place, or fold it into the layer before it (torch.nn.utils.fusion)"
+            raise refuse(f"{named}: {mend}")
     probes = torch.rand(5, *entry.shape, generator=torch.Generator().manual_seed(1))
     before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     try:
         alone, others, again, beside = (_passed(made, probes[rows]) for rows in ([0], [0, 1, 2], [0, 1, 2], [0, 3, 4]))
     except Exception as error:  # whatever somebody else's network raises
-        reason = str(error).strip().partition("\n")[0]
-        raise refuse(f"must take float32 [b, {', '.join(map(str, entry.shape))}] ({type(error).__name__}: {reason})") from error
+        reason, form = str(error).strip().partition("\n")[0], ", ".join(map(str, entry.shape))
+        raise refuse(f"must take float32 [b, {form}] ({type(error).__name__}: {reason})") from error
     _, _, features = others[-1]
     if features.ndim != 2 or len(features) != 3 or not features.is_floating_point() or not features.isfinite().all():
         raise refuse("must give a row of finite numbers for each example, [b, K]")
@@ -209,7 +210,8 @@ def _checked(made: nn.Module, entry: _Registered) -> Tensor:
         for (name, *mine), (_, *theirs) in zip(others, other, strict=True):
             for where, first, second in zip(("before", "in"), mine, theirs, strict=True):
                 if not _same_first(first, second, len(others[-1][2]), len(other[-1][2])):
-                    raise refuse(f"mixes examples {where} its layer {name}: each output must come from its own example alone")
+                    mend = "each output must come from its own example alone"
+                    raise refuse(f"mixes examples {where} its layer {name}: {mend}")
     return features
 
 

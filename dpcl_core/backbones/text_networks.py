@@ -1,7 +1,7 @@
 """Networks of texts whose layers adapters change: the last blocks of MiniLM or of a causal language model.
 
-The blocks below are frozen. What they make of a text is computed once and kept. A text has a public number of pieces, whatever
-its length: what is computed for it depends on no other text, and costs the same time.
+The blocks below are frozen. What they make of a text is computed once and kept. Every text has the same public number of
+pieces, filled up or cut: what is computed for it depends on no other text, and costs the same time.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Bert(nn.Module):
         hidden = hidden + self.tables["position"][: ids.shape[1]] + self.tables["token_type"][0]
         hidden = self.norm(hidden)
         for block in list(self.blocks)[:n_blocks]:
-            hidden = block(hidden, mask)
+            hidden = cast(Tensor, block(hidden, mask))
         return hidden
 
 
@@ -164,7 +164,7 @@ def of_minilm(name: str, device: str) -> Network:
         return [one.ids for one in tokenizer.encode_batch(list(strings))]
 
     def below(ids: Tensor, is_piece: Tensor) -> Tensor:
-        return network(ids, is_piece[:, None, None, :], n_blocks=cut)
+        return cast(Tensor, network(ids, is_piece[:, None, None, :], n_blocks=cut))
 
     return _network(name, _OfBert(list(network.blocks)[cut:]), pieces, below, network.norm.normalized_shape[0], device)
 
@@ -173,7 +173,7 @@ def of_causal(name: str, device: str) -> Network:
     """The last blocks of a causal language model. Raises what `causal.load` raises, BadInput for one of unknown form."""
     from dpcl_core.backbones import causal, plain_language
 
-    model = cast(nn.Module, causal.load(name, device).base_model)
+    model = causal.load(name, device, single=True).base_model  # trained numbers are single, and meet its own
     named = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in causal.PROJECTIONS]
     path, cut = causal.cut_below(named, BLOCKS)
     if not path:

@@ -168,7 +168,8 @@ def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
     if spec.params.inputs == "text":
         yield ("text",), f"{method.title} trains a language model"
     if spec.params.inputs == "images":
-        read = backbones.card(spec.data.backbone).reads if spec.data.backbone.startswith(backbones.OWN) else ("image", "text")
+        network = backbones.card(spec.data.backbone)
+        read: tuple[Kind, ...] = network.reads if network.name.startswith(backbones.OWN) else ("image", "text")
         named = _either([_NAMES[kind] for kind in read])
         yield read, f"{method.title} adapts a network of {named} with these settings"
     if scenario.needs_values and spec.params.inputs == "text":

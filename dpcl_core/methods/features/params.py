@@ -32,8 +32,8 @@ class PeftParams(Params):
     adapter: Adapter = parameter(
         "head", title="Adapted parts",
         description="What is trained beside the last layer. head: nothing. film: scale and bias of every norm. lora: "
-        "low-rank changes of the linear layers in the network's blocks. With lite0 both change its last stage, with a network "
-        "of texts its last two blocks. all: every layer, for small networks such as your own.")
+        "low-rank changes of the linear layers in the network's blocks. With lite0 both change its last stage, with a "
+        "network of texts its last two blocks. all: every layer, for small networks such as your own.")
     epochs: int = parameter(40, ge=1, le=1000, description="How often each example is seen on average.")
     sample_rate: float = parameter(
         0.1, gt=0, le=1, allow_inf_nan=False, title="Sampling rate q",
@@ -69,7 +69,8 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     params = spec.params
     assert isinstance(params, PeftParams)
     if params.adapter != "head" and not backbones.has_layers(spec.data.backbone):
-        allowed = f"must be head with data.backbone = {spec.data.backbone}: there is no network whose layers could be adapted"
+        why = "there is no network whose layers could be adapted"
+        allowed = f"must be head with data.backbone = {spec.data.backbone}: {why}"
         raise BadInput("params.adapter", params.adapter, allowed, {"params.adapter": "head"})
     facts.check_sampled(params.sample_rate)
 
