@@ -233,6 +233,8 @@ def available(card: BackboneCard) -> str | None:
 
     Weights that are not on this computer count as usable while the hub answers.
     """
+    if card.name.startswith(OWN):
+        return lacking(("torch",))
     if card.size_mb == 0:  # there are no weights
         return None
     prefix, model = _parted(card.name)
@@ -247,8 +249,6 @@ def available(card: BackboneCard) -> str | None:
         file = f"{model}.safetensors"
         why = None if weights.local(file) or weights.in_hub_cache(f"timm/{model}") else weights.why_offline()
         return weights.wish(file, why) if why else None
-    if card.name.startswith(OWN):
-        return lacking(("torch",))
     if card.name == MINILM:
         return lacking(("torch",)) or minilm_missing()
     if prefix:

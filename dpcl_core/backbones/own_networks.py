@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _ELSEWHERE = "DPCL_NETWORKS"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _VALUES: tuple[Kind, ...] = ("sensor", "table", "embedding")
-_AT_ONCE = 32  # examples
+_AT_ONCE = 1  # beside others an example's features could have other last digits at another place
 _CLOSE = 1e-4  # relative; kernels may add in another order for another number of examples
 
 
@@ -81,7 +81,7 @@ def register_network(
     card = BackboneCard(
         name=f"{OWN}{name}", title=f"{name} (your own)", reads=("image",) if is_picture else _VALUES, module=__name__,
         summary="Your own torch network, checked layer by layer when it is first used.", source="register_network",
-        trained_on=trained_on, saw=tuple(saw),
+        trained_on=trained_on, saw=tuple(saw), size_mb=None if trained_on else 0.0,
     )  # fmt: skip
     _known[card.name] = _Registered(card, make, form)
     extractor.identity.cache_clear()
