@@ -37,8 +37,9 @@ def before_training(spec: RunSpec, streams: Sequence[TaskStream], public: Sequen
     """Chance and, unless a language model has to be opened first, the score of the public network that has learned nothing.
 
     An encoder of texts finds labels by their meaning: a text gets the label whose name has the largest cosine with it among
-    the labels that compete. A network of pictures, of single words, or under a last layer that is trained with it, has never
-    heard of the labels and can only guess: its score is chance. None without a pretrained network. Reads no training example. `public`: indices of the public labels.
+    the labels that compete. A network of pictures, of single words, or one that is trained with its last layer, has never
+    heard of the labels and can only guess: its score is chance. None without a pretrained network. Reads no training
+    example. `public`: indices of the public labels.
     """
     is_given = spec.params.is_task_given
     known = References(

@@ -68,7 +68,7 @@ def load(make: Callable[[], nn.Module], shape: tuple[int, ...] = (6,)) -> adapta
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "batch norm": (lambda: Of(layer=nn.BatchNorm1d(5)), r"mixes examples in its layer layer \(BatchNorm1d\): put GroupNorm"),
-    "mean over the batch": (lambda: Of(lambda rows: rows - rows.mean(0)), r"mixes examples before its layer last \(Linear\)"),
+    "mean of all": (lambda: Of(lambda rows: rows - rows.mean(0)), r"mixes examples before its layer last \(Linear\)"),
     "a layer that reads its neighbour": (lambda: Of(layer=Shuffling()), r"mixes examples in its layer layer \(Shuffling\)"),
     "their number": (lambda: Of(lambda rows: rows / len(rows)), r"mixes examples before its layer last \(Linear\)"),
     "memory": (lambda: Of(layer=Remembering()), r"remembers earlier examples in layer\.seen"),

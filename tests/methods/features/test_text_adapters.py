@@ -116,7 +116,11 @@ def test_clipped_sums_equal_a_loop_with_a_batch_size_of_one(network: adaptable.N
 def test_clipping_one_layer_after_the_other_is_found(network: adaptable.Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is on all layers together."""
     honest = side_by_side.clipped_sums
-    monkeypatch.setattr(side_by_side, "clipped_sums", lambda grads, clips, own: [honest([one], clips, own)[0] for one in grads])
+
+    def each(grads: list[side_by_side.Gradient], clips: Tensor, own: Tensor) -> list[Tensor]:
+        return [honest([one], clips, own)[0] for one in grads]
+
+    monkeypatch.setattr(side_by_side, "clipped_sums", each)
     assert sums_differ(network, "lora")
 
 
