@@ -73,8 +73,9 @@ def moved(spec: RunSpec, dataset: str) -> RunSpec:
     scenario = _stream(spec.scenario, old, new)
     more = scenarios.number_of_tasks(scenario, new.n_classes, new.sources) / _n_tasks(spec.scenario, old)
     data, privacy = _part(spec.data, old, new, more), spec.privacy
-    if privacy.delta >= 1 / new.n_train:
-        privacy = replace(privacy, delta=checks.default_delta(new.n_train))
+    kept = new.n_train if data.train_per_class is None else data.train_per_class * new.n_classes
+    if privacy.delta >= 1 / kept:
+        privacy = replace(privacy, delta=checks.default_delta(kept))
     made = replace(spec, data=data, scenario=scenario, privacy=privacy)
     try:
         checks.check_cards(made, new.card)
