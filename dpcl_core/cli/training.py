@@ -17,7 +17,6 @@ from typing import cast
 from dpcl_core import checks, machine, presets
 from dpcl_core.cli.inputs import asked_of, checked_store, open_store, resolve_target, result_text, spec_of, unlocked
 from dpcl_core.cli.output import one_line, put, put_json, put_result, results_alone, say
-from dpcl_core.cli.reading import put_study
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake
 from dpcl_core.data.schema import Columns
@@ -421,6 +420,8 @@ def _refuse_without_optuna() -> None:
 
 def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namespace) -> int:
     """Carries out a tuning's run in the queue; prints the tuning."""
+    from dpcl_core.cli.reading import put_study
+
     say(f"tuning {study_id}")
     reporter = Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below

@@ -110,7 +110,7 @@ SMALL = [
     (feature_games, "N_PERSONS", 200), (lifelong_games, "N_RECORDS", 128), (language_games, "N_RECORDS", 128),
     (lifelong_games, "N_ONE_HOT", 64),
 ]  # fmt: skip
-PLANTED = [method for method in attacks.MODULES if attacks.audit_of(method).planted is not None]
+PLANTED = [method for method in attacks.audited() if attacks.audit_of(method).planted is not None]
 FED = {"labels": "prior", "scenario": {"kind": "federated", "clients": 20}, "params": {}}
 
 
