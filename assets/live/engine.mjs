@@ -96,14 +96,15 @@ export async function open(manifest, read, kept = {}) {
     });
   }
 
-  // Lays the files of an earlier visit where `made` found them; Python opens shared libraries itself once they are imported.
-  function lay() {
+  // Lays the files of an earlier visit where `made` found them, and opens shared libraries, which Python itself does slowly.
+  async function lay() {
     const { files } = kept, start = 4 + new DataView(files.buffer).getUint32(0, true);
     let end = start;
     for (const [path, length] of JSON.parse(new TextDecoder().decode(files.subarray(4, start)))) {
       python.FS.mkdirTree(path.slice(0, path.lastIndexOf("/")));
       python.FS.writeFile(path, files.subarray(end, end += length), { canOwn: true });
       compiled += isCompiled(path);
+      if (/(?<!_tests)\.cpython[\w-]+\.so$/.test(path)) await python._api.loadDynlib(path, false, []);
     }
     for (const path of manifest.groups.engine) if (path.startsWith("packages/")) python.loadedPackages[named(path)] = "default channel";
   }
@@ -141,7 +142,7 @@ export async function open(manifest, read, kept = {}) {
       core.clear();
     }
     for (const [path, bytes] of archives) python.unpackArchive(bytes, "zip", { extractDir: path.startsWith("data/") ? "/dpcl/data" : SITE });
-    if (paths.length && isLaid) lay();
+    if (paths.length && isLaid) await lay();
     if (group === "engine") python.FS.readdir(SITE).forEach((name) => ours.add(name));
   }
 
