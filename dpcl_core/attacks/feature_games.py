@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.data import catalog as datasets
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.stream_noise import remembers
@@ -233,7 +234,7 @@ def _head_statistics(after: Sequence[Floats]) -> Floats:
 # FiLM and LoRA adapters trained by DP-SGD.
 
 
-BACKBONE = "vit-cifar100"
+BACKBONE, OF_TEXTS = "vit-cifar100", "lm-tiny"
 MOST = 2000  # most persons on each side: every sixteen need a training
 _N_LABELLED = 16  # targets in one training, each with a label of its own
 _MOST_NATURAL = 20  # trainings on each side with the digit in question: each has only one target
@@ -247,9 +248,9 @@ _ADAPTER_DIGIT_ADVERSARY = "sees adapter and last layer after each task, knows e
 _HOW = "how far adapter and last layer moved along the example's gradient"
 
 
-def _on_bundled_network(spec: RunSpec, **params: float) -> RunSpec:
-    """The settings that are played: one pass over the task, on the bundled network."""
-    data = replace(spec.data, backbone=BACKBONE)
+def _on_bundled_network(spec: RunSpec, backbone: str = BACKBONE, **params: float) -> RunSpec:
+    """The settings that are played: one pass over the task, on a bundled network."""
+    data = replace(spec.data, backbone=backbone)
     played = updated(spec.params, epochs=1, **params)
     return replace(spec, params=played, data=data, labels="prior")
 
@@ -261,11 +262,11 @@ def adapter_worst_case_game(spec: RunSpec) -> Game:
     weights. Last layers begin at zero, so gradients of examples with distinct labels are nearly orthogonal. The attacker
     projects the change of all weights after either task on an example's clipped gradient at the initial weights. Under
     "replace" a person who does not take part has the same picture with another label. Uses public label lists; learned lists
-    are attacked with last layers alone.
+    are attacked with last layers alone. On data of texts the examples are random states under the bundled network of texts.
     """
-    spec = _on_bundled_network(spec, sample_rate=0.5)
-    pixels = np.random.default_rng(0).integers(0, 256, (_N_LABELLED, _SIDE, _SIDE, 3))
-    pictures, labels = pixels.astype(np.uint8), np.arange(_N_LABELLED, dtype=np.int64)
+    is_of_texts = datasets.card(spec.data.dataset).kind == "text"
+    spec = _on_bundled_network(spec, OF_TEXTS if is_of_texts else BACKBONE, sample_rate=0.5)
+    pictures, labels = _drawn(spec.data.backbone), np.arange(_N_LABELLED, dtype=np.int64)
     changed, takes_part = np.roll(labels, 1), partial(play.coins, n=_N_LABELLED)
     known = _context(spec, 0, _N_LABELLED, _N_LABELLED)
     directions = _gradients(spec, pictures, labels, _N_LABELLED)
@@ -300,10 +301,21 @@ def adapter_real_digit_game(spec: RunSpec) -> Game:
 
 
 @lru_cache(maxsize=1)
-def _network() -> adaptable.Network:
+def _network(backbone: str) -> adaptable.Network:
     from dpcl_core.backbones import adaptable
 
-    return adaptable.load(BACKBONE)
+    return adaptable.load(backbone)
+
+
+def _drawn(backbone: str) -> NDArray[np.generic]:
+    """Random pictures; for a network of texts random states of as many pieces as it reads, all of which count."""
+    random = np.random.default_rng(0)
+    if backbone == BACKBONE:
+        return random.integers(0, 256, (_N_LABELLED, _SIDE, _SIDE, 3)).astype(np.uint8)
+    _, n_pieces, width = _network(backbone).features.blank().shape
+    states = random.standard_normal((_N_LABELLED, n_pieces, width)).astype(np.float16)
+    states[:, :, -1] = 1
+    return states
 
 
 def initial_network(spec: RunSpec, n_classes: int) -> Adapted:
@@ -313,10 +325,10 @@ def initial_network(spec: RunSpec, n_classes: int) -> Adapted:
     assert isinstance(spec.params, PeftParams)
     assert spec.params.adapter != "head"
     rank, space = spec.params.lora_rank, tuple(range(n_classes))
-    return adapters.fresh(_network(), spec.params.adapter, rank, space, n_classes, play.START).module()
+    return adapters.fresh(_network(spec.data.backbone), spec.params.adapter, rank, space, n_classes, play.START).module()
 
 
-def _gradients(spec: RunSpec, pictures: NDArray[np.uint8], labels: NDArray[np.int64], n_classes: int) -> Floats:
+def _gradients(spec: RunSpec, pictures: NDArray[np.generic], labels: NDArray[np.int64], n_classes: int) -> Floats:
     """Every example's clipped gradient at the initial weights [n, weights]."""
     import torch
 

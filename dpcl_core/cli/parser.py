@@ -163,6 +163,8 @@ def _add_training(add: Add) -> None:
     run.add_argument("--experiment", metavar="NAME", help="one experiment of a paper (default: all)")
     text = "form of a paper's experiments: small takes minutes (default), bundled hours, full is the paper's protocol"
     run.add_argument("--size", choices=("small", "bundled", "full"), help=text)
+    text_on = "a paper's experiment on other data, such as own:NAME: which of its claims hold there"
+    run.add_argument("--on", metavar="DATASET", help=text_on)
     run.add_argument("--record", metavar="FILE", help="write a paper's numbers to a file that the app can show")
     text = "go on with a run whose process has ended, after its last learned task; or with a tuning, after its last trial"
     resume = add("resume", "training.resume", text)
