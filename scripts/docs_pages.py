@@ -21,7 +21,7 @@ from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.lessons import text as course
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, claims, comparison, questions, report
+from dpcl_core.papers import catalog, claims, comparison, other_data, questions, report
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Paper, Size, State
@@ -124,6 +124,9 @@ _GPU_PARTS = {
         ("card", "processor", "ratio"),
     ),
 }
+_OTHER_DATA = """The same runs on public data on which no setting of these methods was chosen. Methods, parameters, budgets
+and seeds stay; network and tasks follow from public facts. `dpcl run EXPERIMENT --on own:NAME` does the same on your data.
+"""
 _GLOSSARY = """# Glossary
 
 The field's words as this project uses them. In the app, the mark beside a figure's title or a setting explains them.
@@ -299,6 +302,7 @@ def _results(paper: Paper) -> str:
     lines = [f"# {paper.title}", "", f"{paper.source}. Accuracies in %, mean ± standard deviation over seeds.", "", _LEGEND]
     lines += ["## Its claims", "", claims.sentence(claims.of_paper(paper)), ""]
     lines += _table(("claim", "at", "verdict"), [_claim(one) for one in claims.of_paper(paper)])
+    lines += _elsewhere(paper)
     for experiment in paper.experiments:
         for size in experiment.sizes:
             form = claims.form(paper, experiment, size)
@@ -321,6 +325,16 @@ def _results(paper: Paper) -> str:
             lines += [sentence] if (sentence := questions.no_ceiling(next(iter(specs.values())))) else []
             lines += ["", *(f"- {reason}" for reason in comparison.reasons(paper, experiment, size, runs.values())), ""]
     return "\n".join(lines)
+
+
+def _elsewhere(paper: Paper) -> list[str]:
+    """The claims on other data, beside what the paper's data say."""
+    lines = ["## Other data, same claims", "", _OTHER_DATA]
+    for _, form in other_data.recorded(paper):
+        title, made = other_data.data_title(form), made_with(form.runs.values())
+        lines += [f"### {form.experiment.title}, on {title}", "", other_data.sentence(paper, form), ""]
+        lines += [f"{other_data.changes(form)} {made}", "", *_table(other_data.HEAD, other_data.lines(paper, form))]
+    return lines
 
 
 def _claim(claim: claims.Claim) -> tuple[str, str, str]:

@@ -324,6 +324,17 @@ def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(data_dir, 
             checks.check_run(spec("agem", {**changes, "params": {"epochs": 1, "batch_size": 81}}, "image"))
 
 
+@pytest.mark.parametrize("algorithm", ["batches", "whole-task"])
+def test_tasks_of_ones_own_data_that_nobody_is_in_are_learned_from_noise_alone(algorithm, data_dir, tmp_path, monkeypatch):
+    """Two rows are left for four tasks, so that two or more of these are empty: the run ends as one with rows does."""
+    stream = {"scenario": {"kind": "si-blurry", "tasks": 4}, "labels": "prior-const", "seeds": [0]}
+    changes = {**stream, "params": {"batch_size": 4, "algorithm": algorithm}, "privacy": {"epsilons": [1.0], "delta": 1e-5}}
+    for change in (D, Change(fewer=118)):
+        lies(("embedding", ".npz"), change, tmp_path, monkeypatch)
+        *_, last = engine.run(spec("l2dp-ml", changes, "embedding"))
+        assert type(last).__name__ == "CellFinished"
+
+
 @pytest.mark.parametrize("setting", ["prior-const", "dp-learned"])
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble"])
 def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(method, setting, data_dir, monkeypatch):

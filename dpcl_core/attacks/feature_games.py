@@ -19,6 +19,7 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data import catalog as datasets
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.features.params import PeftParams
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 N_PERSONS = 2048  # planted examples, each along an axis that no other features use
 N_PICTURES = 2048  # planted pictures for adapters, each with a label that nobody else has
 _N_TASKS, _MOST_KNOWN = 2, 20_000
+STEP = 1e-4  # learning rate of a step that is read backwards: so short that all later gradients are as the first ones
 
 
 def _crowd_labels(spec: RunSpec, epsilon: float, n_tasks: int = _N_TASKS) -> NDArray[np.int64]:
@@ -363,25 +365,28 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
     Clipped gradients are therefore nearly orthogonal, and the attacker projects the noisy sum on each. The labels are
     public; learned label lists are attacked through last layers alone.
 
-    Where people recur, an ensemble trains a new model of them in every task: the scores are those of each and their sum,
-    which is the log-likelihood ratio of all, as their noises are independent. Other methods go on with one model, and what
-    moved it later this attack cannot read: they are played for one task, which has the whole budget.
+    Where people recur, each is in both of two tasks; training on all data so far reads those of the first task again
+    anyway. A task's one step is read off the weights before it: those released last where one network goes on, else the
+    first ones. Steps are so short that the first gradients hold in every task. The scores are those of each release and
+    their sum, each times how many examples of a person it read: the log-likelihood ratio of all, as all have noise of one
+    scale, drawn anew. Elsewhere nothing that is released later reads these people: one task tells all.
     """
     from dpcl_core.attacks.one_run import noisy_sum, one_step_context, one_step_game
 
     assert isinstance(spec.params, PeftParams)
     clip_norm, is_replaced = spec.params.clip_norm, spec.privacy.adjacency == "replace"
-    is_every = spec.method == "peft-ensemble" and spec.scenario.recurrence == "every"
-    played = _on_bundled_network(spec, sample_rate=1.0, learning_rate=1.0)
+    is_every, card = spec.scenario.recurrence == "every", methods.card(spec.method)
+    reads_all = card.trains_on == "all"
+    is_once = any(getattr(spec.params, name) == value for name, value in card.at_once.items())
+    n_tasks = _N_TASKS if is_every or (reads_all and not is_once) else 1
+    played = _on_bundled_network(spec, sample_rate=1.0, learning_rate=STEP)
     drawn = np.random.default_rng(0).integers(0, 256, (n_persons, _SIDE, _SIDE, 3)).astype(np.uint8)
     labels = np.arange(n_persons, dtype=np.int64)
     n_classes = n_persons * (2 if is_replaced else 1)
-    known = one_step_context(spec, epsilon, clip_norm, n_classes, n_tasks=_N_TASKS if is_every else 1)
+    known = one_step_context(spec, epsilon, clip_norm, n_classes, n_tasks=n_tasks)
 
-    def of_task(seen: Seen) -> Floats:
-        inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])
-        zeros = {"head.weight": np.zeros((n_classes, inputs.shape[1] - 1)), "head.bias": np.zeros(n_classes)}
-        noisy = noisy_sum(zeros, seen, known)
+    def of_task(before: Seen, after: Seen, size: float, inputs: Floats) -> Floats:
+        noisy = noisy_sum(before, after, size, STEP)
         weight, bias = noisy[:-n_classes].reshape(n_classes, -1), noisy[-n_classes:]
         logits = inputs @ np.column_stack([weight, bias]).T
         # The gradient of cross-entropy at zero weights: (1 / n_classes - [own label]) times the last layer's inputs.
@@ -391,8 +396,17 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
         return scores
 
     def score(seed: int, seen: Released) -> Floats:
-        each = np.stack([of_task(one) for one in seen], axis=1)
-        return np.column_stack([each, each.sum(axis=1)]) if is_every else each
+        inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])
+        before: Seen = {"head.weight": np.zeros((n_classes, inputs.shape[1] - 1)), "head.bias": np.zeros(n_classes)}
+        each = []
+        for n_so_far, after in enumerate(seen, start=1):
+            n_read = n_so_far if reads_all else 1
+            if after:
+                copies = n_read if is_every else 1
+                each.append(copies * of_task(before, after, n_read * known.task_size, inputs))
+            if spec.method == "naive":
+                before = {name: after[name] for name in before}
+        return np.column_stack([*each, np.sum(each, axis=0)] if len(each) > 1 else each)
 
     own, instead = Examples(drawn, labels), Examples(drawn, n_persons + labels)
     how = "pictures of random pixels; the first step moves the last layer alone"
