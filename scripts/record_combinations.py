@@ -2,9 +2,9 @@
 
     python -m scripts.record_combinations [NAME ...]
 
-Needs `DPCL_DATA` and the weights of MiniLM, EfficientNet-Lite0 and SmolLM2. Without names it carries out what is not recorded.
-Each training is small, for one seed, at ε = 8 and without noise; without noise it must beat chance by `MARGIN`, which was set
-before the first was run. `scripts/docs_pages.py` shows the figures.
+Needs `DPCL_DATA` and the weights of MiniLM, EfficientNet-Lite0 and SmolLM2. Without names it carries out what is not
+recorded. Each training is small, for one seed, at ε = 8 and without noise; without noise it must beat chance by `MARGIN`,
+which was set before the first was run. `scripts/docs_pages.py` shows the figures.
 """
 
 from __future__ import annotations

@@ -50,7 +50,10 @@ CHEAP = (  # with `TAKEN`, more than thirty lives that end too early
     "noisy copies, replayed", "noisy copies, collected", "given lists", "adapters on texts", "a network of one's own",
     "clients with windows",
 )  # fmt: skip
-SMALLER = {**{name: door for name, (_, door, _) in NEW.items()}, "l2dp-ml": WINDOWS}  # its losses on pictures take ten seconds of a processor in every life
+SMALLER = {
+    **{name: door for name, (_, door, _) in NEW.items()},
+    "l2dp-ml": WINDOWS,  # its losses on pictures take ten seconds of a processor in every life
+}
 
 
 class Died(BaseException):
