@@ -220,7 +220,8 @@ def test_a_run_releases_adapters_within_its_budget(home: Any, monkeypatch: pytes
     data = {"dataset": "own:topics", "backbone": "lm-tiny"}
     privacy = {"epsilons": [8.0, math.inf], "delta": 1e-3, "noise": "seeded"}
     scenario = {"kind": "class-incremental", "tasks": 2}
-    spec = checks.parse(asked(params=settings, data=data, privacy=privacy, scenario=scenario, seeds=[0], labels="prior-const"))
+    more = {"privacy": privacy, "scenario": scenario, "seeds": [0], "labels": "prior-const"}
+    spec = checks.parse(asked(params=settings, data=data, **more))
     events = list(engine.run(spec))
     private, free = of_kind(events, CellFinished)
     (known, *_) = of_kind(events, References)
