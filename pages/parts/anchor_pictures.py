@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from textwrap import shorten
 from typing import Any, Literal, cast
 
 import pandas as pd
@@ -35,7 +36,7 @@ FIELDS: list[link.Field[Any]] = [
 ]
 
 
-_MOST_GROUPS = 12  # whose anchors are shown
+_MOST_GROUPS, _LETTERS = 8, 90  # groups whose anchors are shown, and letters of a sentence
 
 
 _LEGEND = (
@@ -84,13 +85,13 @@ def nearest(result: Result, now: Signatures) -> None:
         return
     with layout.card("group-anchors"):
         st.markdown("**What a group is near to** :small[the public anchors nearest to its released prototype]")
-        of_groups = zip(now.prototypes.name, source.nearest_anchors(len(examples)), strict=True)
-        for name, places in islice(of_groups, _MOST_GROUPS):
-            found = [examples[place] for place in places.tolist()]
-            if isinstance(found[0], str):
-                st.markdown(f"**{plain(name)}**: " + " · ".join(f"“{plain(str(one))}”" for one in found))
-            else:
-                st.image(found, caption=[name] * len(found), width=64)
+        of_groups = islice(zip(now.prototypes.name, source.nearest_anchors(len(examples)), strict=True), _MOST_GROUPS)
+        found = [(name, examples[place]) for name, places in of_groups for place in places.tolist()]
+        if data is not None and data.kind == "image":
+            st.image([cast("Any", one) for _, one in found], caption=[name for name, _ in found], width=64)
+        else:
+            lines = (f"- **{plain(name)}**: {plain(shorten(str(one), _LETTERS, placeholder=' …'))}" for name, one in found)
+            st.markdown("\n".join(lines))
 
 
 def bars(scene: Scene) -> None:
