@@ -29,6 +29,7 @@ from dpcl_core.spec import fields_of
 from scripts import docs_beyond
 
 ROOT = Path(__file__).resolve().parent.parent
+COMBINATIONS = "docs/combinations.json"  # trainings of large networks, by `scripts.record_combinations`
 GPU = ROOT / "assets" / "reproduction" / "gpu.json"
 START, END = "<!-- results: written by scripts/docs_pages.py --readme -->", "<!-- end of results -->"
 _GUARANTEES = {

@@ -90,6 +90,13 @@ _NEW: Mapping[str, tuple[str, Door, Raw]] = {
     "a network on texts": ("dp-agem", TEXTS, {**_LEARNED, "params": _REPLAYED}),
     "texts in another order": ("dp-coeff-memory", TEXTS, _LEARNED),
     "a blurred stream of texts": ("lm-seqft", TEXTS, {**_LEARNED, "params": _LM}),
+    "adapters on texts": ("peft-ensemble", TEXTS, {
+        **_LEARNED, "params": {**_HEADS, "adapter": "lora", "lora_rank": 1},
+        "data": {"dataset": "own:mine", "backbone": "lm-tiny"},
+    }),
+    "a network of one's own": ("naive", WINDOWS, {
+        **_LEARNED, "params": {**_HEADS, "adapter": "all"}, "data": {"dataset": "own:mine", "backbone": "own:windows"},
+    }),
     "a layer that grows": ("naive", VECTORS, {**_LEARNED, "params": _HEADS}),
 }
 _STREAMS: Mapping[str, Raw] = {
@@ -237,6 +244,7 @@ def test_through_every_method_the_terminal_and_all_files_are_the_same(method, da
 @pytest.mark.parametrize("name", ALSO)
 def test_through_every_new_door_the_terminal_and_all_files_are_the_same(name, data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "_figures", lambda *_: {})
+    monkeypatch.setenv("DPCL_NETWORKS", "tests.support.own_networks")
     held_against(*ALSO[name], tmp_path, monkeypatch)
 
 

@@ -5,6 +5,8 @@ const SITE = "/lib/python3.12/site-packages";
 const IN_NODE = typeof process === "object" && process.release?.name === "node";
 const MEMORY = "This device gives the page too little memory: close other pages, or take the replay, which needs less.";
 
+// Of Python's own library, what the engine imports: it is in the snapshot, so that a later visit need not compile it.
+const LIBRARY = "csv, ctypes, dataclasses, decimal, difflib, encodings.cp437, fractions, gzip, hashlib, hmac, html, http.client, importlib.metadata, json, numbers, pickle, platform, secrets, shlex, statistics, tarfile, tomllib, urllib.request";
 class Failed extends Error {
   constructor(failure) {
     super(failure.sentence);
@@ -12,12 +14,16 @@ class Failed extends Error {
   }
 }
 
+const isCompiled = (path) => path.endsWith(".pyc");
+const named = (path) => path.split("/").pop().split("-")[0].replaceAll("_", "-"); // the package of a wheel
 const failed = (kind, sentence) => new Failed({ kind, field: null, value: null, fix: {}, sentence });
 
-export async function open(manifest, read) {
+// `kept`: what `made` gave on an earlier visit, if anything.
+export async function open(manifest, read, kept = {}) {
   if (typeof WebAssembly !== "object") throw failed("wasm", "This browser has no WebAssembly, which the engine needs: take another one, or install the app.");
   const core = new Map(), loaded = new Set();
-  let python = null, page = null;
+  const fresh = {}, ours = new Set();
+  let python = null, page = null, compiled = 0;
 
   async function script(name) { // as it was checked, and not as a server might give it a second time
     if (IN_NODE) return import(new URL(`./core/${name}`, import.meta.url));
@@ -41,10 +47,66 @@ export async function open(manifest, read) {
       const { loadPyodide } = await script("pyodide.mjs");
       await script("pyodide.asm.js");
       const env = { HOME: "/dpcl", DPCL_HOME: "/dpcl/home", DPCL_DATA: "/dpcl/data", HF_HUB_OFFLINE: "1" };
-      return await loadPyodide({ indexURL: IN_NODE ? decodeURIComponent(place.pathname) : place.href, env });
+      const options = { indexURL: IN_NODE ? decodeURIComponent(place.pathname) : place.href, env };
+      return (await restored(loadPyodide, options)) ?? (await begun(loadPyodide, options));
     } catch (error) {
       throw /memory/i.test(String(error)) ? failed("out-of-memory", MEMORY) : failed("internal", `The engine did not start (${error}): reload the page.`);
     }
+  }
+
+  // Python as it was before anything of a reader came, by an earlier visit. Whatever is random begins anew.
+  async function restored(loadPyodide, options) {
+    if (!kept.snapshot) return null;
+    try {
+      const found = await loadPyodide({ ...options, _loadSnapshot: kept.snapshot });
+      found.runPython("import random; random.seed()");
+      return found;
+    } catch {
+      return null; // of another release, or damaged: as on a first visit
+    }
+  }
+
+  async function begun(loadPyodide, options) {
+    const found = await loadPyodide({ ...options, _makeSnapshot: true });
+    found.runPython(`import sys, ${LIBRARY}; sys.dont_write_bytecode = False`);
+    fresh.snapshot = new Blob([found.makeMemorySnapshot()]);
+    return found;
+  }
+
+  // What lets a later visit begin sooner, as far as it was not given out before: of the program alone, never of rows.
+  function made() {
+    const given = { ...fresh }, files = laid(SITE), count = files.filter(isCompiled).length;
+    delete fresh.snapshot;
+    if (count > compiled) {
+      const contents = files.map((path) => python.FS.readFile(path));
+      files.forEach((path, place) => isCompiled(path) && contents[place].fill(0, 4, 16).fill(1, 4, 5)); // valid, whatever the time of its source
+      const index = new TextEncoder().encode(JSON.stringify(files.map((path, place) => [path, contents[place].length])));
+      given.files = new Blob([Uint32Array.of(index.length), index, ...contents]);
+      compiled = count;
+    }
+    return given;
+  }
+
+  // The engine's own files below a folder, and what Python compiled of any.
+  function laid(folder) {
+    return python.FS.readdir(folder).filter((name) => !name.startsWith(".")).flatMap((name) => {
+      const path = `${folder}/${name}`, isOurs = folder !== SITE || ours.has(name);
+      if (python.FS.isDir(python.FS.stat(path).mode)) return laid(path).filter((one) => isOurs || isCompiled(one));
+      return isOurs ? [path] : [];
+    });
+  }
+
+  // Lays the files of an earlier visit where `made` found them, and opens shared libraries, which Python itself does slowly.
+  async function lay() {
+    const { files } = kept, start = 4 + new DataView(files.buffer).getUint32(0, true);
+    let end = start;
+    for (const [path, length] of JSON.parse(new TextDecoder().decode(files.subarray(4, start)))) {
+      python.FS.mkdirTree(path.slice(0, path.lastIndexOf("/")));
+      python.FS.writeFile(path, files.subarray(end, end += length), { canOwn: true });
+      compiled += isCompiled(path);
+      if (/(?<!_tests)\.cpython[\w-]+\.so$/.test(path)) await python._api.loadDynlib(path, false, []);
+    }
+    for (const path of manifest.groups.engine) if (path.startsWith("packages/")) python.loadedPackages[named(path)] = "default channel";
   }
 
   async function install(names) { // by Pyodide's own loader, which knows shared libraries; the files are there already
@@ -55,13 +117,21 @@ export async function open(manifest, read) {
   }
 
   async function load(groups) {
-    const paths = [...new Set(groups.flatMap((group) => manifest.groups[group]))].filter((path) => !loaded.has(path));
+    for (const group of groups) await bring(group);
+    python.runPython("import importlib; importlib.invalidate_caches()");
+    page ??= python.pyimport("dpcl_core.page");
+  }
+
+  async function bring(group) {
+    const paths = manifest.groups[group].filter((path) => !loaded.has(path)), isLaid = group === "engine" && kept.files;
     const archives = new Map(), packages = [], ask = globalThis.fetch;
     for (const path of paths) {
       const [folder, name] = path.replace(/\.pack$/, "").split("/");
+      loaded.add(path);
+      if (isLaid && folder !== "core") continue;
       if (folder === "core" || folder === "packages") core.set(name, await read(path));
       else archives.set(path, await read(path));
-      if (folder === "packages") packages.push(name.split("-")[0].replaceAll("_", "-"));
+      if (folder === "packages") packages.push(named(path));
     }
     globalThis.fetch = answered;
     try {
@@ -72,9 +142,8 @@ export async function open(manifest, read) {
       core.clear();
     }
     for (const [path, bytes] of archives) python.unpackArchive(bytes, "zip", { extractDir: path.startsWith("data/") ? "/dpcl/data" : SITE });
-    paths.forEach((path) => loaded.add(path));
-    python.runPython("import importlib; importlib.invalidate_caches()");
-    page ??= python.pyimport("dpcl_core.page");
+    if (paths.length && isLaid) await lay();
+    if (group === "engine") python.FS.readdir(SITE).forEach((name) => ours.add(name));
   }
 
   function answer(name, ...given) {
@@ -95,7 +164,7 @@ export async function open(manifest, read) {
   }
 
   return {
-    load, classifier, start: start_run,
+    load, made, classifier, start: start_run,
     check: (settings) => answer("check", JSON.stringify(settings)),
     own: (name, bytes, roles, header) => answer("own", name, bytes, JSON.stringify(roles ?? {}), header ?? undefined),
     outcome: () => answer("outcome"),

@@ -19,10 +19,11 @@ export async function manifest() {
   return found;
 }
 
+const cache = async () => globalThis.caches && (await caches.open(CACHE).catch(() => null));
+
 // Forgets kept files of another edition of the site.
-export async function tidy(entries) {
-  const kept = globalThis.caches && (await caches.open(CACHE).catch(() => null));
-  const wanted = new Set(Object.values(entries).map(({ sha256 }) => sha256.slice(0, 16)));
+export async function tidy({ files, digest }) {
+  const kept = await cache(), wanted = new Set([digest, ...Object.values(files).map(({ sha256 }) => sha256.slice(0, 16))]);
   for (const { url } of (await kept?.keys()) ?? []) if (url.includes("?") && !wanted.has(url.split("?").at(-1))) await kept.delete(url);
 }
 
@@ -39,8 +40,26 @@ export async function bring(paths, entries, told) {
   }
 }
 
+// What the engine made of this edition's files on an earlier visit, or in an earlier worker.
+export async function keptFor({ digest }) {
+  const kept = await cache(), found = {};
+  for (const name of ["snapshot", "files"]) {
+    const blob = held.get(name) ?? (await (await kept?.match(`live/${name}?${digest}`))?.blob());
+    if (blob) found[name] = new Uint8Array(await blob.arrayBuffer());
+  }
+  return found;
+}
+
+export async function keep({ digest }, pieces) {
+  const kept = await cache();
+  for (const [name, blob] of Object.entries(pieces)) {
+    held.set(name, blob);
+    await kept?.put(`live/${name}?${digest}`, new Response(blob)).catch(() => {}); // no room: made again next time
+  }
+}
+
 async function brought(path, entry, told) {
-  const url = `live/${path}?${entry.sha256.slice(0, 16)}`, kept = globalThis.caches && (await caches.open(CACHE).catch(() => null));
+  const url = `live/${path}?${entry.sha256.slice(0, 16)}`, kept = await cache();
   const known = await kept?.match(url);
   if (known) {
     const blob = await known.blob();

@@ -1,7 +1,7 @@
 // The page "Train in this page": states, the worker, and who answers whom. The engine itself is dpcl_core, in the worker.
 import { made } from "./dom.js";
 import { exercises } from "./exercises.js";
-import { bring, Failure, manifest as readManifest, megabytes, missing, read, tidy } from "./files.js";
+import { bring, Failure, keep, keptFor, manifest as readManifest, megabytes, missing, read, tidy } from "./files.js";
 import { Form } from "./form.js";
 import { OwnFile } from "./own.js";
 import * as results from "./results.js";
@@ -109,7 +109,8 @@ async function prepare() {
       find("bar").value = 1;
       if (isOld()) return;
       find("said").textContent = "Opening the engine …";
-      await ask("load", { groups });
+      const kept = memory.loaded.size ? {} : await keptFor(manifest), { made } = await ask("load", { groups, kept });
+      keep(manifest, made);
       groups.forEach((group) => memory.loaded.add(group));
     }
     await memory.kept; // asked for before Start is enabled, like everything else
@@ -139,7 +140,8 @@ async function start() {
   state("running", "Training …");
   remembered(memory.link);
   try {
-    const { outcome } = await ask("start", { settings }, (event) => follow(run, event));
+    const { outcome, made } = await ask("start", { settings }, (event) => follow(run, event));
+    keep(manifest, made);
     memory.outcome = { ...outcome, settings };
     paint(run);
     finish(outcome);
@@ -247,7 +249,7 @@ async function open() {
   fill(linked() ?? choices.starts[0].settings);
   exercises(find("exercises"), page.exercises, { exercise, fill: (settings) => { fill(settings); prepare(); return form.settings(); }, outcome: () => memory.outcome, isOpen: () => ["ready", "finished"].includes(root.dataset.state) });
   around();
-  tidy(manifest.files);
+  tidy(manifest);
   await prepare();
 }
 

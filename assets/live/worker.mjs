@@ -12,17 +12,17 @@ self.fetch = () => Promise.reject(new TypeError("Nothing leaves the engine."));
 self.XMLHttpRequest = self.WebSocket = undefined;
 
 const answers = {
-  async load(id, { groups }) {
+  async load(id, { groups, kept }) {
     const began = performance.now();
-    engine ??= await open(manifest, read, () => {});
+    engine ??= await open(manifest, read, kept);
     await engine.load(groups);
-    say("loaded", id, { groups, seconds: (performance.now() - began) / 1000 });
+    say("loaded", id, { groups, seconds: (performance.now() - began) / 1000, made: engine.made() });
   },
   check: (id, { settings }) => say("checked", id, engine.check(settings)),
   own: (id, { name, bytes, roles, header }) => say("owned", id, engine.own(name, new Uint8Array(bytes), roles, header)),
   start(id, { settings }) {
     for (const event of engine.start(settings)) if (event.event !== "Classifier") say("event", id, { event }); // its arrays stay here
-    say("finished", id, { outcome: engine.outcome() });
+    say("finished", id, { outcome: engine.outcome(), made: engine.made() });
   },
   card: (id) => say("card", id, { text: engine.card(), file: "privacy_card.json" }),
   classifier(id) {

@@ -30,6 +30,9 @@ from dpcl_core.machine import lacking
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from dpcl_core.backbones.adaptable import Network
+    from dpcl_core.backbones.catalog import BackboneCard
+
 
 _NUMBERED = re.compile(r"(.+?)\.(\d+)\.")  # the first number in a module's name is that of its block
 
@@ -63,7 +66,7 @@ class Adapted(nn.Module):
         if not named:
             allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
             raise BadInput(FIELD, self._name, allowed)
-        path, cut = _cut(named, layers)
+        path, cut = cut_below(named, layers)
         if every:
             kinds = {type(module) for module in named.values()}
             named = {name: module for name, module in model.named_modules() if type(module) in kinds and block_of(name)}
@@ -136,7 +139,7 @@ def _public(frozen: nn.Module, path: str, cut: int) -> Split:
     return Split(frozen, path, cut)
 
 
-def _cut(names: Iterable[str], layers: int | None) -> tuple[str, int]:
+def cut_below(names: Iterable[str], layers: int | None) -> tuple[str, int]:
     """The list of blocks that these modules are in, and how many of its blocks are not adapted.
 
     0 where all are, and for models whose projections are in several lists.
@@ -157,6 +160,13 @@ def load(backbone: str, device: str = "cpu", *, single: bool = False) -> PreTrai
     Raises BadInput for an unusable name, weights file or kind of model, DataMissing where it is unavailable.
     """
     return _frozen(backbone, device, single)
+
+
+def make_network(card: BackboneCard, device: str) -> Network:
+    """The last blocks as a network that gives features, for adapters under a last layer. Raises what `load` raises."""
+    from dpcl_core.backbones import text_networks
+
+    return text_networks.of_causal(card.name, device)
 
 
 def adapted(
@@ -281,7 +291,7 @@ class Split:
             blocks = list(cast(nn.ModuleList, model.get_submodule(path)))
             self._highest, self._first = blocks[cut - 1], blocks[cut]
             self._mlp = getattr(blocks[-1], "mlp", None)
-            self._below, self._above = _with_blocks(model, path, blocks[:cut]), _with_blocks(model, path, blocks[cut:])
+            self._below, self._above = with_blocks(model, path, blocks[:cut]), with_blocks(model, path, blocks[cut:])
 
     @torch.no_grad()
     def below(self, embeddings: Tensor) -> Tensor:
@@ -356,13 +366,13 @@ def _only(hooks: ExitStack, layer: nn.Module, columns: Tensor, width: int | None
         hooks.enter_context(layer.register_forward_hook(restored))
 
 
-def _with_blocks(model: nn.Module, path: str, blocks: list[nn.Module]) -> nn.Module:
+def with_blocks(model: nn.Module, path: str, blocks: list[nn.Module]) -> nn.Module:
     """The model with this list of blocks at `path`, all modules shared."""
     changed = copy.copy(model)
     first, _, rest = path.partition(".")
     inner = model._modules[first]
     assert inner is not None
-    changed._modules = {**model._modules, first: _with_blocks(inner, rest, blocks) if rest else nn.ModuleList(blocks)}
+    changed._modules = {**model._modules, first: with_blocks(inner, rest, blocks) if rest else nn.ModuleList(blocks)}
     return changed
 
 

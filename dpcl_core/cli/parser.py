@@ -195,6 +195,8 @@ def _add_stored(add: Add) -> None:
     runs.add_argument("run_id", metavar="RUN_ID", nargs="*")
     text = "put them into the trash of the page Runs, which restores them until it is emptied"
     runs.add_argument("--delete", action="store_true", help=text)
+    text = "also what one run cost this client, from 1, on this terminal alone; unprotected where the data are private"
+    runs.add_argument("--person", type=int, metavar="CLIENT", help=text)
     stop = add("stop", "reading.stop", "stop runs, whoever carries them out, as Stop of a page does")
     stop.add_argument("run_id", metavar="RUN_ID", nargs="*")
     stop.add_argument("--all", action="store_true", help="every run that waits or is under way; not those of visitors")

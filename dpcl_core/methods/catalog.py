@@ -174,7 +174,10 @@ def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
     if spec.params.inputs == "text":
         yield ("text",), f"{method.title} trains a language model"
     if spec.params.inputs == "images":
-        yield ("image",), f"{method.title} adapts a network of pictures with these settings"
+        network = backbones.card(spec.data.backbone)
+        read: tuple[Kind, ...] = network.reads if network.name.startswith(backbones.OWN) else ("image", "text")
+        named = _either([_NAMES[kind] for kind in read])
+        yield read, f"{method.title} adapts a network of {named} with these settings"
     if scenario.needs_values and spec.params.inputs == "text":
         yield _VALUES, f"scenario.kind = {scenario.name} rearranges values, and words have no places of their own"
     if not method.has_clients:

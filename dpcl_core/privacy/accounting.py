@@ -104,7 +104,7 @@ def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency)
         return 0.0
     if any(isinstance(_uncounted(event), dp.NonPrivateDpEvent) for event in events):
         return math.inf
-    if sigma := _joint_sigma(events):
+    if len(events) == 1 and (sigma := _joint_sigma(events)):
         exact = gaussian.epsilon(sigma, delta, gaussian.SENSITIVITY[adjacency])
         return exact * _UP + 1e-13 if exact <= _LARGEST else math.inf
     try:
@@ -131,7 +131,7 @@ def deltas(
 
     Raises Unaccountable.
     """
-    if sigma := _joint_sigma(_merged(events)):
+    if len(set(events)) == 1 and (sigma := _joint_sigma(_merged(events))):
         found = [gaussian.delta(epsilon, sigma, gaussian.SENSITIVITY[adjacency]) for epsilon in epsilons]
         return np.minimum(1.0, np.array(found, dtype=np.float64) * _UP + 1e-15)
     composed = _composed(_merged(events), delta, adjacency)

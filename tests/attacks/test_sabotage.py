@@ -20,7 +20,15 @@ import pytest
 from dpcl_core.methods import catalog
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.ledger import Ledger
-from tests.attacks import small_plays, spy, test_charges, test_list_sabotage, test_sensitivity, test_stream_sabotage
+from tests.attacks import (
+    small_plays,
+    spy,
+    test_charges,
+    test_list_sabotage,
+    test_one_run_audits,
+    test_sensitivity,
+    test_stream_sabotage,
+)
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -254,6 +262,13 @@ def table() -> str:
         "that leaves against an accountant of its own: independent Gaussians, and how far one person moves each.",
         "",
         *test_stream_sabotage.table(),
+        "",
+        "## Audits in one training, over tasks",
+        "",
+        "`test_one_run_audits` plays models that go on from task to task, with the same people in each. The first task is "
+        "as it should be, so only scores from every task's release can tell.",
+        "",
+        *test_one_run_audits.table(),
         "",
         "## Lists that are given to learners",
         "",
