@@ -156,7 +156,7 @@ ALWAYS = (
 )
 TRAINED = OF_ALL | {
     "params.epochs": Printed((40,), "Fewer passes over the data take less time.", is_of_scale=True),
-    "params.adapter": Printed(("film", "head"), "LoRA is named as an alternative, and no result of it is printed."),
+    "params.adapter": Printed(("film", "head"), "LoRA is named as an alternative, without a result; all layers are ours."),
     "tuned": Printed(("private",), "No budget accounts for tuning on the private data.", is_of_scale=True),
 }
 _SEARCHED = "Searched for with twenty trials for every budget and seed; the values found are not printed."

@@ -278,9 +278,9 @@ def each_alone(network: nn.Module, own: Mapping[str, Tensor], inputs: Tensor, ta
     except (RuntimeError, ValueError) as error:
         if is_out_of_memory(error):
             raise
-        reason = str(error).strip().partition("\n")[0][:160]
-        allowed = f"has a layer that cannot be computed one example at a time ({reason}): take params.adapter = lora or head"
-        raise BadInput("data.backbone", "this network", allowed) from error
+        # Without its words: a network of one's own may say what its inputs are, and these are private.
+        why = f"has a layer that cannot be computed one example at a time ({type(error).__name__})"
+        raise BadInput("data.backbone", "this network", f"{why}: take params.adapter = lora or head") from error
     return torch.cat([grads[name].flatten(1) for name in own], dim=1)
 
 
