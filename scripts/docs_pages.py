@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dpcl_core import combinations, export, layers, machine, paths
 from dpcl_core.backbones import catalog as backbones
@@ -72,6 +73,14 @@ Methods that release no list of labels are given theirs: read from a task, or le
 list has its share of the budget, and the method trains with the rest. Where clients are protected, each names one of its
 labels.
 """
+_LARGE = """
+## Trainings of large networks
+
+One small training for each of what was opened to methods later, by `make combinations`; average accuracy in percent, one
+seed. They show that it runs and what it takes, not what a budget is worth: ε = 8 needs far more examples. Without noise each
+had to beat chance by ten points, which was set beforehand. Minutes on one core of a machine that was busy with other work.
+"""
+_TRAINED = ("what is new", "method", "data", "network", "stream", "chance", "at ε = 8", "without noise", "minutes")
 _DATA = """# Data
 
 Made from the cards of the datasets. A set is in `DPCL_DATA` as `NAME/train.parquet` and `NAME/test.parquet` unless it is
@@ -194,7 +203,19 @@ def _combinations() -> str:
     lines = [_COMBINATIONS, n_started, ""]
     lines += _table(("reason", "combinations"), [*whys, (combinations.UNWRITTEN, f"{reasons[combinations.UNWRITTEN]:,}")])
     lines += ["Of those that no such reason rules out, by data and family of methods:", ""]
-    return "\n".join([*lines, *_table(("data", *named), rows)])
+    return "\n".join([*lines, *_table(("data", *named), rows), _LARGE, *_table(_TRAINED, _trainings())])
+
+
+def _trainings() -> list[tuple[str, ...]]:
+    """The recorded trainings of large networks, as rows of `_TRAINED`."""
+    record = json.loads((ROOT / COMBINATIONS).read_text(encoding="utf-8"))
+
+    def row(name: str, one: Mapping[str, Any]) -> tuple[str, ...]:
+        scores = one["scores"]
+        shown = (f"{100 * score:.0f}" for score in (one["chance"], scores["8.0"], scores["inf"]))
+        return name, *(f"`{one[key]}`" for key in ("method", "dataset", "network", "stream")), *shown, f"{one['minutes']:g}"
+
+    return [row(name, one) for name, one in record.items()]
 
 
 def _datasets() -> str:

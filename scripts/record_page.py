@@ -20,8 +20,9 @@ from urllib.parse import quote
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from dpcl_core import machine
-from dpcl_core.site import build
+from dpcl_core import machine, paths
+from dpcl_core.methods import catalog as methods
+from dpcl_core.site import build, live
 from scripts.record_performance import DOCUMENT
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.support.firefox import PROGRAM, firefox
@@ -34,6 +35,10 @@ NINE: Final = {"method": "cosine", **_DIGITS, "privacy": {"epsilons": [0.5, 1, 8
 HEADS: Final = {
     "method": "peft-ensemble", **_DIGITS, "privacy": {"epsilons": [1]}, "seeds": [0, 1, 2],
     "params": {"adapter": "head", "epochs": 40, "sample_rate": 0.1, "clip_norm": 1.0, "learning_rate": 0.003},
+}  # fmt: skip
+CLIENTS: Final = {
+    "data": {"dataset": "news-features", "backbone": "pixels"}, "scenario": {"kind": "federated"}, "labels": "prior",
+    "seeds": [0],
 }  # fmt: skip
 _SLIDER: Final = """() => {
     const slider = document.getElementById("first").shadowRoot.querySelector(".slider");
@@ -118,7 +123,22 @@ def in_chromium(browser: Browser, host: Host, folder: Path) -> Iterator[tuple[st
     yield "the slider is moved while training: slowest of 20 redraws", f"{max(moves):.0f} ms", "50 ms"
     state(page, "finished")
     yield from own_table(page, folder)
+    yield from with_clients(page, host)
     context.close()
+
+
+def with_clients(page: Page, host: Host) -> Iterator[tuple[str, str, str]]:
+    """One model of each method that clients train, at the settings that the form has at first; keeps how long it took."""
+    took: dict[str, float] = {}
+    for name in (card.name for card in methods.CARDS.values() if not card.packages and live.lighter(card)):
+        epsilon = 8 if methods.card(name).guarantee != "none" else "inf"
+        page.goto(address(host, {**CLIENTS, "method": name, "privacy": {"epsilons": [epsilon]}}))
+        page.reload()
+        state(page, "ready")
+        took[name] = float(f"{trained(page)[0]:.2g}")
+        yield f"one model of `{name}` on news", f"{took[name]:g} s", "none"
+    text = json.dumps(took, indent=2)
+    (paths.assets_dir() / live.SECONDS).write_text(f"{text}\n", encoding="utf-8")
 
 
 def own_table(page: Page, folder: Path) -> Iterator[tuple[str, str, str]]:

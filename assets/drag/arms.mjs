@@ -155,6 +155,18 @@ export function forgetting(digits, stream, decay, epsilon) {
   }));
 }
 
+// Smallest epsilon at which Gaussian noise is (epsilon, delta)-DP; Infinity without noise.
+function epsilonOf(std, delta) {
+  if (std === 0) return Infinity;
+  let low = 0, high = 2000;
+  for (let step = 0; step < 100; step++) {
+    const middle = (low + high) / 2;
+    if (deltaOf(middle, std) > delta) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+
 // How far a row of length 1 in the first task moves the running sums from the sixth on, in standard deviations of noise 1
 // (privacy/watching.py): |L^-1 v| with L L^T the covariance of B z.
 function latecomer(decoder, decay) {

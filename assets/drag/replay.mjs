@@ -44,18 +44,6 @@ export function sigma(epsilon, delta) {
   return Math.exp((low + high) / 2) * (1 + 1e-6);
 }
 
-// Smallest epsilon at which Gaussian noise is (epsilon, delta)-DP; Infinity without noise.
-export function epsilonOf(std, delta) {
-  if (std === 0) return Infinity;
-  let low = 0, high = 2000;
-  for (let step = 0; step < 100; step++) {
-    const middle = (low + high) / 2;
-    if (deltaOf(middle, std) > delta) low = middle;
-    else high = middle;
-  }
-  return high;
-}
-
 // What is kept of a release of squared length `squares` in `width` numbers (privacy/continual.py, `shrunk`).
 export const shrinkage = (squares, std, width) => (std === 0 ? 1 : squares > 0 ? Math.max(0, 1 - ((width - 2) * std * std) / squares) : 0);
 

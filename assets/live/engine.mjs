@@ -14,6 +14,7 @@ class Failed extends Error {
   }
 }
 
+const PAGE = 65536; // of WebAssembly's memory
 const isCompiled = (path) => path.endsWith(".pyc");
 const named = (path) => path.split("/").pop().split("-")[0].replaceAll("_", "-"); // the package of a wheel
 const failed = (kind, sentence) => new Failed({ kind, field: null, value: null, fix: {}, sentence });
@@ -57,13 +58,11 @@ export async function open(manifest, read, kept = {}) {
   // Python as it was before anything of a reader came, by an earlier visit. Whatever is random begins anew.
   async function restored(loadPyodide, options) {
     if (!kept.snapshot) return null;
-    try {
-      const found = await loadPyodide({ ...options, _loadSnapshot: kept.snapshot });
-      found.runPython("import random; random.seed()");
-      return found;
-    } catch {
-      return null; // of another release, or damaged: as on a first visit
-    }
+    const { length, buffer } = kept.snapshot, isWhole = length > PAGE && (length - new DataView(buffer).getUint32(4, true)) % PAGE === 0;
+    if (!isWhole) throw new Error("what was kept is damaged"); // Pyodide would wait for ever
+    const found = await loadPyodide({ ...options, _loadSnapshot: kept.snapshot });
+    found.runPython("import random; random.seed()");
+    return found;
   }
 
   async function begun(loadPyodide, options) {

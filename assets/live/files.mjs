@@ -40,10 +40,12 @@ export async function bring(paths, entries, told) {
   }
 }
 
+const MADE = ["snapshot", "files"];
+
 // What the engine made of this edition's files on an earlier visit, or in an earlier worker.
 export async function keptFor({ digest }) {
   const kept = await cache(), found = {};
-  for (const name of ["snapshot", "files"]) {
+  for (const name of MADE) {
     const blob = held.get(name) ?? (await (await kept?.match(`live/${name}?${digest}`))?.blob());
     if (blob) found[name] = new Uint8Array(await blob.arrayBuffer());
   }
@@ -55,6 +57,15 @@ export async function keep({ digest }, pieces) {
   for (const [name, blob] of Object.entries(pieces)) {
     held.set(name, blob);
     await kept?.put(`live/${name}?${digest}`, new Response(blob)).catch(() => {}); // no room: made again next time
+  }
+}
+
+// What was kept is of no use: the next load is as on a first visit.
+export async function forget({ digest }) {
+  const kept = await cache();
+  for (const name of MADE) {
+    held.delete(name);
+    await kept?.delete(`live/${name}?${digest}`);
   }
 }
 

@@ -52,7 +52,7 @@ export class Form {
     among("scenario.kind", method.scenarios.filter((name) => fits(dataset, name)));
     if (!method.labels.includes(values.labels) && method.labels.includes(USUAL_LABELS)) values.labels = USUAL_LABELS;
     among("labels", method.labels);
-    for (const { key, default: usual } of this.fields()) values[key] ??= usual;
+    for (const { key, here, default: usual } of this.fields()) values[key] ??= here ?? usual;
     values["privacy.epsilons"] ??= [1, 8];
     values.seeds ??= [0, 1, 2];
   }

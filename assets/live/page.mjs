@@ -1,7 +1,7 @@
 // The page "Train in this page": states, the worker, and who answers whom. The engine itself is dpcl_core, in the worker.
 import { made } from "./dom.js";
 import { exercises } from "./exercises.js";
-import { bring, Failure, keep, keptFor, manifest as readManifest, megabytes, missing, read, tidy } from "./files.js";
+import { bring, Failure, forget, keep, keptFor, manifest as readManifest, megabytes, missing, read, tidy } from "./files.js";
 import { Form } from "./form.js";
 import { OwnFile } from "./own.js";
 import * as results from "./results.js";
@@ -109,8 +109,7 @@ async function prepare() {
       find("bar").value = 1;
       if (isOld()) return;
       find("said").textContent = "Opening the engine …";
-      const kept = memory.loaded.size ? {} : await keptFor(manifest), { made } = await ask("load", { groups, kept });
-      keep(manifest, made);
+      await load(groups);
       groups.forEach((group) => memory.loaded.add(group));
     }
     await memory.kept; // asked for before Start is enabled, like everything else
@@ -121,12 +120,26 @@ async function prepare() {
   }
 }
 
+// Loads groups into the worker; where what an earlier visit kept is of no use, as on a first visit.
+async function load(groups) {
+  const kept = memory.loaded.size ? {} : await keptFor(manifest);
+  try {
+    keep(manifest, (await ask("load", { groups, kept })).made);
+  } catch (failure) {
+    if (failure.kind === "stopped" || !Object.keys(kept).length) throw failure;
+    await forget(manifest);
+    renew();
+    await load(groups);
+  }
+}
+
 async function check(isOld) {
   const checked = await ask("check", { settings: form.settings(own.dataset()) });
   if (isOld()) return;
   Object.assign(memory, { link: checked.link, models: checked.models });
   history.replaceState(null, "", checked.link);
-  state("ready", `${checked.models} model${checked.models === 1 ? "" : "s"} to train, in this page alone.`);
+  const { seconds } = form.find("methods", form.values.method), several = checked.models === 1 ? "" : "s";
+  state("ready", `${checked.models} model${several} to train, in this page alone.${seconds > 3 ? ` At this method's first settings one took ${seconds} s.` : ""}`);
 }
 
 async function start() {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from dpcl_core.backbones import packaged, plain_language, weights
+from dpcl_core.backbones import packaged, plain_language, text_networks, weights
 from dpcl_core.backbones.gpu import at_least_single, half_precision, is_gpu
 from dpcl_core.backbones.kept_states import KeptStates
 from dpcl_core.backbones.plain_language import EPSILON
@@ -164,9 +164,27 @@ def load(backbone: str, device: str = "cpu", *, single: bool = False) -> PreTrai
 
 def make_network(card: BackboneCard, device: str) -> Network:
     """The last blocks as a network that gives features, for adapters under a last layer. Raises what `load` raises."""
-    from dpcl_core.backbones import text_networks
+    name, model = card.name, load(card.name, device, single=True).base_model  # trained numbers are single, and meet its own
+    projections = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS]
+    path, cut = cut_below(projections, text_networks.BLOCKS)
+    if not path:
+        allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
+        raise BadInput(FIELD, name, allowed)
+    tokenizer, blocks = plain_language.load_tokenizer(name), list(cast(nn.ModuleList, model.get_submodule(path)))
+    lower = with_blocks(model, path, blocks[: cut + 1])  # what the last of these reads is kept
+    last = with_blocks(model, path, [text_networks.plain(block) for block in blocks[cut:]])
 
-    return text_networks.of_causal(card.name, device)
+    def pieces(strings: Sequence[str]) -> list[list[int]]:
+        return [[tokenizer.bos, *ids[: text_networks.PIECES - 1]] for ids, _ in tokenizer.encode_all(strings)]
+
+    def below(ids: Tensor, is_piece: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        with blocks[cut].register_forward_pre_hook(lambda block, args: seen.append(args[0])):
+            lower(input_ids=ids, use_cache=False)
+        return seen[0]
+
+    width = cast(int, model.get_input_embeddings().weight.shape[1])  # type: ignore[operator]
+    return text_networks.network(name, text_networks.OfCausal(last, path), pieces, below, width, device, n_marks=1)
 
 
 def adapted(

@@ -29,6 +29,7 @@ from dpcl_core.errors import BadInput
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
+    from torch import Tensor
 
     from dpcl_core.backbones.adaptable import Network
     from dpcl_core.backbones.text_networks import Bert
@@ -99,7 +100,18 @@ def make_network(card: BackboneCard, device: str) -> Network:
     if card.name != catalog.MINILM:
         allowed = f"must be {catalog.MINILM} or a language model to be adapted"
         raise BadInput(FIELD, card.name, allowed, {FIELD: catalog.MINILM})
-    return text_networks.of_minilm(card.name, device)
+    tokenizer, bert = opened_minilm(device)
+    cut = max(0, len(bert.blocks) - text_networks.BLOCKS)
+
+    def pieces(strings: Sequence[str]) -> list[list[int]]:
+        tokenizer.enable_truncation(text_networks.PIECES)
+        return [one.ids for one in tokenizer.encode_batch(list(strings))]
+
+    def below(ids: Tensor, is_piece: Tensor) -> Tensor:
+        return cast("Tensor", bert(ids, is_piece[:, None, None, :], n_blocks=cut))
+
+    last = text_networks.OfBert(list(bert.blocks)[cut:])
+    return text_networks.network(card.name, last, pieces, below, bert.norm.normalized_shape[0], device)
 
 
 def unit(rows: Floats) -> Floats:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -159,9 +160,12 @@ def _opened(entry: _Registered) -> tuple[Network, str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         made = entry.make()
-    if not isinstance(made, nn.Module):
-        raise BadInput(FIELD, entry.card.name, f"must be a torch.nn.Module, and its function made a {type(made).__name__}")
-    made.float().eval().requires_grad_(False)
+        if not isinstance(made, nn.Module):
+            allowed = f"must be a torch.nn.Module, and its function made a {type(made).__name__}"
+            raise BadInput(FIELD, entry.card.name, allowed)
+        with _tried(entry), torch.no_grad():
+            made.float().eval()(torch.zeros(1, *entry.shape))  # lazy layers get their weights
+    made.requires_grad_(False)
     features = _checked(made, entry)
     inside: Inside = Values(entry.card.name, made, entry.shape)
     if len(entry.shape) == 3:
@@ -172,6 +176,17 @@ def _opened(entry: _Registered) -> tuple[Network, str]:
     for name, tensor in made.state_dict().items():
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
     return Network(entry.card.name, inside.eval(), features.shape[1], "cpu"), f"{entry.card.name}|{digest.hexdigest()}"
+
+
+@contextmanager
+def _tried(entry: _Registered) -> Iterator[None]:
+    """Whatever somebody else's network raises, as BadInput."""
+    try:
+        yield
+    except Exception as error:
+        reason, form = str(error).strip().partition("\n")[0], ", ".join(map(str, entry.shape))
+        allowed = f"must take float32 [b, {form}] ({type(error).__name__}: {reason})"
+        raise BadInput(FIELD, entry.card.name, allowed) from error
 
 
 def _checked(made: nn.Module, entry: _Registered) -> Tensor:
@@ -193,11 +208,8 @@ def _checked(made: nn.Module, entry: _Registered) -> Tensor:
             raise refuse(f"{named}: {mend}")
     probes = torch.rand(5, *entry.shape, generator=torch.Generator().manual_seed(1))
     before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
-    try:
+    with _tried(entry):
         alone, others, again, beside = (_passed(made, probes[rows]) for rows in ([0], [0, 1, 2], [0, 1, 2], [0, 3, 4]))
-    except Exception as error:  # whatever somebody else's network raises
-        reason, form = str(error).strip().partition("\n")[0], ", ".join(map(str, entry.shape))
-        raise refuse(f"must take float32 [b, {form}] ({type(error).__name__}: {reason})") from error
     _, _, features = others[-1]
     if features.ndim != 2 or len(features) != 3 or not features.is_floating_point() or not features.isfinite().all():
         raise refuse("must give a row of finite numbers for each example, [b, K]")

@@ -29,7 +29,7 @@ _HEADS = 12  # of BERT
 _AT_ONCE = 16  # texts, while the blocks below are computed
 _LARGEST = float(np.finfo(np.float16).max)
 _NUMBERS_A_PIXEL = 20  # of kept states: two blocks on 64 pieces of MiniLM cost about as much as a picture of 50 x 50
-Strings = Sequence[str]
+Strings = Sequence[str]  # texts
 
 
 def _linear(weights: Mapping[str, Tensor], name: str) -> nn.Linear:
@@ -90,7 +90,7 @@ class Bert(nn.Module):
         return hidden
 
 
-class _OfBert(nn.Module):
+class OfBert(nn.Module):
     """The last blocks of BERT, which read every piece of the text."""
 
     def __init__(self, blocks: Sequence[nn.Module]) -> None:
@@ -103,7 +103,7 @@ class _OfBert(nn.Module):
         return states
 
 
-class _OfCausal(nn.Module):
+class OfCausal(nn.Module):
     """The last blocks of a causal model. A piece reads those before it alone: padding at the end needs no mask."""
 
     def __init__(self, model: nn.Module, path: str) -> None:
@@ -152,51 +152,7 @@ class Tail(Inside):
         return functional.normalize(sums / counts.sum(1, keepdim=True).clamp(min=1), dim=1)
 
 
-def of_minilm(name: str, device: str) -> Network:
-    """The last blocks of MiniLM. Raises BadInput for damaged weights, DataMissing without them."""
-    from dpcl_core.backbones import encoders
-
-    tokenizer, network = encoders.opened_minilm(device)
-    cut = max(0, len(network.blocks) - BLOCKS)
-
-    def pieces(strings: Strings) -> list[list[int]]:
-        tokenizer.enable_truncation(PIECES)
-        return [one.ids for one in tokenizer.encode_batch(list(strings))]
-
-    def below(ids: Tensor, is_piece: Tensor) -> Tensor:
-        return cast(Tensor, network(ids, is_piece[:, None, None, :], n_blocks=cut))
-
-    return _network(name, _OfBert(list(network.blocks)[cut:]), pieces, below, network.norm.normalized_shape[0], device)
-
-
-def of_causal(name: str, device: str) -> Network:
-    """The last blocks of a causal language model. Raises what `causal.load` raises, BadInput for one of unknown form."""
-    from dpcl_core.backbones import causal, plain_language
-
-    model = causal.load(name, device, single=True).base_model  # trained numbers are single, and meet its own
-    named = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in causal.PROJECTIONS]
-    path, cut = causal.cut_below(named, BLOCKS)
-    if not path:
-        allowed = f"must be a model whose attention has projections called {', '.join(causal.PROJECTIONS)}: they are adapted"
-        raise BadInput(FIELD, name, allowed)
-    tokenizer, blocks = plain_language.load_tokenizer(name), list(cast(nn.ModuleList, model.get_submodule(path)))
-    lower = causal.with_blocks(model, path, blocks[: cut + 1])  # what the last of these reads is kept
-    last = [_plain(block) for block in blocks[cut:]]
-
-    def pieces(strings: Strings) -> list[list[int]]:
-        return [[tokenizer.bos, *ids[: PIECES - 1]] for ids, _ in tokenizer.encode_all(strings)]
-
-    def below(ids: Tensor, is_piece: Tensor) -> Tensor:
-        seen: list[Tensor] = []
-        with blocks[cut].register_forward_pre_hook(lambda block, args: seen.append(args[0])):
-            lower(input_ids=ids, use_cache=False)
-        return seen[0]
-
-    width = cast(int, model.get_input_embeddings().weight.shape[1])  # type: ignore[operator]
-    return _network(name, _OfCausal(causal.with_blocks(model, path, last), path), pieces, below, width, device, n_marks=1)
-
-
-def _plain(block: nn.Module) -> nn.Module:
+def plain(block: nn.Module) -> nn.Module:
     """The block with `Linear` for GPT-2's own layer, which is one with its weights turned. Shares all other tensors."""
     copy = deepcopy(block, {id(one): one for one in (*block.parameters(), *block.buffers())})
     for name, layer in list(copy.named_modules()):
@@ -206,11 +162,15 @@ def _plain(block: nn.Module) -> nn.Module:
     return copy
 
 
-def _network(
+def network(
     name: str, blocks: nn.Module, pieces: Callable[[Strings], list[list[int]]], below: Callable[[Tensor, Tensor], Tensor],
     width: int, device: str, n_marks: int = 0,
 ) -> Network:  # fmt: skip
-    """`pieces`: ids of each text, at most `PIECES`, the first `n_marks` of which do not count; `below`: states of ids."""
+    """The last blocks as a network for adapters.
+
+    `pieces`: ids of each text, at most `PIECES`, the first `n_marks` of which do not count; `below`: states [b, S, width]
+    that the blocks read, of ids int64 [b, S] and of which of these are no padding, bool [b, S].
+    """
 
     def flat(ids: Tensor) -> Tensor:
         is_piece = ids[:, :, 0] >= 0

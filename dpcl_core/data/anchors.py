@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core import paths
 from dpcl_core.data import load
 from dpcl_core.data.card import Kind
 from dpcl_core.data.columns import Late
@@ -43,7 +44,7 @@ def public_examples(content: Content) -> PublicSentences:
         return load.public_sentences(is_tagged=isinstance(content, Sentences))
     random = np.random.default_rng(_SEED)
     if isinstance(content, Images):
-        made: Content = _cut_outs(content.shape, random)
+        made: Content = cut_outs(content.shape, random)
         title = f"{N_ANCHORS:,} cut-outs of two photographs that come with scikit-learn (CC BY)"
     elif isinstance(content, Windows):
         made, title = Windows(_signals(content.shape, random)), f"{N_ANCHORS:,} made-up sums of {_WAVES} waves"
@@ -66,13 +67,18 @@ def shown(kind: Kind, shape: tuple[int, ...]) -> tuple[Image.Image | str, ...]:
     if kind != "image":
         return ()
     size = (shape[0], shape[1], shape[2]) if shape else None
-    pixels = np.asarray(_cut_outs(size, np.random.default_rng(_SEED)).content)
+    pixels = np.asarray(cut_outs(size, np.random.default_rng(_SEED)).content)
     return tuple(Image.fromarray(one[..., 0] if one.shape[-1] == 1 else one) for one in pixels)
 
 
-def _cut_outs(shape: tuple[int, int, int] | None, random: np.random.Generator) -> Images:
-    """Squares of the photographs at random places and sizes, in the public shape of the data, or at 32 pixels in colour."""
+def cut_outs(shape: tuple[int, int, int] | None, random: np.random.Generator) -> Images:
+    """Squares of the photographs at random places and sizes, in the public shape of the data, or at 32 pixels in colour.
+
+    Made here, or as they were made for a page, which lacks the photographs and what opens them.
+    """
     height, width, n_channels = shape or (_SIDE, _SIDE, 3)
+    if shape is not None and (kept := paths.assets_dir() / name_of(shape)).is_file():
+        return Images(np.load(kept), shape)
     folder = files("sklearn.datasets") / "images"
     opened = []
     for name in _PHOTOGRAPHS:
@@ -86,6 +92,11 @@ def _cut_outs(shape: tuple[int, int, int] | None, random: np.random.Generator) -
         part = photograph.resize((width, height), box=(left, top, left + side, top + side))
         pixels[place] = np.asarray(part).reshape(height, width, n_channels)
     return Images(pixels, (height, width, n_channels))
+
+
+def name_of(shape: tuple[int, int, int]) -> str:
+    """The file of the cut-outs of this shape in the assets of a page."""
+    return f"cut_outs_{'x'.join(map(str, shape))}.npy"
 
 
 def _signals(shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.privacy import budgets, gaussian, noise
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.loss_distributions import Distribution, of_gaussian, of_mixture, of_points
-from dpcl_core.privacy.numerics import root
+from dpcl_core.privacy.numerics import root, rounded_up
 from dpcl_core.spec import Adjacency, LabelSetting, PrivacySpec
 
 # Grid of the privacy loss. The accountant rounds up, so a coarser grid only reports more; at 1e-3 one Gaussian's epsilon
@@ -113,7 +113,7 @@ def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency)
         return math.inf
     if math.isnan(epsilon) or epsilon < 0:
         raise Unaccountable(f"the accountant returned {epsilon}")
-    return epsilon
+    return rounded_up(epsilon)
 
 
 def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.budgets import check_delta, check_positive
-from dpcl_core.privacy.numerics import log_normal_cdf, normal_cdf, root
+from dpcl_core.privacy.numerics import log_normal_cdf, normal_cdf, root, rounded_up
 from dpcl_core.spec import Adjacency
 
 # Noise rounded together with the value that it hides: the exact real sum, rounded to a public grid.
@@ -390,11 +390,12 @@ def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     check_delta(delta)
     if math.isinf(epsilon):
         return 0.0
-    return math.exp(_root(lambda u: _delta_of(epsilon, math.exp(u)) - delta, -14.0, 21.0)) * sensitivity * _ROUND_UP
+    ratio = math.exp(_root(lambda u: _delta_of(epsilon, math.exp(u)) - delta, -14.0, 21.0))
+    return rounded_up(ratio * sensitivity * _ROUND_UP)
 
 
 def epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Smallest epsilon for which Gaussian noise of standard deviation `sigma` is (epsilon, delta)-DP; inf without noise."""
+    """Smallest epsilon at which noise of standard deviation `sigma` is (epsilon, delta)-DP, rounded up; inf without noise."""
     check_delta(delta)
     if sigma == 0:
         return math.inf
@@ -404,7 +405,7 @@ def epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
         return 0.0
     mu = 1 / ratio
     upper = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1  # the tail bound of the privacy loss
-    return _root(lambda e: _delta_of(e, ratio) - delta, 0.0, upper)
+    return rounded_up(_root(lambda e: _delta_of(e, ratio) - delta, 0.0, upper))
 
 
 def _delta_of(epsilon: float, ratio: float) -> float:

@@ -14,9 +14,23 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Point = tuple[float, float]
 
+_DIGITS = 35
 _ROUNDING = 4 * 2.0**-52
 # Below it five terms of the series of the tail are enough, and above it erfc is not 0.
 _FAR = -25.0
+
+
+def rounded_up(x: float) -> float:
+    """x >= 0 rounded up to 35 binary digits: never less than x, and by 2^-34 of x more at most. Infinity stays.
+
+    x = p 2^e with p in [1/2, 1), and scaling by powers of 2 is exact: the result is ceil(2^35 p) 2^(e - 35), less than
+    2^(e - 35) <= 2^-34 x above x. Computers whose exponentials differ in last digits then agree, but for values that have a
+    step of these digits between them: they are one step apart.
+    """
+    if not math.isfinite(x):
+        return x
+    part, exponent = math.frexp(x)
+    return math.ldexp(math.ceil(math.ldexp(part, _DIGITS)), exponent - _DIGITS)
 
 
 def root(

@@ -22,11 +22,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from dpcl_core import checks, page, paths, presets
 from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import anchors, load
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import load
 from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.images import Images
 from dpcl_core.data.rows import digits_file
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import JsonValue, plain
@@ -56,6 +59,12 @@ _PYTHON = {
 }  # fmt: skip
 _EVENTS = "dp_accounting"  # of which its module of events is enough
 _DAY = (1980, 1, 1, 0, 0, 0)  # of every file in an archive: the same files give the same bytes
+_DIGIT = (8, 8, 1)
+# What a form has at first where clients train: a page multiplies matrices ten times slower than the app does.
+_LIGHTER = {"hidden": 0, "rounds": 5, "local_steps": 5, "restarts": 1, "samples": 200}
+_IN_ROUNDS = {"learning_rate": 0.03}  # five rounds at the printed rate hardly move a head
+_OF_METHOD = {"fedcil-dp": {"hidden": 16, "noise_size": 16, "consolidation_steps": 5}}
+SECONDS: Final = "live/seconds.json"  # of one model by method, written by scripts/record_page.py
 _MOST_MODELS = 30  # of a run that the page offers
 _BY_TORCH = "{title} trains by torch, which no page has: it runs in the installed app."
 _OWN_ROLES = {
@@ -111,10 +120,19 @@ def engine() -> bytes:
         found[f"dpcl_core/assets/{path.relative_to(assets).as_posix()}"] = path.read_bytes()
     found[f"dpcl_core/assets/{load.SENTENCES}"] = json.dumps(load.invented()).encode()
     found["dpcl_core/assets/digits.csv.gz"] = digits_file().read_bytes()
+    found[f"dpcl_core/assets/{anchors.name_of(_DIGIT)}"] = _public_cut_outs()
     for module, package in _PYTHON.items():
         found |= _module(module) | _licences(package)
     events = {f"{_EVENTS}/__init__.py": b"", **_module(f"{_EVENTS}.dp_event", _EVENTS)}
     return _archive({**found, **events, **_licences("dp-accounting")})
+
+
+def _public_cut_outs() -> bytes:
+    """The public examples of digits' clients, as a file of NumPy."""
+    written, made = io.BytesIO(), anchors.public_examples(Images(np.zeros((0, *_DIGIT), np.uint8), _DIGIT)).content
+    assert isinstance(made, Images)
+    np.save(written, np.asarray(made.content))
+    return written.getvalue()
 
 
 def _module(name: str, package: str = "") -> dict[str, bytes]:
@@ -159,13 +177,15 @@ def choices() -> dict[str, JsonValue]:
     """All that a form offers, with the words of cards and the bounds of settings."""
     by_torch = {name: card.title for name, card in methods.CARDS.items() if card.packages}
     networks = {name: card.title for name, card in backbones.CARDS.items() if name not in NETWORKS}
+    seconds = json.loads((paths.assets_dir() / SECONDS).read_bytes())
     found: dict[str, Any] = {
         "datasets": [*(_dataset(datasets.card(name)) for name in DATASETS), _own()],
         "networks": [_network(name) for name in NETWORKS],
         "methods": [
             {
                 "name": card.name, **_words(card), "guarantee": card.guarantee, "scenarios": card.scenarios,
-                "labels": card.labels, "fields": _fields(card.params, "params"), "needs_texts": card.needs_anchors,
+                "labels": card.labels, "needs_texts": card.needs_anchors, "seconds": seconds.get(card.name),
+                "fields": [{**one, **_here(card, one)} for one in _fields(card.params, "params")],
             }
             for card in _methods()
         ],
@@ -179,6 +199,22 @@ def choices() -> dict[str, JsonValue]:
         "torch": {name: _BY_TORCH.format(title=title) for name, title in {**by_torch, **networks}.items()},
     }  # fmt: skip
     return {name: plain(value) for name, value in found.items()}
+
+
+def _here(card: MethodCard, field: Mapping[str, object]) -> dict[str, object]:
+    """What a form has at first in place of the default of a setting of this method, if anything, as `here`."""
+    usual = lighter(card)
+    name = str(field["key"]).partition(".")[2]
+    return {"here": usual[name]} if name in usual else {}
+
+
+def lighter(card: MethodCard) -> dict[str, object]:
+    """Settings of a method that a form has at first, so that a model takes seconds; none where no clients train."""
+    if "federated" not in card.scenarios:
+        return {}
+    known = of_fields(card.params)
+    in_rounds = _IN_ROUNDS if "rounds" in known else {}
+    return {name: one for name, one in {**_LIGHTER, **in_rounds, **_OF_METHOD.get(card.name, {})}.items() if name in known}
 
 
 def _network(name: str) -> dict[str, object]:

@@ -172,18 +172,51 @@ def test_own_rows_stay_in_the_engine(opens: Opens, host: Host) -> None:
     assert not any(SECRET in asked for asked in host.asked)
     assert SECRET not in page.url
     assert SECRET not in page.content()
-    kept = page.evaluate("""async () => {
+    kept = page.evaluate("""async (secret) => {
         const found = [JSON.stringify({ ...localStorage }), JSON.stringify({ ...sessionStorage })];
         for (const name of await caches.keys()) {
             const cache = await caches.open(name);
-            for (const request of await cache.keys()) found.push(request.url);
+            for (const request of await cache.keys()) {
+                const bytes = await (await cache.match(request)).arrayBuffer();
+                found.push(request.url, new TextDecoder("latin1").decode(bytes).includes(secret) ? secret : "");
+            }
         }
         return [...found, ...(await indexedDB.databases()).map(({ name }) => name)].join(' ');
-    }""")
+    }""", SECRET)
     assert SECRET not in kept
+    assert "live/snapshot?" in kept
     page.locator("#files").get_by_role("link").click()
     page.reload()
     expect(page.locator("#said")).to_contain_text("Choose a file")  # a link has settings, and never rows
+
+
+def test_a_later_visit_begins_from_what_was_kept_and_draws_noise_anew(opens: Opens) -> None:
+    page = opens({**NINE, "seeds": [0], "privacy": {"epsilons": [1]}})
+    released = set()
+    for _ in range(3):
+        trained(page)
+        archive = zipfile.ZipFile(io.BytesIO(saved(page, "Classifier")))
+        released.add(b"".join(archive.read(name) for name in archive.namelist() if name.endswith(".safetensors")))
+        page.reload()
+    assert len(released) == 3
+    reaches(page, "ready")
+    page.evaluate("""async () => {
+        const kept = await caches.open("dpcl-live");
+        const [{ url }] = (await kept.keys()).filter(({ url }) => url.includes("/snapshot?"));
+        await kept.put(url, new Response("damaged"));
+    }""")
+    page.reload()
+    reaches(page, "ready")
+
+
+@pytest.mark.parametrize("method", ["cslr-central", "fedcil-dp"])
+def test_clients_train_at_the_first_settings(opens: Opens, method: str) -> None:
+    """CSLR's heads and lists on digits: matching, its packages and public cut-outs are there; rounds are few."""
+    clients = {"data": NINE["data"], "scenario": {"kind": "federated"}, "privacy": {"epsilons": [8]}, "seeds": [0]}
+    page = opens({"method": method, **clients})
+    trained(page)
+    expect(page.locator("#models tbody tr")).to_have_count(1)
+    expect(page.locator("#guarantee > summary")).to_contain_text("ε = 8")
 
 
 def test_stop_at_any_time_and_start_again(opens: Opens, host: Host) -> None:
