@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import catalog, claims, comparison, measured, report
+from dpcl_core.papers import catalog, claims, comparison, measured, other_data, report
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.paper import Experiment, Paper
