@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import catalog, claims, comparison, measured, report
+from dpcl_core.papers import catalog, claims, comparison, measured, other_data, report
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.paper import Experiment, Paper
@@ -224,6 +224,7 @@ def test_recorded_figures_belong_to_the_presets(paper: Paper) -> None:
         for size in experiment.sizes
         for spec in presets.variants(experiment.preset(size)).values()
     ]
+    known += [spec for _, form in other_data.recorded(paper) for spec in form.specs.values()]
     for found in measured.recorded(paper.name):
         assert found.spec in known
         assert {(m.epsilon, m.seed) for m in found.models} == {(c.epsilon, c.seed) for c in found.spec.cells()}
