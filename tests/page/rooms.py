@@ -23,7 +23,8 @@ PACKAGES: Final = (
 # What a page does not have, by how Python says it.
 _LACKS: Final = {
     r"No module named '(dpcl_core\.[\w]+)": "need {}", r"No module named '(\w+)": "need {}",
-    r"BadInput: method = ([\w-]+): must be one of": "need the method {}", r"does not support processes|fork": "start a process", r"start new thread": "start a thread",
+    r"BadInput: method = ([\w-]+): must be one of": "need the method {}",
+    r"does not support processes|fork": "start a process", r"start new thread": "start a thread",
 }  # fmt: skip
 _TOLD = """
 import json, os, re, sys
