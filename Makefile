@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test tests test-page test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site space dist clean
+.PHONY: install install-dev app test tests test-page test-slow test-elsewhere lint reproduce kills combinations fuzz flower cluster bench locks docs site space dist clean
 
 install: $(VENV)/.installed $(VENV)/.networks $(VENV)/.served
 
@@ -72,6 +72,10 @@ reproduce: install-dev
 # Runs of every method killed at every event, and resumed: for a night. Writes docs/kills.md.
 kills: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.test_durable_runs
+
+# MiniLM, EfficientNet-Lite0 and SmolLM2 on what any method may learn from any data; needs DPCL_DATA and half an hour. Writes docs/combinations.json.
+combinations: install-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.record_combinations
 
 # Settings, links, files and messages as strangers send them: for a night. Writes docs/fuzzing.md.
 fuzz: install-dev

@@ -13,6 +13,7 @@ from dpcl_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dpcl_core.api import account, audit, budget, check, load, preset, run, sweep, to_onnx
+    from dpcl_core.backbones.own_networks import register_network
     from dpcl_core.errors import BadInput, RunFailed
     from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
     from dpcl_core.results import Result
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadInput", "DPCosineClassifier", "DPHeadEnsemble", "Result", "RunFailed", "RunSpec", "account", "audit", "budget",
-    "check", "load", "preset", "run", "sweep", "to_onnx",
+    "check", "load", "preset", "register_network", "run", "sweep", "to_onnx",
 ]  # fmt: skip
 _PLACES = {
     "BadInput": "errors", "DPCosineClassifier": "estimators", "DPHeadEnsemble": "estimators", "Result": "results",
     "RunFailed": "errors", "RunSpec": "spec",
+    "register_network": "backbones.own_networks",
 }  # fmt: skip
 
 

@@ -171,9 +171,13 @@ def _check_network(
     if scenario.needs_values and backbone.name != "pixels" and not is_written:
         allowed = f"must be pixels with scenario.kind = {scenario.name}, which rearranges the examples' own values"
         raise BadInput("data.backbone", backbone.name, allowed, _network("pixels"))
-    reads_texts = spec.params.inputs == "text"
+    reads_texts, is_adapted = spec.params.inputs == "text", spec.params.inputs == "images"
+    if scenario.needs_values and is_adapted:
+        allowed = f"must be head with scenario.kind = {scenario.name}, which rearranges values that no network has changed"
+        raise BadInput("params.adapter", getattr(spec.params, "adapter", ""), allowed, {"params.adapter": "head"})
     fitting = _network(backbones.fitting(dataset.name, is_language_model=reads_texts))
-    if dataset.kind == "text" and not reads_texts and (backbone.is_language_model or "text" not in backbone.reads):
+    gives_none = "text" not in backbone.reads or (backbone.is_language_model and not is_adapted)
+    if dataset.kind == "text" and not reads_texts and gives_none:
         able = [card.name for card in backbones.CARDS.values() if "text" in card.reads and not card.is_language_model]
         allowed = f"must be an encoder of texts for {method.title} on {dataset.title}: {', '.join(able)} or st:NAME"
         raise BadInput("data.backbone", backbone.name, allowed, fitting)
@@ -183,7 +187,7 @@ def _check_network(
         allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
         federated = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
         raise BadInput("scenario.protocol", protocol, allowed, federated)
-    if backbone.is_language_model and not reads_texts:
+    if backbone.is_language_model and not reads_texts and not is_adapted:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train", fitting)
     if reads_texts and not backbone.is_language_model:
         able = [card.name for card in backbones.CARDS.values() if card.is_language_model]

@@ -20,6 +20,7 @@ from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.data import anchors, load, own
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset, Form
+from dpcl_core.data.images import Images
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, References, Started, TaskLearned
@@ -218,7 +219,7 @@ def _with_untrained(events: Iterator[Event], opened: Opened) -> Iterator[Event]:
 
     Not before: opening a model takes seconds, and its texts are shown first.
     """
-    spec, is_asked = opened.run.spec, not opened.run.backbone.is_language_model
+    spec, is_asked = opened.run.spec, opened.run.spec.params.inputs != "text"
     for event in events:
         yield event
         if isinstance(event, TaskLearned) and not is_asked:
@@ -291,6 +292,8 @@ def inputs(
     """
     span = span or (0, len(images), len(images))
     doing = {"features": f"computing features{of} with", "images": "decoding pictures for", "text": "reading texts for"}
+    if spec.params.inputs == "images" and not isinstance(images, Images):
+        doing["images"] = "reading examples for"
     text = f"{doing[spec.params.inputs]} {network.title.partition(',')[0]}"
     yield Progress("backbone", span[0], span[2], None, text)
     if spec.params.inputs == "text":
@@ -302,8 +305,7 @@ def inputs(
         from dpcl_core.backbones import adaptable  # a network that is trained loads torch
 
         inside = adaptable.load(spec.data.backbone, device, spec.data.resolution).features
-        read = inside.stored(extractor.pictures(images, spec.data.backbone))
-        return (yield from _counted(read, len(images), span, text))
+        return (yield from _counted(inside.stored(images), len(images), span, text))
     steps = extractor.computed(spec.data.backbone, images, device, spec.data.resolution)
     features = yield from _counted(steps, len(images), span, text)
     public = None if spec.data.axes == 0 else public_axes.public_part(network, spec.data.dataset)

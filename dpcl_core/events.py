@@ -491,10 +491,12 @@ def plain_number(value: float) -> float | str:
 
 def plain(value: object) -> JsonValue:
     """A record, or its fields, as strict JSON: tuples as lists, infinity as the string "inf"."""
-    if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if value is None or isinstance(value, (str, int)):  # most values, and a large matrix has many
+        return value
     if isinstance(value, float):
         return plain_number(value)
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (tuple, list)):

@@ -75,7 +75,7 @@ def catalog_rows(catalog: Catalog) -> list[Row]:
             "params": json_schema(card.params)["properties"] if fields_of(card.params) else {},
         }),
         "datasets": (datasets.CARDS, lambda card: {"kind": card.kind, "missing": datasets.available(card)}),
-        "backbones": (backbones.CARDS, lambda card: {
+        "backbones": ({name: backbones.card(name) for name in backbones.names()}, lambda card: {
             "trained_on": card.trained_on, "saw": list(card.saw), "missing": backbones.available(card),
         }),
         "scenarios": (scenarios.CARDS, lambda card: {"settings": json_schema(card.settings)["properties"]}),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import sys
 import tomllib
-import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -101,7 +99,9 @@ def recorded(error: BaseException) -> str:
     Where the log cannot be written, the traceback goes to standard error. One that the log has often is not written again,
     and has the number of the last: who repeats an error pushes no other one out.
     """
-    number, lines, path = secrets.token_hex(4), traceback.extract_tb(error.__traceback__), log_file()
+    import traceback
+
+    number, lines, path = os.urandom(4).hex(), traceback.extract_tb(error.__traceback__), log_file()
     at = sha256(repr((type(error), sorted({(one.filename, one.lineno) for one in lines}))).encode()).hexdigest()[:8]
     try:
         there = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
@@ -129,6 +129,8 @@ def say(text: str) -> None:
 
 def trace(error: BaseException) -> str:
     """The traceback of an error without secrets and without what commands a terminal, on which a log is read, too."""
+    import traceback  # for errors alone: even `--version` would load it
+
     return printable(masked("".join(traceback.format_exception(error))))
 
 

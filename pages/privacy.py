@@ -11,7 +11,7 @@ import streamlit as st
 from dpcl_core.elements import calculator as calculators
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Guarantee
+from dpcl_core.events import CellFinished, Guarantee
 from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
@@ -24,7 +24,7 @@ from pages.parts.text import WORDS, is_dark, labelled, plain
 from pages.parts.tuning_panel import audit_panel
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
-PEOPLE = ("1", "2", "5")
+PEOPLE, PLANNED = ("1", "2", "5"), ("5", "10", "20", "50")
 _TYPED = link.Text(calculators.MOST_CHARACTERS)
 _GIVEN, _CHOSEN = ("epsilon", "sigma", "delta", "rate", "steps"), ("mechanism", "find", "adjacency")  # of a question
 CODEC = link.Codec(
@@ -42,6 +42,7 @@ CODEC = link.Codec(
         link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(calculators.BUDGETS[0], calculators.BUDGETS[-1]), 1.0),
         link.Field("people", "kp", "tasks a person may be in", link.Choice(PEOPLE), PEOPLE[0]),
+        link.Field("planned", "kn", "tasks planned for", link.Choice(PLANNED), PLANNED[0]),
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
@@ -114,6 +115,7 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
         if statement.is_nominal(guarantees[chosen]):
             claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
         _entries(result, chosen)
+        _own_cost(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
             with layout.card("accountants"):
                 st.markdown("**One training, three accountants**")
@@ -158,6 +160,37 @@ def _entries(result: Result, chosen: float) -> None:
         st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
         layout.draw_table(("entry", "ε at most"), [*rows, total])
         st.caption(f"Requested in the form: {epsilon_label(chosen)}.")
+
+
+def _own_cost(result: Result, chosen: float) -> None:
+    """Draws what a run of sums cost a person by her task: from public facts where all rows are equally long.
+
+    Elsewhere it depends on her data, and no page shows it: the terminal of who holds the data does.
+    """
+    from dpcl_core.explorers import own_cost  # loads the engine
+
+    cells = [one for one in result.events if isinstance(one, CellFinished) and one.cell.epsilon == chosen]
+    ledger = cells[0].ledger if cells else None
+    if ledger is None or result.started is None or math.isinf(chosen) or own_cost.refusal(result.spec, ledger) is not None:
+        return
+    with layout.card("own-cost"):
+        st.markdown(f"**What did it cost me?** at ε = {chosen:g}")
+        if result.spec.method == own_cost.BY_CLIENT:
+            st.markdown(WORDS["own_cost"]["by_client"])
+            st.code(f"dpcl runs {result.run_id} --person 1", language=None)
+            return
+        st.markdown(WORDS["own_cost"]["equal"])
+        cost = own_cost.of_everyone(result.spec, ledger, result.started.n_tasks)
+        shown = [statement.shown_number(value) for value in cost.alone]
+        places = [task for task in range(len(shown)) if not task or shown[task] != shown[task - 1]]
+        ends = [*(place - 1 for place in places[1:]), len(shown) - 1]
+        rows = [
+            (f"task {first + 1}" if first == last else f"one of tasks {first + 1} to {last + 1}", shown[first])
+            for first, last in zip(places, ends, strict=True)
+        ]
+        if ledger.recurrence == "every":
+            rows.append(("every task", statement.shown_number(cost.in_all)))
+        layout.draw_table(("my row is in", "my own ε"), rows)
 
 
 def _spent(result: Result, chosen: float) -> pd.DataFrame:
@@ -237,7 +270,24 @@ def _composition(view: state.View) -> dict[str, object]:
         title="Who watches the stream, and who sees the last model",
         note="one person, in the first task; all releases together stay within the ε asked for", table=raced, linked=True,
     )  # fmt: skip
-    return {"tasks": tasks, "task_epsilon": epsilon, "people": people}
+    planned = _spending(view, tasks, epsilon, provenance)
+    return {"tasks": tasks, "task_epsilon": epsilon, "people": people, "planned": planned}
+
+
+def _spending(view: state.View, tasks: int, epsilon: float, provenance: Provenance) -> str:
+    """Draws who starves where nobody knows how many tasks will come; returns for how many the equal rule plans."""
+    planned = str(fields.segmented(view, "planned", "Tasks planned for", {name: name for name in PLANNED}))
+    rows = _by_rule(epsilon, calculators.DELTA, tasks, int(planned))
+    table = pd.DataFrame(rows, columns=["rule", "after_task", "epsilon"])
+    figure_card.show(
+        figure_card.kept_builder(tokens.spending)(table, dark=is_dark()), provenance, key="spending",
+        title="Spending one ε when nobody knows how many tasks come", table=table, linked=True,
+        note="the same people in every task, except where said; a filter stops before all releases exceed the ε",
+    )  # fmt: skip
+    return planned
+
+
+_by_rule = st.cache_data(max_entries=64, show_spinner=False)(watching.spending)
 
 
 def _noise(view: state.View, tasks: int, provenance: Provenance) -> str:

@@ -12,7 +12,8 @@ from dpcl_core.figures.statistics import interval
 from dpcl_core.lessons import edges
 from dpcl_core.papers import questions
 from dpcl_core.papers.measured import Measured
-from dpcl_core.privacy import watching
+from dpcl_core.privacy import continual, gaussian, watching
+from dpcl_core.privacy.statement import shown_number
 
 PRESETS = ("noise-over-tasks", "beyond-cifar100", "beyond-blurry", "beyond-ag-news")
 _FIRST = "added-up"  # what the other ways are compared with
@@ -43,6 +44,24 @@ _LATE = """## Latecomers
 Twenty tasks at ε = 1 in all, a person in the fifth: the ε that the best attack can prove from the running sums
 released from her task on, or from so many tasks later on. Someone who saw everything can prove ε = 1 with both.
 """
+_FORGETTING = """## Streams that forget
+
+Twenty tasks at ε = 1 in all; each task leaves a share g of the sums before it. The ε that a newcomer, who sees the running
+sums from ten tasks later on, can prove of a person of the fifth. Accuracy on old classes falls with g, too: the exact
+drag of the app shows both, and the total, beside each other. The total stays 1 for whoever saw everything.
+"""
+_OWN = """## What it cost one person, and what is left for later tasks
+
+The promise is for the longest row. A person's own μ is the length of her rows' part of all releases over the noise: with
+rows of length 1 it depends on her task alone, and the page Privacy shows it. Clients of *Noisy class means* send vectors
+of any length; `dpcl runs RUN_ID --person 1` tells a client's own ε on the terminal of who holds the data. On own data
+that number is not protected and must never be published; it is in no file, page, card, log or link.
+
+Where nobody knows how many tasks will come, and the same people are in all, a budget can be spent equally over as many as
+were planned (later ones starve), falling as 1/n² (the first get most), or by doubling (half over the planned tasks, half
+of the rest over twice as many, and so on). A filter refuses the release that would exceed the whole. With people in
+one task each, every task has all of it. The page Privacy draws who starves.
+"""
 _RECORDS = """## Records
 
 Mean accuracy after the last task in percent, over ten seeds fixed beforehand. Below the first row: the difference to
@@ -59,13 +78,18 @@ Known:
 - The estimator that shrinks: James and Stein (1961).
 - Noise correlated over the *steps* of a training (DP-FTRL: Kairouz et al. 2021; banded factors: Choquette-Choo et al.
   2023) is another thing. Here nothing is trained: noise is correlated over tasks.
+- That Gaussian releases compose by their μ², person by person, and that a filter may stop them: Feldman and Zrnic
+  (2021); Smith and Thakurta (2022); Koskela, Tobaben and Honkela (2023).
+- That two models without noise show whom the second one forgot: Chen et al. (2021).
 
 Ours, as far as we know: both applied to class sums that are released after every task; that one public list then
 costs little where each class lives in one task; exact integer sums under a factor rounded to a grid; the audit by all
-releases beside the audit by the last one; and the price for latecomers, drawn beside the gain.
+releases beside the audit by the last one; the price for latecomers, drawn beside the gain; and audits in one training
+that score every task's release of networks which go on.
 
-Open: streams whose number of tasks nobody can bound beforehand, and how much a program can forget of its sums and
-still remember its noise.
+Open: remembered noise for streams whose number of tasks nobody can bound beforehand; how much a program can forget of
+its sums and still remember its noise; a person's own ε where a network is trained, step by step; and an attack on one
+training that reads what a language model replays.
 
 Nothing helps, or there is nothing to take back:
 
@@ -78,7 +102,7 @@ Nothing helps, or there is nothing to take back:
 
 def page() -> str:
     """The page as Markdown."""
-    parts = [_HEAD, _NOISE, _noise(), _LATE, _latecomers(), _RECORDS]
+    parts = [_HEAD, _NOISE, _noise(), _LATE, _latecomers(), _FORGETTING, _forgetting(), _OWN, _RECORDS]
     return "\n".join([*parts, *(_records(name) for name in PRESETS), _CLOSE])
 
 
@@ -97,6 +121,16 @@ def _noise() -> str:
 def _latecomers() -> str:
     shown = edges.latecomers()
     return _table(list(shown.head), [list(row) for row in shown.rows])
+
+
+def _forgetting() -> str:
+    decays, sigma = (1.0, 0.9, 0.8, 0.7), gaussian.sigma(1.0, edges.DELTA)
+    makes = {"fresh": continual.fresh, "remembered": continual.square_root}
+    rows = []
+    for name, of in makes.items():
+        powers = [watching.latecomer(of(20, g), sigma, 4, 14) for g in decays]
+        rows.append([name, *(shown_number(gaussian.epsilon(1 / power, edges.DELTA)) for power in powers)])
+    return _table(["noise", *(f"g = {g:g}" for g in decays)], rows)
 
 
 def _records(name: str) -> str:

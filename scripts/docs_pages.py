@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dpcl_core import combinations, export, layers, machine, paths
 from dpcl_core.backbones import catalog as backbones
@@ -20,7 +21,7 @@ from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.lessons import text as course
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, claims, comparison, questions, report
+from dpcl_core.papers import catalog, claims, comparison, other_data, questions, report
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Paper, Size, State
@@ -29,6 +30,7 @@ from dpcl_core.spec import fields_of
 from scripts import docs_beyond
 
 ROOT = Path(__file__).resolve().parent.parent
+COMBINATIONS = "docs/combinations.json"  # trainings of large networks, by `scripts.record_combinations`
 GPU = ROOT / "assets" / "reproduction" / "gpu.json"
 START, END = "<!-- results: written by scripts/docs_pages.py --readme -->", "<!-- end of results -->"
 _GUARANTEES = {
@@ -71,6 +73,14 @@ Methods that release no list of labels are given theirs: read from a task, or le
 list has its share of the budget, and the method trains with the rest. Where clients are protected, each names one of its
 labels.
 """
+_LARGE = """
+## Trainings of large networks
+
+One small training for each of what was opened to methods later, by `make combinations`; average accuracy in percent, one
+seed. They show that it runs and what it takes, not what a budget is worth: ε = 8 needs far more examples. Without noise each
+had to beat chance by ten points, which was set beforehand. Minutes on one core of a machine that was busy with other work.
+"""
+_TRAINED = ("what is new", "method", "data", "network", "stream", "chance", "at ε = 8", "without noise", "minutes")
 _DATA = """# Data
 
 Made from the cards of the datasets. A set is in `DPCL_DATA` as `NAME/train.parquet` and `NAME/test.parquet` unless it is
@@ -114,6 +124,9 @@ _GPU_PARTS = {
         ("card", "processor", "ratio"),
     ),
 }
+_OTHER_DATA = """The same runs on public data on which no setting of these methods was chosen. Methods, parameters, budgets
+and seeds stay; network and tasks follow from public facts. `dpcl run EXPERIMENT --on own:NAME` does the same on your data.
+"""
 _GLOSSARY = """# Glossary
 
 The field's words as this project uses them. In the app, the mark beside a figure's title or a setting explains them.
@@ -190,7 +203,19 @@ def _combinations() -> str:
     lines = [_COMBINATIONS, n_started, ""]
     lines += _table(("reason", "combinations"), [*whys, (combinations.UNWRITTEN, f"{reasons[combinations.UNWRITTEN]:,}")])
     lines += ["Of those that no such reason rules out, by data and family of methods:", ""]
-    return "\n".join([*lines, *_table(("data", *named), rows)])
+    return "\n".join([*lines, *_table(("data", *named), rows), _LARGE, *_table(_TRAINED, _trainings())])
+
+
+def _trainings() -> list[tuple[str, ...]]:
+    """The recorded trainings of large networks, as rows of `_TRAINED`."""
+    record = json.loads((ROOT / COMBINATIONS).read_text(encoding="utf-8"))
+
+    def row(name: str, one: Mapping[str, Any]) -> tuple[str, ...]:
+        scores = one["scores"]
+        shown = (f"{100 * score:.0f}" for score in (one["chance"], scores["8.0"], scores["inf"]))
+        return name, *(f"`{one[key]}`" for key in ("method", "dataset", "network", "stream")), *shown, f"{one['minutes']:g}"
+
+    return [row(name, one) for name, one in record.items()]
 
 
 def _datasets() -> str:
@@ -277,6 +302,7 @@ def _results(paper: Paper) -> str:
     lines = [f"# {paper.title}", "", f"{paper.source}. Accuracies in %, mean ± standard deviation over seeds.", "", _LEGEND]
     lines += ["## Its claims", "", claims.sentence(claims.of_paper(paper)), ""]
     lines += _table(("claim", "at", "verdict"), [_claim(one) for one in claims.of_paper(paper)])
+    lines += _elsewhere(paper)
     for experiment in paper.experiments:
         for size in experiment.sizes:
             form = claims.form(paper, experiment, size)
@@ -299,6 +325,16 @@ def _results(paper: Paper) -> str:
             lines += [sentence] if (sentence := questions.no_ceiling(next(iter(specs.values())))) else []
             lines += ["", *(f"- {reason}" for reason in comparison.reasons(paper, experiment, size, runs.values())), ""]
     return "\n".join(lines)
+
+
+def _elsewhere(paper: Paper) -> list[str]:
+    """The claims on other data, beside what the paper's data say."""
+    lines = ["## Other data, same claims", "", _OTHER_DATA]
+    for _, form in other_data.recorded(paper):
+        title, made = other_data.data_title(form), made_with(form.runs.values())
+        lines += [f"### {form.experiment.title}, on {title}", "", other_data.sentence(paper, form), ""]
+        lines += [f"{other_data.changes(form)} {made}", "", *_table(other_data.HEAD, other_data.lines(paper, form))]
+    return lines
 
 
 def _claim(claim: claims.Claim) -> tuple[str, str, str]:

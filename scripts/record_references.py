@@ -3,6 +3,8 @@
     DPCL_DATA=... python -m scripts.record_references            # of all presets
     DPCL_DATA=... python -m scripts.record_references PRESET ... # of these; the others stay as recorded
 
+A paper's experiment on other data has its chance under "PRESET on DATASET".
+
 Both follow from the public test data: chance from their labels, an encoder's score from the texts, which are encoded
 (minutes where there are thousands). The plain site (`dpcl site`) is written without data, so it needs them in
 assets/reproduction/references.json. Raises DataMissing where a dataset is not there: chance is never guessed.
@@ -21,9 +23,9 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
 from dpcl_core.events import References
 from dpcl_core.methods.references import before_training, of_labels
-from dpcl_core.papers import questions
+from dpcl_core.papers import catalog, other_data, questions
 from dpcl_core.papers.questions import RECORD
-from dpcl_core.scenarios import catalog
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 
@@ -35,7 +37,7 @@ def known(spec: RunSpec) -> References:
     if datasets.card(spec.data.dataset).kind != "text" or backbones.card(spec.data.backbone).is_language_model:
         return of_labels(spec)
     encoded = extractor.features(spec.data.backbone, load.load_dataset(spec.data).test.images)
-    streams = [catalog.tested(spec.data, spec.scenario, seed, encoded) for seed in spec.seeds]
+    streams = [scenarios.tested(spec.data, spec.scenario, seed, encoded) for seed in spec.seeds]
     opened = [stream for stream in streams if stream is not None]  # all of them: the data have just been loaded
     return before_training(spec, opened, checks.public_classes(spec, opened[0].classes), "cpu")
 
@@ -52,6 +54,12 @@ def references(names: Collection[str] = ()) -> dict[str, dict[str, float | None]
                 levels = known(first)
                 untrained = None if levels.untrained is None else round(levels.untrained, 5)
                 found[form.name] = {"chance": round(levels.chance, 5), "untrained": untrained}
+    for paper in catalog.PAPERS.values():
+        for one, form in other_data.recorded(paper):
+            name = one.name(form.experiment)
+            if form.runs and (not names or name in names):
+                first = next(iter(form.specs.values()))
+                found[name] = {"chance": round(of_labels(first).chance, 5), "untrained": None}
     return found
 
 

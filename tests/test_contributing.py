@@ -110,8 +110,7 @@ def test_a_method_a_dataset_a_preset_and_a_page_are_added_as_it_says(copy: Path)
     method.write_text(module, encoding="utf-8")
     changed(method, 'module="centred_cosine"', 'module="dpcl_core.methods.features.centred_cosine"')
     catalog = copy / "dpcl_core" / "methods" / "catalog.py"
-    changed(catalog, "methods.features import ", "methods.features import centred_cosine, ")
-    changed(catalog, "features = (cosine, ", "features = (cosine, centred_cosine, ")
+    changed(catalog, '_FEATURES = {', '_FEATURES = {"centred-cosine": "centred_cosine", ')
 
     with (copy / "assets" / "cards" / "datasets.toml").open("a", encoding="utf-8") as cards:
         cards.write(CARD)
@@ -141,7 +140,7 @@ def test_every_place_that_it_names_is_there() -> None:
     for target in re.findall(r"\]\(([\w./]+)\)", TEXT):
         assert (ROOT / target).exists(), target
     for path, table in (
-        ("dpcl_core/attacks/catalog.py", "MODULES"), ("dpcl_core/attacks/play.py", "REFUSED"), ("app.py", "PAGES"),
+        ("dpcl_core/methods/catalog.py", "CARDS"), ("dpcl_core/attacks/play.py", "REFUSED"), ("app.py", "PAGES"),
         ("tests/test_neighbours.py", "METHODS"), ("tests/attacks/units.py", "UNITS"), ("dpcl_core/lessons/text.py", "PARTS"),
     ):  # fmt: skip
         assert f"`{table}`" in TEXT

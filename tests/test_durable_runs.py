@@ -32,6 +32,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from tests.classifiers.test_every_method import ALSO as EVERY
 from tests.support.tiers import of_methods
+from tests.test_neighbours import ALSO as NEW
 from tests.test_neighbours import METHODS, WINDOWS, D, home, lies, shared, spec  # noqa: F401
 
 _LM = METHODS["lm-mtl"][1]["params"]
@@ -42,12 +43,17 @@ ALSO = {
     "noisy copies, collected": ("lm-mtl", {"params": {**_LM, "mechanism": "fn"}, "privacy": {"adjacency": "replace"}}),
     "given lists": ("dp-coeff-memory", {"labels": "dp-learned", "privacy": {"epsilons": [40.0]}}),
     "local": ("pecl", {"params": {**_LM, "mode": "local"}, "privacy": {"adjacency": "replace"}}),
+    **{name: (method, changes) for name, (method, _, changes) in NEW.items() if name != "clients with tagged words"},
 }
 CHEAP = (  # with `TAKEN`, more than thirty lives that end too early
     "dp-coeff-memory", "naive", "l2dp-ml", "dp-fedavg", "fedta-lite", "a network's features", "projected", "local",
-    "noisy copies, replayed", "noisy copies, collected", "given lists",
+    "noisy copies, replayed", "noisy copies, collected", "given lists", "adapters on texts", "a network of one's own",
+    "clients with windows",
 )  # fmt: skip
-SMALLER = {"l2dp-ml": WINDOWS}  # its losses on pictures take ten seconds of a processor in every life
+SMALLER = {
+    **{name: door for name, (_, door, _) in NEW.items()},
+    "l2dp-ml": WINDOWS,  # its losses on pictures take ten seconds of a processor in every life
+}
 
 
 class Died(BaseException):
@@ -74,6 +80,7 @@ def asked_of(name: str, root: Path, patch: pytest.MonkeyPatch, n_tasks: Sequence
     method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])
     door = SMALLER.get(name, METHODS[method][0])
     lies(door, D, root, patch)
+    patch.setenv("DPCL_NETWORKS", "tests.support.own_networks")
     scenario = changes.get("scenario", {"kind": "class-incremental"})
     for n in n_tasks:
         try:

@@ -90,6 +90,13 @@ _NEW: Mapping[str, tuple[str, Door, Raw]] = {
     "a network on texts": ("dp-agem", TEXTS, {**_LEARNED, "params": _REPLAYED}),
     "texts in another order": ("dp-coeff-memory", TEXTS, _LEARNED),
     "a blurred stream of texts": ("lm-seqft", TEXTS, {**_LEARNED, "params": _LM}),
+    "adapters on texts": ("peft-ensemble", TEXTS, {
+        **_LEARNED, "params": {**_HEADS, "adapter": "lora", "lora_rank": 1},
+        "data": {"dataset": "own:mine", "backbone": "lm-tiny"},
+    }),
+    "a network of one's own": ("naive", WINDOWS, {
+        **_LEARNED, "params": {**_HEADS, "adapter": "all"}, "data": {"dataset": "own:mine", "backbone": "own:windows"},
+    }),
     "a layer that grows": ("naive", VECTORS, {**_LEARNED, "params": _HEADS}),
 }
 _STREAMS: Mapping[str, Raw] = {
@@ -237,6 +244,7 @@ def test_through_every_method_the_terminal_and_all_files_are_the_same(method, da
 @pytest.mark.parametrize("name", ALSO)
 def test_through_every_new_door_the_terminal_and_all_files_are_the_same(name, data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "_figures", lambda *_: {})
+    monkeypatch.setenv("DPCL_NETWORKS", "tests.support.own_networks")
     held_against(*ALSO[name], tmp_path, monkeypatch)
 
 
@@ -314,6 +322,17 @@ def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(data_dir, 
         assert type(last).__name__ == "CellFinished"
         with pytest.raises(BadInput, match=r"^params\.batch_size = 81: must be at most 80, the number of training examples"):
             checks.check_run(spec("agem", {**changes, "params": {"epochs": 1, "batch_size": 81}}, "image"))
+
+
+@pytest.mark.parametrize("algorithm", ["batches", "whole-task"])
+def test_tasks_of_ones_own_data_that_nobody_is_in_are_learned_from_noise_alone(algorithm, data_dir, tmp_path, monkeypatch):
+    """Two rows are left for four tasks, so that two or more of these are empty: the run ends as one with rows does."""
+    stream = {"scenario": {"kind": "si-blurry", "tasks": 4}, "labels": "prior-const", "seeds": [0]}
+    changes = {**stream, "params": {"batch_size": 4, "algorithm": algorithm}, "privacy": {"epsilons": [1.0], "delta": 1e-5}}
+    for change in (D, Change(fewer=118)):
+        lies(("embedding", ".npz"), change, tmp_path, monkeypatch)
+        *_, last = engine.run(spec("l2dp-ml", changes, "embedding"))
+        assert type(last).__name__ == "CellFinished"
 
 
 @pytest.mark.parametrize("setting", ["prior-const", "dp-learned"])

@@ -80,7 +80,7 @@ def test_a_text_encoder_reads_on_a_second_device() -> None:
     if catalog.available(catalog.card("minilm")) is not None:
         pytest.skip("the encoder's weights are not on this computer")
     with second_device.attached():
-        states = encoders._states(encoders._opened_minilm(second_device.NAME)[1], [101, 7592, 102], second_device.NAME)
+        states = encoders._states(encoders.opened_minilm(second_device.NAME)[1], [101, 7592, 102], second_device.NAME)
     assert len(states) == 3
 
 

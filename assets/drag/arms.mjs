@@ -132,3 +132,54 @@ function shareRight({ testLabels, n_classes: nClasses }, products, lengths, home
   }
   return right / n;
 }
+
+// A stream that forgets: after the last of ten tasks the share of right among the digits of the first five, and what who
+// sees the last five running sums can prove of a person of the first task, by way. All that was released keeps the budget.
+export const WAYS = { fresh: 0, remembered: 0.5 }, CAME = 5, LASTING = 10;
+
+export function forgetting(digits, stream, decay, epsilon) {
+  const std = sigma(epsilon, digits.delta), last = LASTING - 1;
+  return Object.fromEntries(Object.entries(WAYS).map(([way, exponent]) => {
+    const { decoder, sensitivity } = squareRoot(LASTING, decay, exponent), scale = std * sensitivity;
+    const old = stream.seeds.map(({ clean, home, ways }) => {
+      const sums = new Float64Array(clean[0].length);
+      clean.forEach((one, task) => {
+        const weight = decay ** (last - task), noise = scale * decoder[last - task], drawn = ways[0].noise[task];
+        for (let k = 0; k < sums.length; k++) sums[k] += weight * one[k] + noise * drawn[k];
+      });
+      const later = home.map((task) => (task < CAME ? 0 : Infinity)); // of later digits no test counts
+      return shareRight(digits, productsOf(digits, sums), classSums(digits, (k) => sums[k] * sums[k]).map(Math.sqrt), later, last);
+    });
+    const told = latecomer(decoder, decay);
+    return [way, { old: old.reduce((sum, value) => sum + value, 0) / old.length, newcomer: epsilonOf(scale / told, digits.delta) }];
+  }));
+}
+
+// Smallest epsilon at which Gaussian noise is (epsilon, delta)-DP; Infinity without noise.
+function epsilonOf(std, delta) {
+  if (std === 0) return Infinity;
+  let low = 0, high = 2000;
+  for (let step = 0; step < 100; step++) {
+    const middle = (low + high) / 2;
+    if (deltaOf(middle, std) > delta) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+
+// How far a row of length 1 in the first task moves the running sums from the sixth on, in standard deviations of noise 1
+// (privacy/watching.py): |L^-1 v| with L L^T the covariance of B z.
+function latecomer(decoder, decay) {
+  const n = decoder.length - CAME, solved = [], root = [];
+  for (let a = 0; a < n; a++) {
+    root.push([]);
+    for (let b = 0; b <= a; b++) {
+      let value = 0;
+      for (let k = 0; k <= CAME + b; k++) value += decoder[CAME + a - k] * decoder[CAME + b - k];
+      for (let k = 0; k < b; k++) value -= root[a][k] * root[b][k];
+      root[a].push(b === a ? Math.sqrt(value) : value / root[b][b]);
+    }
+    solved.push((decay ** (CAME + a) - solved.reduce((sum, value, k) => sum + value * root[a][k], 0)) / root[a][a]);
+  }
+  return Math.sqrt(solved.reduce((sum, value) => sum + value * value, 0));
+}

@@ -42,6 +42,7 @@ function begin(parentElement, host) {
     race(memory);
     drawArms(memory);
   });
+  memory.find("left").addEventListener("input", () => newcomers(memory));
   memory.watcher = new ResizeObserver(() => {
     if (memory.data && host.clientWidth !== memory.width) {
       measure(memory);
@@ -63,7 +64,7 @@ function feed(memory, data) {
   memory.find("badge").title = data.words.badge_help;
   memory.find("typed-row").hidden = !data.replay;
   for (const name of ["accuracy", "matrix", "classes"]) memory.find(`panel-${name}`).hidden = !data.panels.includes(name);
-  memory.find("panel-arms").hidden = !data.arms;
+  for (const name of ["panel-arms", "panel-newcomers"]) memory.find(name).hidden = !data.arms;
   if (data.arms && memory.arms !== data.arms) {
     memory.arms = data.arms;
     memory.digits = openedDigits(data.arms);
@@ -156,7 +157,10 @@ function show(memory, epsilon) {
   memory.find("complaint").textContent = "";
   memory.now = now;
   memory.clean = clean;
-  if (memory.data.arms) race(memory);
+  if (memory.data.arms) {
+    race(memory);
+    newcomers(memory);
+  }
   draw(memory);
 }
 
@@ -167,13 +171,33 @@ function race(memory) {
   const once = panel.querySelector("input[value=once]");
   once.disabled = nTasks > memory.digits.n_classes; // there are no more digits than that
   if (once.disabled) panel.querySelector("input[value=every]").checked = true;
-  const returns = chosen("returns") === "every", key = `${nTasks} ${returns}`;
-  if (!memory.streams.has(key)) memory.streams.set(key, preparedStream(memory.digits, nTasks, returns));
-  const stream = memory.streams.get(key), found = armAccuracies(memory.digits, stream, memory.epsilon);
+  const returns = chosen("returns") === "every", stream = streamOf(memory, nTasks, returns), found = armAccuracies(memory.digits, stream, memory.epsilon);
   const curves = Object.fromEntries(ARMS.map((arm) => [arm, stream.points.map((_, point) => mean(found[arm].map((seed) => seed[point])))]));
   const ends = Object.fromEntries(ARMS.map((arm) => [arm, percent(curves[arm].at(-1))]));
   memory.race = { curves, nTasks, points: stream.points, arm: chosen("arm") };
   memory.find("told").textContent = filled(memory.epsilon === Infinity ? noiseless : sentence, { epsilon: shown(memory.epsilon), tasks: nTasks, ...ends });
+}
+
+function streamOf(memory, nTasks, returns) {
+  const key = `${nTasks} ${returns}`;
+  if (!memory.streams.has(key)) memory.streams.set(key, preparedStream(memory.digits, nTasks, returns));
+  return memory.streams.get(key);
+}
+
+// What a stream that forgets still knows, and what it tells who comes late: three columns beside each other.
+function newcomers(memory) {
+  const { words } = memory.data, left = memory.find("left"), decay = Number(left.value) / 100;
+  const found = forgetting(memory.digits, streamOf(memory, LASTING, false), decay, memory.epsilon);
+  const told = (value) => (value === Infinity ? "∞" : value.toFixed(2)), cells = [];
+  for (const way of Object.keys(WAYS)) {
+    const { old, newcomer } = found[way];
+    cells.push(`<tr><th scope="row">${words[`way_${way}`]}</th><td>${percent(old)} %</td><td>${told(newcomer)}</td><td>${told(memory.epsilon)}</td></tr>`);
+  }
+  left.style.setProperty("--done", `${(100 * (Number(left.value) - Number(left.min))) / (left.max - left.min)}%`);
+  left.setAttribute("aria-valuetext", `${left.value} %: ${percent(found.fresh.old)} % right`);
+  memory.find("kept").textContent = `${left.value} %`;
+  memory.find("came").textContent = words[memory.epsilon === Infinity ? "newcomers_clean" : decay < 1 ? "newcomers_forget" : "newcomers_keep"];
+  memory.find("panel-newcomers").querySelector("tbody").innerHTML = cells.join("");
 }
 
 function oddsText(words, epsilon, delta) {

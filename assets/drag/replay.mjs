@@ -47,13 +47,14 @@ export function sigma(epsilon, delta) {
 // What is kept of a release of squared length `squares` in `width` numbers (privacy/continual.py, `shrunk`).
 export const shrinkage = (squares, std, width) => (std === 0 ? 1 : squares > 0 ? Math.max(0, 1 - ((width - 2) * std * std) / squares) : 0);
 
-// The square root of the running sums with C on its grid (privacy/continual.py): first columns of C and of B = A / C.
-export function squareRoot(nTasks) {
+// The square root of the running sums, or with exponent 0 fresh noise, with C on its grid (privacy/continual.py): first
+// columns of C and of B = A / C. `decay`: what each task leaves of the sums before it.
+export function squareRoot(nTasks, decay = 1, exponent = 0.5) {
   const column = new Float64Array(nTasks), decoder = new Float64Array(nTasks);
   for (let k = 0, exact = 1; k < nTasks; k++) {
-    if (k) exact *= (2 * k - 1) / (2 * k);
+    if (k) exact *= (decay * (k - 1 + exponent)) / k;
     column[k] = Math.round(exact * 2 ** 14) / 2 ** 14;
-    decoder[k] = 1;
+    decoder[k] = decay ** k;
     for (let n = 0; n < k; n++) decoder[k] -= column[k - n] * decoder[n];
   }
   const length = (values) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));

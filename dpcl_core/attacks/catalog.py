@@ -15,8 +15,6 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     from dpcl_core.attacks.play import Attacker, Game
 
-# By method: the module that its card names, which contains `AUDITS`, the audits of its methods by the method's name.
-MODULES: Mapping[str, str] = {name: card.audit for name, card in methods.CARDS.items() if card.audit}
 TRIALS = 2000  # default number of releases on each side
 
 
@@ -36,23 +34,27 @@ class Audit:
     planted: Callable[[RunSpec, float], Game] | None = None
 
 
+def audited() -> tuple[str, ...]:
+    """The methods whose card names a module with their audit."""
+    return tuple(name for name, card in methods.CARDS.items() if card.audit)
+
+
 def audit_of(method: str) -> Audit:
-    """The audit of a method. Raises BadInput for a method without an audit."""
-    methods.card(method)
-    if method not in MODULES:
-        raise BadInput("method", method, f"has no audit; audited are {', '.join(MODULES)}")
-    return cast(Audit, import_module(MODULES[method]).AUDITS[method])
+    """The audit of a method, from `AUDITS` of the module that its card names. Raises BadInput where it names none."""
+    if not (module := methods.card(method).audit):
+        raise BadInput("method", method, f"has no audit; audited are {', '.join(audited())}")
+    return cast(Audit, import_module(module).AUDITS[method])
 
 
 def names(method: str) -> tuple[str, ...]:
     """The names of a method's attacks, the default one first; empty if it has at most one."""
-    attacks = tuple(audit_of(method).attacks) if method in MODULES else ()
+    attacks = tuple(audit_of(method).attacks) if methods.card(method).audit else ()
     return attacks if len(attacks) > 1 else ()
 
 
 def fitting(spec: RunSpec) -> tuple[str, ...]:
     """The names of a method's attacks that fit the releases of a run with these settings."""
-    select = audit_of(spec.method).fitting if spec.method in MODULES else None
+    select = audit_of(spec.method).fitting if methods.card(spec.method).audit else None
     return names(spec.method) if select is None else select(spec)
 
 

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.data import catalog as datasets
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.features.params import PeftParams
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 N_PERSONS = 2048  # planted examples, each along an axis that no other features use
 N_PICTURES = 2048  # planted pictures for adapters, each with a label that nobody else has
 _N_TASKS, _MOST_KNOWN = 2, 20_000
+STEP = 1e-4  # learning rate of a step that is read backwards: so short that all later gradients are as the first ones
 
 
 def _crowd_labels(spec: RunSpec, epsilon: float, n_tasks: int = _N_TASKS) -> NDArray[np.int64]:
@@ -231,7 +234,7 @@ def _head_statistics(after: Sequence[Floats]) -> Floats:
 # FiLM and LoRA adapters trained by DP-SGD.
 
 
-BACKBONE = "vit-cifar100"
+BACKBONE, OF_TEXTS = "vit-cifar100", "lm-tiny"
 MOST = 2000  # most persons on each side: every sixteen need a training
 _N_LABELLED = 16  # targets in one training, each with a label of its own
 _MOST_NATURAL = 20  # trainings on each side with the digit in question: each has only one target
@@ -245,9 +248,9 @@ _ADAPTER_DIGIT_ADVERSARY = "sees adapter and last layer after each task, knows e
 _HOW = "how far adapter and last layer moved along the example's gradient"
 
 
-def _on_bundled_network(spec: RunSpec, **params: float) -> RunSpec:
-    """The settings that are played: one pass over the task, on the bundled network."""
-    data = replace(spec.data, backbone=BACKBONE)
+def _on_bundled_network(spec: RunSpec, backbone: str = BACKBONE, **params: float) -> RunSpec:
+    """The settings that are played: one pass over the task, on a bundled network."""
+    data = replace(spec.data, backbone=backbone)
     played = updated(spec.params, epochs=1, **params)
     return replace(spec, params=played, data=data, labels="prior")
 
@@ -259,11 +262,11 @@ def adapter_worst_case_game(spec: RunSpec) -> Game:
     weights. Last layers begin at zero, so gradients of examples with distinct labels are nearly orthogonal. The attacker
     projects the change of all weights after either task on an example's clipped gradient at the initial weights. Under
     "replace" a person who does not take part has the same picture with another label. Uses public label lists; learned lists
-    are attacked with last layers alone.
+    are attacked with last layers alone. On data of texts the examples are random states under the bundled network of texts.
     """
-    spec = _on_bundled_network(spec, sample_rate=0.5)
-    pixels = np.random.default_rng(0).integers(0, 256, (_N_LABELLED, _SIDE, _SIDE, 3))
-    pictures, labels = pixels.astype(np.uint8), np.arange(_N_LABELLED, dtype=np.int64)
+    is_of_texts = datasets.card(spec.data.dataset).kind == "text"
+    spec = _on_bundled_network(spec, OF_TEXTS if is_of_texts else BACKBONE, sample_rate=0.5)
+    pictures, labels = _drawn(spec.data.backbone), np.arange(_N_LABELLED, dtype=np.int64)
     changed, takes_part = np.roll(labels, 1), partial(play.coins, n=_N_LABELLED)
     known = _context(spec, 0, _N_LABELLED, _N_LABELLED)
     directions = _gradients(spec, pictures, labels, _N_LABELLED)
@@ -298,10 +301,21 @@ def adapter_real_digit_game(spec: RunSpec) -> Game:
 
 
 @lru_cache(maxsize=1)
-def _network() -> adaptable.Network:
+def _network(backbone: str) -> adaptable.Network:
     from dpcl_core.backbones import adaptable
 
-    return adaptable.load(BACKBONE)
+    return adaptable.load(backbone)
+
+
+def _drawn(backbone: str) -> NDArray[np.generic]:
+    """Random pictures; for a network of texts random states of as many pieces as it reads, all of which count."""
+    random = np.random.default_rng(0)
+    if backbone == BACKBONE:
+        return random.integers(0, 256, (_N_LABELLED, _SIDE, _SIDE, 3)).astype(np.uint8)
+    _, n_pieces, width = _network(backbone).features.blank().shape
+    states = random.standard_normal((_N_LABELLED, n_pieces, width)).astype(np.float16)
+    states[:, :, -1] = 1
+    return states
 
 
 def initial_network(spec: RunSpec, n_classes: int) -> Adapted:
@@ -311,10 +325,10 @@ def initial_network(spec: RunSpec, n_classes: int) -> Adapted:
     assert isinstance(spec.params, PeftParams)
     assert spec.params.adapter != "head"
     rank, space = spec.params.lora_rank, tuple(range(n_classes))
-    return adapters.fresh(_network(), spec.params.adapter, rank, space, n_classes, play.START).module()
+    return adapters.fresh(_network(spec.data.backbone), spec.params.adapter, rank, space, n_classes, play.START).module()
 
 
-def _gradients(spec: RunSpec, pictures: NDArray[np.uint8], labels: NDArray[np.int64], n_classes: int) -> Floats:
+def _gradients(spec: RunSpec, pictures: NDArray[np.generic], labels: NDArray[np.int64], n_classes: int) -> Floats:
     """Every example's clipped gradient at the initial weights [n, weights]."""
     import torch
 
@@ -351,25 +365,28 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
     Clipped gradients are therefore nearly orthogonal, and the attacker projects the noisy sum on each. The labels are
     public; learned label lists are attacked through last layers alone.
 
-    Where people recur, an ensemble trains a new model of them in every task: the scores are those of each and their sum,
-    which is the log-likelihood ratio of all, as their noises are independent. Other methods go on with one model, and what
-    moved it later this attack cannot read: they are played for one task, which has the whole budget.
+    Where people recur, each is in both of two tasks; training on all data so far reads those of the first task again
+    anyway. A task's one step is read off the weights before it: those released last where one network goes on, else the
+    first ones. Steps are so short that the first gradients hold in every task. The scores are those of each release and
+    their sum, each times how many examples of a person it read: the log-likelihood ratio of all, as all have noise of one
+    scale, drawn anew. Elsewhere nothing that is released later reads these people: one task tells all.
     """
     from dpcl_core.attacks.one_run import noisy_sum, one_step_context, one_step_game
 
     assert isinstance(spec.params, PeftParams)
     clip_norm, is_replaced = spec.params.clip_norm, spec.privacy.adjacency == "replace"
-    is_every = spec.method == "peft-ensemble" and spec.scenario.recurrence == "every"
-    played = _on_bundled_network(spec, sample_rate=1.0, learning_rate=1.0)
+    is_every, card = spec.scenario.recurrence == "every", methods.card(spec.method)
+    reads_all = card.trains_on == "all"
+    is_once = any(getattr(spec.params, name) == value for name, value in card.at_once.items())
+    n_tasks = _N_TASKS if is_every or (reads_all and not is_once) else 1
+    played = _on_bundled_network(spec, sample_rate=1.0, learning_rate=STEP)
     drawn = np.random.default_rng(0).integers(0, 256, (n_persons, _SIDE, _SIDE, 3)).astype(np.uint8)
     labels = np.arange(n_persons, dtype=np.int64)
     n_classes = n_persons * (2 if is_replaced else 1)
-    known = one_step_context(spec, epsilon, clip_norm, n_classes, n_tasks=_N_TASKS if is_every else 1)
+    known = one_step_context(spec, epsilon, clip_norm, n_classes, n_tasks=n_tasks)
 
-    def of_task(seen: Seen) -> Floats:
-        inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])
-        zeros = {"head.weight": np.zeros((n_classes, inputs.shape[1] - 1)), "head.bias": np.zeros(n_classes)}
-        noisy = noisy_sum(zeros, seen, known)
+    def of_task(before: Seen, after: Seen, size: float, inputs: Floats) -> Floats:
+        noisy = noisy_sum(before, after, size, STEP)
         weight, bias = noisy[:-n_classes].reshape(n_classes, -1), noisy[-n_classes:]
         logits = inputs @ np.column_stack([weight, bias]).T
         # The gradient of cross-entropy at zero weights: (1 / n_classes - [own label]) times the last layer's inputs.
@@ -379,8 +396,17 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
         return scores
 
     def score(seed: int, seen: Released) -> Floats:
-        each = np.stack([of_task(one) for one in seen], axis=1)
-        return np.column_stack([each, each.sum(axis=1)]) if is_every else each
+        inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])
+        before: Seen = {"head.weight": np.zeros((n_classes, inputs.shape[1] - 1)), "head.bias": np.zeros(n_classes)}
+        each = []
+        for n_so_far, after in enumerate(seen, start=1):
+            n_read = n_so_far if reads_all else 1
+            if after:
+                copies = n_read if is_every else 1
+                each.append(copies * of_task(before, after, n_read * known.task_size, inputs))
+            if spec.method == "naive":
+                before = {name: after[name] for name in before}
+        return np.column_stack([*each, np.sum(each, axis=0)] if len(each) > 1 else each)
 
     own, instead = Examples(drawn, labels), Examples(drawn, n_persons + labels)
     how = "pictures of random pixels; the first step moves the last layer alone"

@@ -211,7 +211,8 @@ def planted_texts_game(spec: RunSpec, epsilon: float, n_candidates: int) -> Game
 
     Their gradients are much alike, so the candidates that differ most are planted, fewer under less noise,
     and the attacker scores all of them jointly (`log_odds`). One of LoRA's two factors starts at zero; the first
-    step moves that factor alone.
+    step moves that factor alone. One task: in no stream is a text in two, so later releases read it only where texts are
+    kept, and `distinct_answer_game` plays that. Noisy copies are released once.
     """
     params, words = spec.params, _words()
     assert isinstance(params, baseline.BaselineParams | PeclParams)
@@ -236,7 +237,7 @@ def planted_texts_game(spec: RunSpec, epsilon: float, n_candidates: int) -> Game
     before = _initial_adapters(played, known)
 
     def score(seed: int, seen: Released) -> Floats:
-        noisy = noisy_sum(before, seen[0], known)
+        noisy = noisy_sum(before, seen[0], known.n_people)
         std = _GAUSSIAN * float(np.median(np.abs(noisy[~is_moved])))  # the other factor holds noise alone
         size = max(1.0, float(noisy[moved] @ usual / (usual @ usual)))  # larger where gradients are not clipped
         return log_odds(directions, noisy[moved] / size, usual, max(least, std / size))[:, None]

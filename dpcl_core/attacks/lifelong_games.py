@@ -140,11 +140,11 @@ _N_CROWD = 20
 _N_NOMINAL = 100_000  # public divisor of sums: large enough for the weights, and so the gradients, to hardly change
 _FORM = Form((8, 8), 0.0, 1.0)  # digits encoded like sensor windows, for the smallest network
 _AGEM_ADVERSARY = (
-    "sees the weights after the task, knows those before it, every other example and the example in question, which has a "
+    "sees the weights after each task, knows those before it, every other example and the example in question, which has a "
     "label of its own"
 )
 _AGEM_DIGIT_ADVERSARY = (
-    "sees the weights after the task, knows those before it, every other example and the digit in question"
+    "sees the weights after each task, knows those before it, every other example and the digit in question"
 )
 _HOW = "how far the weights moved along the example's gradient"
 
@@ -162,7 +162,9 @@ def distinct_label_game(
 ) -> Game:
     """A game with many persons of distinct labels. The two sides swap who takes part.
 
-    The stream has one task, so that the whole budget is spent on it without replay. Examples with distinct labels have
+    Where people recur, each is in every task, and the attacker adds up what the weights after each say. Elsewhere the stream
+    has one task, so that the whole budget is spent on it: a replay only turns a noisy gradient, and `audit_of_life` attacks
+    what it reads. Examples with distinct labels have
     nearly orthogonal gradients, mostly in their own rows of the last layer, and all are clipped. So one training tests many
     persons, each of whom takes part by a coin of the audit; under "replace" a person who does not take part has another
     label instead. The attacker projects the change of the weights on the difference of the two clipped gradients at the
@@ -171,13 +173,13 @@ def distinct_label_game(
     assert isinstance(spec.params, dp_agem.DpAgemParams)
     features = np.random.default_rng(0).standard_normal((n_persons, 64)) * 8 * max(1.0, spec.params.clip_norm)
     rows, labels = features.astype(np.float32), np.arange(n_persons, dtype=np.int64)
-    changed, known = np.roll(labels, 1), _agem_context(n_persons)
+    changed, known = np.roll(labels, 1), _agem_context(spec, n_persons)
 
     def score(seed: int, seen: Released) -> Floats:
         along = _projections(spec, seed, seen, rows, labels, n_persons)
         if spec.privacy.adjacency == "replace":
             along = along - _projections(spec, seed, seen, rows, changed, n_persons)
-        return along[:, None]
+        return _with_total(along)
 
     streams = play.many_persons(spec, known, rows, labels, changed, takes_part)
     return Game(spec, known, streams, score, f"{_HOW} (worst-case examples)", _AGEM_ADVERSARY, takes_part=takes_part)
@@ -187,13 +189,13 @@ def real_digit_game(spec: RunSpec, epsilon: float) -> Game:
     """A game on one real digit among others; under "replace" a digit of the next class takes its place."""
     pixels, classes = digits()
     n_classes = int(classes.max()) + 1
-    known, crowd = _agem_context(n_classes), Examples(pixels[1 : 1 + _N_CROWD], classes[1 : 1 + _N_CROWD])
+    known, crowd = _agem_context(spec, n_classes), Examples(pixels[1 : 1 + _N_CROWD], classes[1 : 1 + _N_CROWD])
     other = int(np.flatnonzero(classes == (classes[0] + 1) % n_classes)[-1])
     pair = Examples(pixels[[0, other]], classes[[0, other]])
 
     def score(seed: int, seen: Released) -> Floats:
         target, replacement = _projections(spec, seed, seen, pixels[[0, other]], pair.labels, n_classes)
-        return np.array([[target - replacement if spec.privacy.adjacency == "replace" else target]])
+        return _with_total((target - replacement if spec.privacy.adjacency == "replace" else target)[None])
 
     streams = play.one_person(spec, known, crowd, pair)
     return Game(spec, known, streams, score, f"{_HOW} (a real digit)", _AGEM_DIGIT_ADVERSARY, most=_MOST_NATURAL)
@@ -205,23 +207,32 @@ def planted_labels_game(spec: RunSpec, epsilon: float) -> Game:
     return replace(game, attack=f"{_HOW} (examples with labels of their own)")
 
 
-def _agem_context(n_classes: int) -> learner.PublicContext:
-    public = tuple(range(n_classes))
-    return learner.PublicContext(n_inputs=64, n_classes=n_classes, public=public, n_people=_N_NOMINAL, n_tasks=1, form=_FORM)
+def _agem_context(spec: RunSpec, n_classes: int) -> learner.PublicContext:
+    n_tasks = _n_tasks(spec, 1)
+    n_people = _N_NOMINAL * (1 if spec.scenario.recurrence == "every" else n_tasks)
+    known = play.context(spec, n_inputs=64, n_classes=n_classes, n_people=n_people, n_tasks=n_tasks)
+    return replace(known, form=_FORM)
+
+
+def _with_total(along: Floats) -> Floats:
+    """Each task's evidence [n, tasks], and beside it the sum of several: their noises are independent, of one scale."""
+    return np.column_stack([along, along.sum(axis=1)]) if along.shape[1] > 1 else along
 
 
 def _projections(
     spec: RunSpec, seed: int, seen: Released, rows: NDArray[np.float32], labels: NDArray[np.int64], n_classes: int
 ) -> Floats:
-    """Initial minus released weights, projected on every example's clipped gradient at the initial weights [n]."""
+    """How far each task moved the weights along every example's clipped gradient at the initial weights [n, tasks]."""
     assert isinstance(spec.params, dp_agem.DpAgemParams)
     start = nets.build(_FORM, n_classes, seed)
-    before = start.released()
-    differences = [np.asarray(before[name], np.float64) - np.asarray(seen[0][name], np.float64) for name in before]
-    change = torch.from_numpy(np.concatenate([part.ravel() for part in differences]))
+    states = [
+        np.concatenate([np.asarray(one[name], np.float64).ravel() for name in start.released()])
+        for one in (start.released(), *seen)
+    ]
+    changes = torch.from_numpy(-np.diff(states, axis=0))
     clipped, inputs, columns = Gradients(start, spec.params.clip_norm), nets.tensor(rows, _FORM), torch.arange(n_classes)
     gradients = (clipped.of(inputs[[place]], torch.tensor([label]), columns) for place, label in enumerate(labels))
-    return np.array([float(torch.cat([part.flatten() for part in parts]).double() @ change) for parts in gradients])
+    return np.stack([(changes @ torch.cat([part.flatten() for part in parts]).double()).numpy() for parts in gradients])
 
 
 # The coefficient memory: one example in the released sums.

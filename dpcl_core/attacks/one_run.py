@@ -2,8 +2,8 @@
 
 Adapters are attacked by one step of Adam that the attacker inverts. They start at zero, or with one factor of zero, or below
 a last layer of zero. So the first step reveals the noisy mean gradient wherever planted examples move it: the step is
-g / (|g| + 1e-8) long, and the public number that means are divided by is so large that their noise is about 1e-8. The whole
-budget is spent on that one step. Bundled networks stand for the run's own: noise, clipping and ledger are the same.
+g / (|g| + 1e-8) times the learning rate, and means are divided by so large a public number that their noise is about 1e-8.
+A task has that one step. Bundled networks stand for the run's own: noise, clipping and ledger are the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpcl_core.spec import RunSpec
 FIRST = "first"  # name of the first task: a language model reads it in its prompts
 _ADAM = 1e-8  # Adam's epsilon, added to the length of a gradient
 _LEAST_NOMINAL = 10_000  # smallest nominal size of a task: makes the cost of a released mean score negligible
-_KNOWLEDGE = "sees the adapters after the task, knows those before it and every planted example"
+_KNOWLEDGE = "sees the adapters after each task, knows those before it and every planted example"
 HOW = "the noisy sum of gradients, read off the first step of Adam"
 _CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins revealed to choose a statistic, and of the rest, the coins guessed
 _POWER = 0.9  # chance of detecting the smallest fault that is reported
@@ -154,7 +154,10 @@ def one_step_game(
     spec: RunSpec, known: PublicContext, own: Examples, others: Examples, score: Callable[[int, Released], Floats],
     attack: str, planted: str,
 ) -> Game:  # fmt: skip
-    """A game with the examples whose coin is heads in every task; under "replace" `others` take the place of the rest."""
+    """A game with the examples whose coin is heads; under "replace" `others` take the place of the rest.
+
+    They are in the first task, or in every task where people recur: one coin decides about all that there is of a person.
+    """
     n, takes_part = len(own), partial(play.coins, n=len(own))
     table = np.concatenate([own.inputs, others.inputs])
     all_examples = Examples(table, np.concatenate([own.labels, others.labels]))
@@ -164,7 +167,8 @@ def one_step_game(
         included = np.arange(n) + n * ~present if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
         train, nothing = all_examples.take(included), all_examples.take(included[:0])
         names = [FIRST, *(f"{task + 1}" for task in range(1, known.n_tasks))]
-        return [Task(task, name, train, nothing, known.public) for task, name in enumerate(names)]
+        where = [train if task == 0 or known.recurrence == "every" else nothing for task in range(known.n_tasks)]
+        return [Task(task, name, where[task], nothing, known.public) for task, name in enumerate(names)]
 
     return Game(
         spec, known, tasks, score, f"{HOW} ({attack})", _KNOWLEDGE, takes_part=takes_part, start=START, planted=planted
@@ -182,24 +186,25 @@ def one_step_context(
 ) -> PublicContext:  # fmt: skip
     """Tasks of a nominal size at which the noise on a mean is as large as `_ADAM`.
 
-    `names`: of the classes of texts of at most `longest` tokens; empty for pictures. `n_tasks`: more than one only where
-    people recur and every task trains a new model.
+    `names`: of the classes of texts of at most `longest` tokens; empty for pictures. `n_tasks`: more than one where later
+    tasks read planted examples again.
     """
     n_people = max(_LEAST_NOMINAL, round(step_noise(spec, epsilon) * clip_norm / _ADAM))
+    n_people *= 1 if spec.scenario.recurrence == "every" else n_tasks
     return PublicContext(
         n_inputs=0, n_classes=n_classes, public=tuple(range(n_classes)), n_people=n_people, n_tasks=n_tasks,
         recurrence=spec.scenario.recurrence, classes=names, texts=TextForm(longest, may_show=False) if names else None,
     )  # fmt: skip
 
 
-def noisy_sum(before: Mapping[str, NDArray[np.generic]], after: Seen, context: PublicContext) -> Floats:
-    """The noisy sum of gradients [weights] behind a first step of Adam at learning rate 1.
+def noisy_sum(before: Mapping[str, NDArray[np.generic]], after: Seen, size: float, rate: float = 1.0) -> Floats:
+    """The noisy sum of gradients [weights] behind a first step of Adam at a learning rate, of a mean over this size.
 
-    The step is u = g / (|g| + e), so g = e u / (1 - |u|); values of |g| above 1e6 e are cut off.
+    The step is u = g / (|g| + e) times the rate, so g = e u / (1 - |u|); values of |g| above 1e6 e are cut off.
     """
     changes = [np.asarray(before[name], np.float64) - np.asarray(after[name], np.float64) for name in before]
-    step = np.clip(np.concatenate([part.ravel() for part in changes]), -1 + 1e-6, 1 - 1e-6)
-    sums: Floats = _ADAM * context.n_people * step / (1 - np.abs(step))
+    step = np.clip(np.concatenate([part.ravel() for part in changes]) / rate, -1 + 1e-6, 1 - 1e-6)
+    sums: Floats = _ADAM * size * step / (1 - np.abs(step))
     return sums
 
 

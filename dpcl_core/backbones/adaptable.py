@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones import catalog
-from dpcl_core.backbones.extractor import finite, made
+from dpcl_core.backbones.extractor import finite, made, pictures
 from dpcl_core.backbones.gpu import at_once, mixed_precision, room
 from dpcl_core.backbones.weights import FIELD
+from dpcl_core.data.dataset import Content, Vectors, Windows
 from dpcl_core.data.images import Images, Interpolation
 from dpcl_core.errors import BadInput, failure_kind
 
@@ -71,8 +73,8 @@ def of_rows(
             if not is_out_of_memory(error):
                 raise
             if limit == 1:
-                height, width = inputs.shape[1:3]
-                raise MemoryError(f"one image of {height}x{width} pixels does not fit into memory") from error
+                size = "x".join(map(str, inputs.shape[1:3]))
+                raise MemoryError(f"one image of {size} pixels does not fit into memory") from error
             limit = limit // 2
             continue
         start += len(rows)
@@ -108,10 +110,10 @@ def filled(table: NDArray[np.generic], batches: Iterator[NDArray[np.generic]]) -
 class Inside(nn.Module):
     """The frozen network as adapters see it: from inputs as they are stored to features float [b, K]."""
 
-    def stored(self, images: Images) -> Generator[int, None, NDArray[np.generic]]:
-        """Reads all pictures as the inputs [n, ...] of `forward`: yields the number done, returns them.
+    def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
+        """Reads all examples as the inputs [n, ...] of `forward`: yields the number done, returns them.
 
-        Raises BadInput naming a picture that cannot be decoded.
+        Raises BadInput for content of another kind, and naming a picture that cannot be decoded.
         """
         raise NotImplementedError
 
@@ -142,11 +144,12 @@ class Pictures(Inside):
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
 
-    def stored(self, images: Images) -> Generator[int, None, NDArray[np.generic]]:
+    def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
         """uint8 [n, side, side, channels], at the smaller of the pictures' own and the network's size.
 
         32x32 pictures for a network of 224x224 then take 49 times less memory.
         """
+        images = pictures(content, "this network")
         form, shape = self.input_format, images.shape
         side = form.size if shape is None else min(form.size, max(shape[:2]))
         squares = np.empty((len(images), side, side, form.n_channels), np.uint8)
@@ -169,6 +172,34 @@ class Pictures(Inside):
             maps = functional.interpolate(maps, size=form.size, mode=form.interpolation, antialias=True)
             maps = maps.round().clamp(0, 255)
         features: Tensor = self.network((maps - self.mean) / self.std)
+        return features
+
+
+class Values(Inside):
+    """Values float32 [b, *shape] of a table's rows, embeddings or windows -> features float [b, K] of the network inside."""
+
+    def __init__(self, name: str, network: nn.Module, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.network, self._name, self._shape = network, name, shape
+
+    def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
+        if not isinstance(content, Windows | Vectors):
+            raise BadInput(FIELD, self._name, f"reads rows of {math.prod(self._shape)} numbers")
+        if (n := math.prod(content.shape)) != (own := math.prod(self._shape)):
+            allowed = f"reads examples of {own} numbers, and these have {n}: register it with another shape"
+            raise BadInput(FIELD, self._name, allowed)
+        yield len(content)
+        return content.values.reshape(-1, *self._shape)
+
+    def blank(self) -> Tensor:
+        return torch.zeros(1, *self._shape)
+
+    @property
+    def side(self) -> int:
+        return 1 + math.isqrt(math.prod(self._shape))
+
+    def forward(self, values: Tensor) -> Tensor:
+        features: Tensor = self.network(values.to(next(self.parameters()).dtype))
         return features
 
 

@@ -7,9 +7,11 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
+from types import ModuleType
+from typing import ClassVar, cast
 
 from dpcl_core import paths
 from dpcl_core.backbones import packaged, weights
@@ -72,7 +74,7 @@ def _in_package() -> Path | None:
     return Path(places[0]) / "model" if places else None
 
 
-TIMM = "timm:"
+TIMM, OWN = "timm:", "own:"  # collections: models of timm, and networks that a user registers (`own_networks`)
 _FILE = "backbones.toml"  # in assets/cards
 ONLY_READS_TEXTS = "is an encoder, which reads texts only"
 NO_PICTURES = "reads pictures only; examples that are numbers are taken as they are with data.backbone = pixels"
@@ -155,6 +157,8 @@ def card(name: str) -> BackboneCard:
     sentence-transformers, `hf:NAME` for any causal language model of the hub. Raises BadInput naming the known ones."""
     if name in CARDS:
         return CARDS[name]
+    if name.startswith(OWN):
+        return cast(BackboneCard, _own().card(name))
     prefix, model = _parted(name)
     if kind := _FOLDERS.get(prefix):
         if not _HUB_MODEL.fullmatch(model) or ".." in model or "--" in model:
@@ -166,6 +170,15 @@ def card(name: str) -> BackboneCard:
     # Of a timm model, the training data that its name says, under this catalog's names where they have one.
     saw = [_TAGS[word] for word in words if word in _TAGS] + [word for word in words if word in datasets.CARDS]
     return replace(template, name=name, title=template.title.format(model), saw=tuple(saw))
+
+
+def names() -> list[str]:
+    """The names of all single backbones, one's own included."""
+    return [*CARDS, *_own().names()]
+
+
+def _own() -> ModuleType:
+    return import_module("dpcl_core.backbones.own_networks")  # which is made of these cards
 
 
 def _parted(name: str) -> tuple[str, str]:
@@ -202,6 +215,11 @@ def fitting(dataset_name: str, *, is_language_model: bool = False) -> str | None
     return next(able, None)
 
 
+def has_layers(name: str) -> bool:
+    """Whether a backbone is a network whose layers adapters can change; of encoders MiniLM alone is written out here."""
+    return name not in ("pixels", HASHED) and not name.startswith(LIBRARY)
+
+
 def refuse_resolution(card: BackboneCard, resolution: int | None) -> None:
     """Raises BadInput for a resolution that the network cannot read pictures at; None is its own."""
     if resolution is None or resolution in card.resolutions:
@@ -215,6 +233,8 @@ def available(card: BackboneCard) -> str | None:
 
     Weights that are not on this computer count as usable while the hub answers.
     """
+    if card.name.startswith(OWN):
+        return lacking(("torch",))
     if card.size_mb == 0:  # there are no weights
         return None
     prefix, model = _parted(card.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from dpcl_core.backbones import packaged, plain_language, weights
+from dpcl_core.backbones import packaged, plain_language, text_networks, weights
 from dpcl_core.backbones.gpu import at_least_single, half_precision, is_gpu
 from dpcl_core.backbones.kept_states import KeptStates
 from dpcl_core.backbones.plain_language import EPSILON
@@ -29,6 +29,9 @@ from dpcl_core.machine import lacking
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from dpcl_core.backbones.adaptable import Network
+    from dpcl_core.backbones.catalog import BackboneCard
 
 
 _NUMBERED = re.compile(r"(.+?)\.(\d+)\.")  # the first number in a module's name is that of its block
@@ -63,7 +66,7 @@ class Adapted(nn.Module):
         if not named:
             allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
             raise BadInput(FIELD, self._name, allowed)
-        path, cut = _cut(named, layers)
+        path, cut = cut_below(named, layers)
         if every:
             kinds = {type(module) for module in named.values()}
             named = {name: module for name, module in model.named_modules() if type(module) in kinds and block_of(name)}
@@ -136,7 +139,7 @@ def _public(frozen: nn.Module, path: str, cut: int) -> Split:
     return Split(frozen, path, cut)
 
 
-def _cut(names: Iterable[str], layers: int | None) -> tuple[str, int]:
+def cut_below(names: Iterable[str], layers: int | None) -> tuple[str, int]:
     """The list of blocks that these modules are in, and how many of its blocks are not adapted.
 
     0 where all are, and for models whose projections are in several lists.
@@ -157,6 +160,31 @@ def load(backbone: str, device: str = "cpu", *, single: bool = False) -> PreTrai
     Raises BadInput for an unusable name, weights file or kind of model, DataMissing where it is unavailable.
     """
     return _frozen(backbone, device, single)
+
+
+def make_network(card: BackboneCard, device: str) -> Network:
+    """The last blocks as a network that gives features, for adapters under a last layer. Raises what `load` raises."""
+    name, model = card.name, load(card.name, device, single=True).base_model  # trained numbers are single, and meet its own
+    projections = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS]
+    path, cut = cut_below(projections, text_networks.BLOCKS)
+    if not path:
+        allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
+        raise BadInput(FIELD, name, allowed)
+    tokenizer, blocks = plain_language.load_tokenizer(name), list(cast(nn.ModuleList, model.get_submodule(path)))
+    lower = with_blocks(model, path, blocks[: cut + 1])  # what the last of these reads is kept
+    last = with_blocks(model, path, [text_networks.plain(block) for block in blocks[cut:]])
+
+    def pieces(strings: Sequence[str]) -> list[list[int]]:
+        return [[tokenizer.bos, *ids[: text_networks.PIECES - 1]] for ids, _ in tokenizer.encode_all(strings)]
+
+    def below(ids: Tensor, is_piece: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        with blocks[cut].register_forward_pre_hook(lambda block, args: seen.append(args[0])):
+            lower(input_ids=ids, use_cache=False)
+        return seen[0]
+
+    width = cast(int, model.get_input_embeddings().weight.shape[1])  # type: ignore[operator]
+    return text_networks.network(name, text_networks.OfCausal(last, path), pieces, below, width, device, n_marks=1)
 
 
 def adapted(
@@ -281,7 +309,7 @@ class Split:
             blocks = list(cast(nn.ModuleList, model.get_submodule(path)))
             self._highest, self._first = blocks[cut - 1], blocks[cut]
             self._mlp = getattr(blocks[-1], "mlp", None)
-            self._below, self._above = _with_blocks(model, path, blocks[:cut]), _with_blocks(model, path, blocks[cut:])
+            self._below, self._above = with_blocks(model, path, blocks[:cut]), with_blocks(model, path, blocks[cut:])
 
     @torch.no_grad()
     def below(self, embeddings: Tensor) -> Tensor:
@@ -356,13 +384,13 @@ def _only(hooks: ExitStack, layer: nn.Module, columns: Tensor, width: int | None
         hooks.enter_context(layer.register_forward_hook(restored))
 
 
-def _with_blocks(model: nn.Module, path: str, blocks: list[nn.Module]) -> nn.Module:
+def with_blocks(model: nn.Module, path: str, blocks: list[nn.Module]) -> nn.Module:
     """The model with this list of blocks at `path`, all modules shared."""
     changed = copy.copy(model)
     first, _, rest = path.partition(".")
     inner = model._modules[first]
     assert inner is not None
-    changed._modules = {**model._modules, first: _with_blocks(inner, rest, blocks) if rest else nn.ModuleList(blocks)}
+    changed._modules = {**model._modules, first: with_blocks(inner, rest, blocks) if rest else nn.ModuleList(blocks)}
     return changed
 
 

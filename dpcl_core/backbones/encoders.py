@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
     from torch import Tensor
+
+    from dpcl_core.backbones.adaptable import Network
+    from dpcl_core.backbones.text_networks import Bert
 
 Floats = NDArray[np.float32]
 _ALONE = "one text at a time"  # in identities: features computed beside other texts differ from these in the last digits
@@ -88,6 +91,27 @@ def make(card: BackboneCard, device: str) -> _Encoder:
     for path in sorted([*folder.rglob("*.safetensors"), *folder.rglob("*.json")]):
         content.update(f"{path.relative_to(folder)} {weights.digest(path)}\n".encode())
     return OfLibrary(card.name, f"{card.name}|{content.hexdigest()}|{_ALONE}", folder, device)
+
+
+def make_network(card: BackboneCard, device: str) -> Network:
+    """The last blocks of MiniLM, for adapting their layers. Raises BadInput for other encoders, and what `make` raises."""
+    from dpcl_core.backbones import text_networks
+
+    if card.name != catalog.MINILM:
+        allowed = f"must be {catalog.MINILM} or a language model to be adapted"
+        raise BadInput(FIELD, card.name, allowed, {FIELD: catalog.MINILM})
+    tokenizer, bert = opened_minilm(device)
+    cut = max(0, len(bert.blocks) - text_networks.BLOCKS)
+
+    def pieces(strings: Sequence[str]) -> list[list[int]]:
+        tokenizer.enable_truncation(text_networks.PIECES)
+        return [one.ids for one in tokenizer.encode_batch(list(strings))]
+
+    def below(ids: Tensor, is_piece: Tensor) -> Tensor:
+        return cast("Tensor", bert(ids, is_piece[:, None, None, :], n_blocks=cut))
+
+    last = text_networks.OfBert(list(bert.blocks)[cut:])
+    return text_networks.network(card.name, last, pieces, below, bert.norm.normalized_shape[0], device)
 
 
 def unit(rows: Floats) -> Floats:
@@ -188,7 +212,7 @@ def _description(words: tuple[str, ...], place: int) -> list[str]:
 class MiniLM(_Encoder):
     """all-MiniLM-L6-v2: a text is the mean of its pieces' vectors, a word the vector of its first piece, of unit length.
 
-    Its network is written out in plain torch (`_states`), without a library that takes seconds to load.
+    Its network is written out in plain torch (`text_networks.Bert`), without a library that takes seconds to load.
     """
 
     device: str
@@ -197,13 +221,13 @@ class MiniLM(_Encoder):
     identity = "|".join((name, *catalog.MINILM_SHA256.values(), str(_TEXT), str(_SENTENCE), _ALONE))
 
     def _of_texts(self, strings: Sequence[str]) -> Floats:
-        tokenizer, network = _opened_minilm(self.device)
+        tokenizer, network = opened_minilm(self.device)
         tokenizer.enable_truncation(self._TEXT)
         encoded = tokenizer.encode_batch(list(strings))
         return np.stack([_states(network, one.ids, self.device).mean(axis=0) for one in encoded])
 
     def _of_words(self, sentences: Sequence[tuple[str, ...]]) -> Floats:
-        tokenizer, network = _opened_minilm(self.device)
+        tokenizer, network = opened_minilm(self.device)
         tokenizer.enable_truncation(self._SENTENCE)
         encoded = tokenizer.encode_batch([list(words) for words in sentences], is_pretokenized=True)
         return np.concatenate([
@@ -212,53 +236,33 @@ class MiniLM(_Encoder):
         ])  # fmt: skip
 
 
-def _states(weights_by_name: Mapping[str, Tensor], ids: Sequence[int], device: str) -> Floats:
-    """Last hidden states float32 [S, 384] of one text's pieces, by a BERT with twelve heads (Devlin et al. 2019).
+def _states(network: Bert, ids: Sequence[int], device: str) -> Floats:
+    """Last hidden states float32 [S, 384] of one text's pieces.
 
     One text without padding, so that no other text is in any product. Batches of similar length took a seventh less time
     on AG News, but may give a text other last digits at another place.
     """
     import torch
-    from torch.nn import functional
-
-    def linear(rows: Tensor, name: str) -> Tensor:
-        return functional.linear(rows, weights_by_name[f"{name}.weight"], weights_by_name[f"{name}.bias"])
-
-    def normed(rows: Tensor, name: str) -> Tensor:
-        scale, shift = weights_by_name[f"{name}.weight"], weights_by_name[f"{name}.bias"]
-        return functional.layer_norm(rows, (rows.shape[-1],), scale, shift, 1e-12)
 
     with torch.inference_mode():
-        pieces, table = torch.tensor([ids], dtype=torch.int64, device=device), "embeddings.{}_embeddings.weight".format
-        hidden = functional.embedding(pieces, weights_by_name[table("word")])
-        hidden = hidden + weights_by_name[table("position")][: len(ids)] + weights_by_name[table("token_type")][0]
-        hidden = normed(hidden, "embeddings.LayerNorm")
-        for block in range(len({name.split(".")[2] for name in weights_by_name if name.startswith("encoder.layer.")})):
-            name = f"encoder.layer.{block}"
-            query, key, value = (
-                linear(hidden, f"{name}.attention.self.{part}").view(*pieces.shape, 12, -1).transpose(1, 2)
-                for part in ("query", "key", "value")
-            )
-            mixed = functional.scaled_dot_product_attention(query, key, value)
-            change = linear(mixed.transpose(1, 2).flatten(2), f"{name}.attention.output.dense")
-            hidden = normed(hidden + change, f"{name}.attention.output.LayerNorm")
-            inner = functional.gelu(linear(hidden, f"{name}.intermediate.dense"))
-            hidden = normed(hidden + linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
-        states: Floats = hidden[0].cpu().numpy()
+        states: Floats = network(torch.tensor([ids], dtype=torch.int64, device=device))[0].cpu().numpy()
     return states
 
 
 @lru_cache(maxsize=1)
-def _opened_minilm(device: str) -> tuple[Tokenizer, Mapping[str, Tensor]]:
-    """Tokenizer and weights, read and checked once per process. Raises BadInput, DataMissing."""
+def opened_minilm(device: str) -> tuple[Tokenizer, Bert]:
+    """Tokenizer and network, read and checked once per process. Raises BadInput, DataMissing."""
     import torch
     from safetensors.torch import load
     from tokenizers import Tokenizer
 
+    from dpcl_core.backbones.text_networks import Bert
+
     state, vocabulary = catalog.minilm()
     tokenizer = Tokenizer.from_str(vocabulary.decode("utf-8"))
     tokenizer.no_padding()
-    return tokenizer, {name: one.to(device, torch.float32) for name, one in load(state).items() if one.is_floating_point()}
+    tensors = {name: one.to(device, torch.float32) for name, one in load(state).items() if one.is_floating_point()}
+    return tokenizer, Bert(tensors)
 
 
 @dataclass(frozen=True, slots=True)

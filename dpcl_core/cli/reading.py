@@ -19,7 +19,7 @@ from dpcl_core.cli.inputs import asked_of, checked_store, open_store, result_tex
 from dpcl_core.cli.output import one_line, put, put_json, put_result, say
 from dpcl_core.data import understood
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.events import Event, JsonValue, plain_number
+from dpcl_core.events import CellFinished, Event, JsonValue, plain_number
 from dpcl_core.runs import administration, charges, database, queue
 from dpcl_core.runs.audits import Studies, Study
 from dpcl_core.runs.executor import Supervisor
@@ -90,6 +90,9 @@ def runs(options: argparse.Namespace) -> int:
         raise BadInput("--delete", "", "needs the runs that are to go: RUN_ID ...")
     if len(options.run_id) > 1 and not options.delete:
         raise BadInput("RUN_ID", " ".join(options.run_id), "must be one run: its result is one document")
+    if options.person is not None and (options.delete or options.json or not options.run_id):
+        allowed = "needs one run, and goes with neither --delete nor --json: it is shown only"
+        raise BadInput("--person", options.person, allowed)
     store = checked_store(options.store)
     if options.delete:
         for run in [store.get(one) for one in options.run_id]:  # all are known before one goes
@@ -116,6 +119,26 @@ def _show(store: Store, run: Run, options: argparse.Namespace) -> None:
     else:
         put(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
         put(f"{checks.command_line(run.spec)}\n{result_text(store, run)}")
+    if options.person is not None:
+        _put_own_cost(store, run, options.person)
+
+
+def _put_own_cost(store: Store, run: Run, client: int) -> None:
+    """Prints what a run cost one client, for each budget, by its first seed; on own data as unprotected."""
+    from dpcl_core.explorers import own_cost
+
+    spec = run.spec
+    finished = [one for one in store.events(run.id) if isinstance(one, CellFinished) and one.cell.seed == spec.seeds[0]]
+    if not finished:
+        raise BadInput("--person", client, "needs a run with a finished model")
+    is_own = spec.data.dataset.startswith("own:")
+    for one in finished:
+        cost = own_cost.of_client(spec, one, client)
+        lengths = ", ".join(f"{length:.2f}" for length in cost.lengths)
+        put(
+            f"client {client} at ε = {one.cell.epsilon:g}: its own ε is {cost.epsilon:.3g}; lengths of its vectors by task, "
+            f"as shares of the longest: {lengths}" + (f"\n{own_cost.UNPROTECTED}" if is_own else "")
+        )
 
 
 def _list(store: Store, options: argparse.Namespace) -> None:

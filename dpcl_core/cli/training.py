@@ -17,7 +17,7 @@ from typing import cast
 from dpcl_core import checks, machine, presets
 from dpcl_core.cli.inputs import asked_of, checked_store, open_store, resolve_target, result_text, spec_of, unlocked
 from dpcl_core.cli.output import one_line, put, put_json, put_result, results_alone, say
-from dpcl_core.cli.reading import put_study
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import INPUT, BadInput, DataMissing
@@ -38,11 +38,11 @@ MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 def run(options: argparse.Namespace) -> int:
     """Carries out the experiments of a paper, a grid or every run of a preset, or one run."""
-    if options.spec in measured.papers():
+    if options.spec in measured.papers() or options.on is not None:
         for option in ("all", "over", "ceiling", "executor", "shards", "data", "preset"):
             if getattr(options, option) not in (None, False, []):
                 raise BadInput(f"--{option}", options.spec, "cannot be combined with a paper, which says what runs")
-        return _reproduce(options)
+        return _reproduce(options) if options.on is None else _on_other_data(options)
     resolve_target(options)
     if beside := [name for name in ("experiment", "size", "record") if getattr(options, name) is not None]:
         raise BadInput(f"--{beside[0]}", getattr(options, beside[0]), "goes with a paper, such as tobaben")
@@ -343,24 +343,62 @@ def _reproduce(options: argparse.Namespace) -> int:
     for runs in planned.values():
         for spec in runs.values():
             checks.check_run(spec)
-    store, status = open_store(options.store), 0
-    done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
+    store, status, done = open_store(options.store), 0, dict[str, dict[str, measured.Measured]]()
     for experiment, runs in planned.items():
-        for label, spec in runs.items():
-            name = None if options.set else f"{experiment.preset(size)}: {label}"
-            run = carry_out(store, spec, name, options.device, no_wait=options.no_wait)
-            status = max(status, exit_status(run))
-            if run.status == "cancelled":  # Ctrl-C counts for all
-                return status
-            if run.status == "finished":
-                events = store.events(run.id)
-                done[experiment.name][label] = measured.stamped(measured.measured_run(run, events))
-                if options.record:  # at once: what is recorded stays when a later run is stopped
-                    measured.write(Path(options.record), paper.name, [done[experiment.name][label]])
+        of, done[experiment.name] = "" if options.set else experiment.preset(size), {}
+        ended = _each(store, runs, of, paper.name, options, done[experiment.name])
+        status = max(status, abs(ended))
+        if ended < 0:
+            return status
     if options.json:
         put_json(report.document(paper, size, planned, done))
     else:
         put(report.text(paper, size, planned, done))
+    return status
+
+
+def _on_other_data(options: argparse.Namespace) -> int:
+    """Carries out a paper's experiment on other data, and says which of its claims hold there."""
+    from dpcl_core.methods.references import of_labels
+    from dpcl_core.papers import other_data
+
+    if options.spec in measured.papers() and options.experiment is None:
+        raise BadInput("--on", options.on, "takes one experiment at a time: name it by --experiment")
+    paper, experiment = other_data.of_experiment(options.experiment or options.spec or "")
+    size = options.size or experiment.sizes[0]
+    if size not in experiment.sizes:
+        raise BadInput("--size", size, f"{experiment.name} has no such form; there are {', '.join(experiment.sizes)}")
+    specs, refused = other_data.planned(experiment, size, options.on, options.set)
+    if datasets.card(options.on).is_own:
+        n_models = sum(len(spec.privacy.epsilons) * len(spec.seeds) for spec in specs.values())
+        say(f"{n_models} models will learn from {options.on}, and what they cost adds up: dpcl data {options.on} --budget")
+    runs: dict[str, measured.Measured] = {}
+    status = _each(open_store(options.store), specs, f"{experiment.name} on {options.on}", paper.name, options, runs)
+    if status < 0:
+        return -status
+    form = other_data.tested(paper, experiment, size, specs, runs, of_labels(next(iter(specs.values()))).chance)
+    put_result(options, other_data.document(paper, form, refused), other_data.text(paper, form, refused))
+    return status
+
+
+def _each(
+    store: Store, specs: Mapping[str, RunSpec], name: str, paper: str, options: argparse.Namespace,
+    done: dict[str, measured.Measured],
+) -> int:  # fmt: skip
+    """Carries out runs one after another and puts their results into `done`; gives the exit status, negative once stopped.
+
+    A stop (Ctrl-C) counts for all. What is recorded by then stays.
+    """
+    status = 0
+    for label, spec in specs.items():
+        run = carry_out(store, spec, f"{name}: {label}" if name else None, options.device, no_wait=options.no_wait)
+        status = max(status, exit_status(run))
+        if run.status == "cancelled":
+            return -status
+        if run.status == "finished":
+            done[label] = measured.stamped(measured.measured_run(run, store.events(run.id)))
+            if options.record:  # at once: a later run may be stopped
+                measured.write(Path(options.record), paper, [done[label]])
     return status
 
 
@@ -382,6 +420,8 @@ def _refuse_without_optuna() -> None:
 
 def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namespace) -> int:
     """Carries out a tuning's run in the queue; prints the tuning."""
+    from dpcl_core.cli.reading import put_study
+
     say(f"tuning {study_id}")
     reporter = Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below

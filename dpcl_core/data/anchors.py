@@ -7,6 +7,7 @@ No private row has a part in them, so that they cost no privacy; of the data onl
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.data import load
+from dpcl_core.data.card import Kind
 from dpcl_core.data.columns import Late
 from dpcl_core.data.dataset import Content, Windows
 from dpcl_core.data.images import Images
@@ -50,6 +52,23 @@ def public_examples(content: Content) -> PublicSentences:
         drawn = random.uniform(-1, 1, (N_ANCHORS, *content.shape)).astype(np.float32)
         made, title = replace(content, values=drawn), f"{N_ANCHORS:,} made-up rows, each number drawn from its public range"
     return PublicSentences(made, np.arange(N_ANCHORS, dtype=np.int64), title)
+
+
+@lru_cache(maxsize=2)
+def shown(kind: Kind, shape: tuple[int, ...]) -> tuple[Image.Image | str, ...]:
+    """The public examples as pictures, or as sentences, in the order of their features; empty for made-up numbers and words.
+
+    `shape`: of pictures, as a dataset's card has it; empty: they differ in size.
+    """
+    if kind == "text":
+        sentences = load.public_sentences().content
+        assert isinstance(sentences, Texts)
+        return tuple(sentences.strings)
+    if kind != "image":
+        return ()
+    size = (shape[0], shape[1], shape[2]) if shape else None
+    pixels = np.asarray(cut_outs(size, np.random.default_rng(_SEED)).content)
+    return tuple(Image.fromarray(one[..., 0] if one.shape[-1] == 1 else one) for one in pixels)
 
 
 def cut_outs(shape: tuple[int, int, int] | None, random: np.random.Generator) -> Images:

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
 
@@ -285,6 +284,8 @@ _SPLITS = ("train", "test")
 
 def _made(card: DatasetCard) -> DataFiles:
     """The files of the generated dataset, made if necessary. Raises BadInput where its folder cannot be written."""
+    from importlib.metadata import version
+
     from dpcl_core.data.synthetic import template_file  # loaded only where the corpus is used
 
     folder = cache_dir() / card.folder

@@ -57,6 +57,12 @@ ARMS = {
     "arms_sentence": "One public list, ε = {epsilon}, {tasks} tasks: fresh noise added up {added} % right, shrunk before "
     "adding {shrunk} %, remembered {remembered} %, remembered and shrunk {both} %.",
     "arms_clean": "Without noise all four are the same, {added} % right after {tasks} tasks, and no one is protected.",
+    "way_fresh": "fresh", "way_remembered": "remembered",
+    "newcomers_keep": "Nothing is forgotten, so the last sums still tell of everybody: less under fresh noise, which buries "
+    "old members deeper, than under remembered noise.",
+    "newcomers_forget": "Forgetting has two sides: the model knows less of old digits, and a newcomer learns less of who "
+    "brought them. Who saw all releases learns as much as ever.",
+    "newcomers_clean": "Without noise nothing is forgotten: a smaller sum has the same direction, and it tells everything.",
 }  # fmt: skip
 _MORE_THAN_REQUESTED = "The ledger of this run totals more than the ε of the slider: the bar states the guarantee."
 _LOOKED_UP = "Results of a real run. The slider has only the trained budgets; nothing is interpolated between them."

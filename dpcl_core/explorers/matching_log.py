@@ -342,6 +342,14 @@ class Rematch:
         """The run's number of anchors."""
         return len(self.public.anchors)
 
+    def nearest_anchors(self, n_public: int, k: int = 3) -> NDArray[np.int64]:
+        """Of each group the k anchors nearest to its released prototype, where its signature is highest: int64 [K, k].
+
+        They are places among the `n_public` public examples that anchors are drawn from. No list is read.
+        """
+        away = np.linalg.norm(self.prototypes[:, None] - self.public.anchors, axis=-1)
+        return matchers.anchor_places(self.now.cell.seed, n_public)[np.argsort(away, axis=1)[:, :k]]
+
     def event(self, m: int, noise: float) -> Signatures:
         """The round as matched by the first m anchors, with this noise on every coordinate of every entry.
 

@@ -290,6 +290,27 @@ def race(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     return chart.picture(f"{capital(said)}, after {n_tasks} tasks.")
 
 
+def spending(table: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """What rules of spending give each task, one line a rule; a task that gets nothing is crossed out: it starves.
+
+    Columns: rule, after_task (from 0), epsilon (of the task's own release; 0: refused).
+    """
+    lines = {str(name): rows.assign(after_task=rows["after_task"] + 1) for name, rows in table.groupby("rule", sort=False)}
+    n_tasks = int(table["after_task"].max()) + 1
+    x, y = theme.task_axis(1, n_tasks), {"title": "ε of a task's release", "rangemode": "tozero"}
+    chart = _over_tasks(dark, x, y, lines, "after_task", "epsilon", ": task %{x}, ε = %{y:.3g}")
+    said = []
+    for index, (name, rows) in enumerate(lines.items()):
+        starving = rows[rows["epsilon"] == 0]
+        marker = {"color": chart.colour(index), "size": 9, "symbol": "x"}
+        if len(starving):
+            chart.marks(starving["after_task"], starving["epsilon"], f"{name}, refused", marker, "nothing is left")
+        last = f"ε = {shown_number(float(rows['epsilon'].iloc[-1]))} for the last task"
+        starve = f"{len(starving)} of {n_tasks} tasks starve" if len(starving) > 1 else "the last task starves"
+        said.append(f"{name}: {starve if len(starving) else last}")
+    return chart.picture(f"{capital('; '.join(said))}.")
+
+
 def _over_tasks(
     dark: bool, x: theme.Properties, y: theme.Properties, lines: dict[str, pd.DataFrame], across: str, up: str, hover: str
 ) -> theme.Chart:

@@ -211,6 +211,28 @@ def latecomers() -> Shown:
     return Shown(head, tuple((name, *values) for name, values in told.items()), finding)
 
 
+def delete_me() -> Shown:
+    """Her row taken out of a sum of 500 rows of length 1, seen by who kept the sum of the day before."""
+    random, sigma = np.random.default_rng(7), gaussian.sigma(1.0, DELTA)
+    rows = random.standard_normal((500, 64))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    before, hers = rows.sum(axis=0), rows[0]
+
+    def alike(difference: Vector) -> str:
+        return f"{abs(float(difference @ hers)) / float(np.linalg.norm(difference)):.2f}"
+
+    noise = sigma * np.random.default_rng().standard_normal((2, 64))
+    ways = (
+        ("subtract her row", before - (before - hers), "100 %"),
+        ("train anew without her", before - rows[1:].sum(axis=0), "100 %"),
+        ("noise for ε = 1 in both", hers + noise[0] - noise[1], f"{100 * gaussian_odds_bound(sigma):.1f} %"),
+    )
+    finding = "Without noise the difference of two models is her row, however carefully she was taken out. "
+    finding += "Noise hides her in both, and deletes nothing: what was released of her stays, within its ε."
+    head = ("asked to delete her", "the difference is her row (1: exactly)", "best guess that she was there is right")
+    return Shown(head, tuple((name, alike(difference), best) for name, difference, best in ways), finding)
+
+
 def demonstration(key: str) -> Shown:
     """The demonstration of the pitfall with this key in `assets/edges.toml`, by the function of that name."""
     show: Callable[[], Shown] = globals()[key.replace("-", "_")]

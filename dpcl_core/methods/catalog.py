@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, cast, get_args
 
 from dpcl_core.backbones import bundled
@@ -29,15 +28,56 @@ if TYPE_CHECKING:
 
 
 _ELSEWHERE = "DPCL_METHODS"
-# Read when first asked for: their modules have what learners compute with, which takes a second.
-CARDS: Mapping[str, MethodCard]
+CARDS: Mapping[str, MethodCard]  # read when first asked for
+
+# The methods of this package, in the order of lists, each with its module; a new one is one line here.
+_FEATURES = {"cosine": "cosine", "peft-ensemble": "peft_ensemble", "naive": "naive", "non-cl": "non_cl"}
+_LIFELONG = {
+    "agem": "agem", "l2dp-ml": "l2dp_ml", "dp-agem": "dp_agem", "dp-coeff-memory": "dp_coeff_memory",
+    "independent-laplace": "independent_laplace", "joint-network": "joint_network",
+}  # fmt: skip
+_LANGUAGE = {
+    "lm-seqft": "seqft", "lm-er": "er", "lm-ewc": "ewc", "lm-gem": "gem", "lm-olora": "olora", "lm-mtl": "mtl",
+    "pecl-published": "pecl_published", "pecl": "pecl",
+}  # fmt: skip
+_FEDERATED = {
+    "cslr-server-head": "cslr_server_head", "cslr-central": "cslr_central", "cslr-published": "cslr_published",
+    "local-list": "local_list", "label-means": "label_means", "dp-stat-share": "dp_stat_share", "dp-fedavg": "dp_fedavg",
+    "fedcil-dp": "fedcil_dp", "fedta-lite": "fedta_lite",
+}  # fmt: skip
+_FAMILIES = {"features": _FEATURES, "lifelong": _LIFELONG, "language": _LANGUAGE, "federated": _FEDERATED}
+_BY_TORCH = ("lifelong", "language")  # all their methods train by torch, which a page of a browser does not have
+
+
+class _Cards(Mapping[str, MethodCard]):
+    """The cards by name. Each one's module is loaded when first asked for: it has what the learner computes with."""
+
+    def __init__(self) -> None:
+        families = [name for name in _FAMILIES if sys.platform != "emscripten" or name not in _BY_TORCH]
+        root = __name__.removesuffix(".catalog")
+        self._modules = {name: f"{root}.{family}.{file}" for family in families for name, file in _FAMILIES[family].items()}
+        self._read: dict[str, MethodCard] = _added(self._modules)
+        self._names = (*self._modules, *self._read)
+
+    def __getitem__(self, name: str) -> MethodCard:
+        if name not in self._read:
+            self._read[name] = import_module(self._modules[name]).CARD
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
 
 def __getattr__(name: str) -> Mapping[str, MethodCard]:
     if name != "CARDS":
         raise AttributeError(name)
-    built_in = _built_in()
-    globals()[name] = found = {**built_in, **_added(built_in)}
+    globals()[name] = found = _Cards()
     return found
 
 
@@ -45,41 +85,7 @@ def _cards() -> Mapping[str, MethodCard]:
     return cast(Mapping[str, MethodCard], globals()["CARDS"] if "CARDS" in globals() else __getattr__("CARDS"))
 
 
-def _built_in() -> Mapping[str, MethodCard]:
-    """The methods of this package, in the order of lists."""
-    from dpcl_core.methods.features import cosine, naive, non_cl, peft_ensemble
-    from dpcl_core.methods.federated import (
-        cslr_central,
-        cslr_published,
-        cslr_server_head,
-        dp_fedavg,
-        dp_stat_share,
-        fedcil_dp,
-        fedta_lite,
-        label_means,
-        local_list,
-    )
-
-    features = (cosine, peft_ensemble, naive, non_cl)
-    cslr = (cslr_server_head, cslr_central, cslr_published, local_list)
-    federated = (*cslr, label_means, dp_stat_share, dp_fedavg, fedcil_dp, fedta_lite)
-    modules = (*features, *_by_torch(), *federated)
-    return {module.CARD.name: module.CARD for module in modules}
-
-
-def _by_torch() -> tuple[ModuleType, ...]:
-    """The families whose methods all train by torch; a page of a browser, which has none, need not wait for their cards."""
-    if sys.platform == "emscripten":
-        return ()
-    from dpcl_core.methods.language import er, ewc, gem, mtl, olora, pecl, pecl_published, seqft
-    from dpcl_core.methods.lifelong import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
-
-    lifelong = (agem, l2dp_ml, dp_agem, dp_coeff_memory, independent_laplace, joint_network)
-    language = (seqft, er, ewc, gem, olora, mtl, pecl_published, pecl)
-    return (*lifelong, *language)
-
-
-def _added(built_in: Mapping[str, MethodCard]) -> dict[str, MethodCard]:
+def _added(built_in: Collection[str]) -> dict[str, MethodCard]:
     """Cards of the modules named in `DPCL_METHODS`. Raises BadInput for a module without a card, and for a name in use."""
     cards: dict[str, MethodCard] = {}
     for module in filter(None, map(str.strip, os.environ.get(_ELSEWHERE, "").split(","))):
@@ -90,7 +96,7 @@ def _added(built_in: Mapping[str, MethodCard]) -> dict[str, MethodCard]:
             raise BadInput(_ELSEWHERE, module, f"{must} ({type(error).__name__}: {error})") from error
         if not isinstance(card, MethodCard):
             raise BadInput(_ELSEWHERE, module, f"{must}; its CARD is a {type(card).__name__}")
-        if card.name in {**built_in, **cards}:
+        if card.name in built_in or card.name in cards:
             raise BadInput(_ELSEWHERE, module, f"its card must have a new name: there is already a method {card.name}")
         cards[card.name] = card
     return cards
@@ -168,7 +174,10 @@ def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
     if spec.params.inputs == "text":
         yield ("text",), f"{method.title} trains a language model"
     if spec.params.inputs == "images":
-        yield ("image",), f"{method.title} adapts a network of pictures with these settings"
+        network = backbones.card(spec.data.backbone)
+        read: tuple[Kind, ...] = network.reads if network.name.startswith(backbones.OWN) else ("image", "text")
+        named = _either([_NAMES[kind] for kind in read])
+        yield read, f"{method.title} adapts a network of {named} with these settings"
     if scenario.needs_values and spec.params.inputs == "text":
         yield _VALUES, f"scenario.kind = {scenario.name} rearranges values, and words have no places of their own"
     if not method.has_clients:

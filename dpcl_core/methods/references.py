@@ -37,14 +37,15 @@ def before_training(spec: RunSpec, streams: Sequence[TaskStream], public: Sequen
     """Chance and, unless a language model has to be opened first, the score of the public network that has learned nothing.
 
     An encoder of texts finds labels by their meaning: a text gets the label whose name has the largest cosine with it among
-    the labels that compete. A network of pictures, or of single words, has never heard of the labels and can only guess: its
-    score is chance. None without a pretrained network. Reads no training example. `public`: indices of the public labels.
+    the labels that compete. A network of pictures, of single words, or one that is trained with its last layer, has never
+    heard of the labels and can only guess: its score is chance. None without a pretrained network. Reads no training
+    example. `public`: indices of the public labels.
     """
     is_given = spec.params.is_task_given
     known = References(
         scenarios.chance(streams, public, is_task_given=is_given), n_tested=scenarios.n_tested(streams)
     )
-    if datasets.card(spec.data.dataset).kind != "text":
+    if datasets.card(spec.data.dataset).kind != "text" or spec.params.inputs == "images":
         return _guessing(known, spec)
     if backbones.card(spec.data.backbone).is_language_model:
         return known

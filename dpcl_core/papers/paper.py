@@ -223,6 +223,18 @@ class Figure(Document):
     has_tests: bool = False
 
 
+class Elsewhere(Document):
+    """Other data on which an experiment's claims were tested; `set`: changes of its runs there, in the form of `--set`."""
+
+    on: _Words
+    size: Size = "small"
+    set: tuple[_Words, ...] = ()
+
+    def name(self, experiment: Experiment) -> str:
+        """What its references are recorded under."""
+        return f"{experiment.preset(self.size)} on {self.on}"
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """One experiment. Preset NAME is the paper's protocol, NAME-small a version that takes minutes on two cores.
@@ -235,6 +247,7 @@ class Experiment:
     bundled network. `is_ours`: the paper has no such experiment. `has_match_rates`: its tables also print how often an
     anchor separates two list entries, a property of lists and not of models. `earlier`: the table of an earlier version of
     the paper that prints the same experiment. `dataset`: how the names of the printed data begin; empty: any.
+    `elsewhere`: other data on which its claims were tested.
     """
 
     name: str
@@ -252,6 +265,7 @@ class Experiment:
     earlier: str | None = None
     dataset: str = ""
     figures: tuple[Figure, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
 
     @property
     def claimed_in(self) -> tuple[str, str]:
@@ -363,6 +377,7 @@ class _Experiment(Document):
     has_match_rates: bool = False
     earlier: _Words | None = None
     figures: tuple[Figure, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
 
 
 class _File(Document):

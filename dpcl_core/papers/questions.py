@@ -424,11 +424,16 @@ def recorded_chances(preset: str, specs: Mapping[str, RunSpec]) -> dict[str, flo
 
     Chance was recorded for that one. It follows from the test data, their tasks, and the labels that may be given.
     """
-    known = _references().get(preset, {}).get("chance")
+    known = recorded_chance(preset)
     if known is None:
         return {}
     first = measured.tested_on(next(iter(presets.variants(preset).values())))
     return {label: known for label, spec in specs.items() if measured.tested_on(spec) == first}
+
+
+def recorded_chance(name: str) -> float | None:
+    """What guessing gives, in [0, 1], as recorded for the first run of a preset, or of an experiment on other data."""
+    return _references().get(name, {}).get("chance")
 
 
 def no_ceiling(spec: RunSpec) -> str:

@@ -25,6 +25,7 @@ _FINEST = 1e-3
 _POINTS_PER_EPSILON = 20_000
 _STEPS_OF_A_LIST = 20  # at least: a small epsilon must not be rounded up to a grid wider than itself
 _STEPS_OF_A_GAUSSIAN = 300  # at least: where it ends between two steps, it is rounded up by less than 1e-4 of itself
+_UP = 1 + 1e-10  # above the error of double precision in the closed form of a Gaussian; its root is found to 1e-13
 _LARGEST = 1e7  # of an epsilon: e to the power of a step of its grid, a 20,000th of it, must not overflow
 _LEAST_NOISE = 1e-9  # the largest budget needs more, of noise or of one over a copy's epsilon
 _TAIL, _TAIL_OF_DELTA = 1e-15, 1e-7  # what a composition cuts off counts as an infinite loss: next to nothing of delta
@@ -101,6 +102,11 @@ def _merged(events: Sequence[dp.DpEvent]) -> tuple[dp.DpEvent, ...]:
 def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> float:
     if not events:
         return 0.0
+    if any(isinstance(_uncounted(event), dp.NonPrivateDpEvent) for event in events):
+        return math.inf
+    if len(events) == 1 and (sigma := _joint_sigma(events)):
+        exact = gaussian.epsilon(sigma, delta, gaussian.SENSITIVITY[adjacency])
+        return exact * _UP + 1e-13 if exact <= _LARGEST else math.inf
     try:
         epsilon = _composed(events, delta, adjacency).epsilon(delta)
     except Unbounded:
@@ -125,6 +131,9 @@ def deltas(
 
     Raises Unaccountable.
     """
+    if len(set(events)) == 1 and (sigma := _joint_sigma(_merged(events))):
+        found = [gaussian.delta(epsilon, sigma, gaussian.SENSITIVITY[adjacency]) for epsilon in epsilons]
+        return np.minimum(1.0, np.array(found, dtype=np.float64) * _UP + 1e-15)
     composed = _composed(_merged(events), delta, adjacency)
     return np.array([composed.delta(epsilon) for epsilon in epsilons], dtype=np.float64)
 
@@ -175,7 +184,7 @@ def _interval(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) 
     if rough > _LARGEST:
         raise Unbounded(f"epsilon is above {_LARGEST:,.0f}, which bounds nothing; more noise is needed")
     interval = max(_FINEST, rough / _POINTS_PER_EPSILON)
-    if exact := _gaussian_epsilon(events, delta, adjacency):
+    if (sigma := _joint_sigma(events)) and (exact := gaussian.epsilon(sigma, delta, gaussian.SENSITIVITY[adjacency])):
         return exact / math.ceil(max(_STEPS_OF_A_GAUSSIAN, exact / interval)) * (1 + 1e-12)
     lists = [event.epsilon for event in map(_uncounted, events) if isinstance(event, LabelListDpEvent | LocalDpEvent)]
     if not lists:
@@ -184,13 +193,13 @@ def _interval(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) 
     return max(min(lists) / steps * (1 + 1e-12), interval / _STEPS_OF_A_LIST)
 
 
-def _gaussian_epsilon(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float:
-    """Epsilon in closed form, where all events are Gaussian releases that read everyone; else 0."""
+def _joint_sigma(events: Sequence[dp.DpEvent]) -> float:
+    """Noise multiplier of the one release that all events equal together, if all are Gaussian and read everyone; else 0."""
     parts = [(event.event, event.count) if isinstance(event, dp.SelfComposedDpEvent) else (event, 1) for event in events]
     if not all(isinstance(event, dp.GaussianDpEvent) and event.noise_multiplier > 0 for event, _ in parts):
         return 0.0
-    precision = sum(count / event.noise_multiplier**2 for event, count in parts)
-    return gaussian.epsilon(precision**-0.5, delta, gaussian.SENSITIVITY[adjacency]) if precision else 0.0
+    precision = sum(count / event.noise_multiplier / event.noise_multiplier for event, count in parts)
+    return precision**-0.5 if precision else 0.0
 
 
 @lru_cache(maxsize=64)

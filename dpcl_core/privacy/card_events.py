@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,6 +30,8 @@ class Card(dict[str, JsonValue]):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what ran, and the epsilon of each model."""
+        from html import escape
+
         cells = cast("list[dict[str, Any]]", self["cells"])
         rows = "".join(
             f"<tr><td>{float(one['asked']):g}</td><td>{one['seed']}</td><td>{float(one['epsilon']):.4g}</td>"

@@ -395,7 +395,7 @@ def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
 
 
 def epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Smallest epsilon for which noise of standard deviation `sigma` is (epsilon, delta)-DP, rounded up; inf if 0."""
+    """Smallest epsilon for which noise of this standard deviation is (epsilon, delta)-DP, rounded up; inf without noise."""
     check_delta(delta)
     if sigma == 0:
         return math.inf

@@ -72,3 +72,47 @@ def race(n_tasks: int, std: float, delta: float) -> list[tuple[str, int, float]]
         for attack, seen in zip(ATTACKS, (all_so_far, last_alone), strict=True)
     ]  # fmt: skip
     return [(attack, task, gaussian.epsilon(1 / float(mu), delta)) for attack, mus in powers for task, mu in enumerate(mus)]
+
+
+# How to spend an epsilon over tasks whose number nobody knows.
+#
+# Each release is a Gaussian of power mu_t; those that read the same person compose to the square root of the sum of mu_t^2,
+# even where each is chosen in the light of those before, as long as a filter stops before that sum exceeds mu^2 of the whole
+# budget (Smith and Thakurta 2022, Koskela, Tobaben and Honkela 2023). A rule asks for a share of mu^2 in each task.
+
+
+EQUAL, FALLING, DOUBLING, ALONE = "equal, as planned", "falling", "doubling", "people of one task each"
+_SUM = math.pi**2 / 6  # of 1 / n^2 over all n
+
+
+def asked_shares(rule: str, n_tasks: int, planned: int) -> Floats:
+    """The shares [tasks] of mu^2 that a rule asks for: at most 1 in all for ever, or under EQUAL for as long as `planned`.
+
+    EQUAL: 1 / planned. FALLING: 1 / n^2 in the n-th task, over the sum of all. DOUBLING: half of what is left over the next
+    `planned` tasks, half of the rest over twice as many, and so on.
+    """
+    n = np.arange(1, n_tasks + 1, dtype=np.float64)
+    if rule == EQUAL:
+        return np.full(n_tasks, 1 / planned)
+    if rule == FALLING:
+        return 1 / (_SUM * n**2)
+    block = np.floor(np.log2((n - 1) // planned + 1))  # 0 for the first `planned` tasks, 1 for twice as many, ...
+    found: Floats = 1 / (2 ** (block + 1) * planned * 2**block)
+    return found
+
+
+def spending(epsilon: float, delta: float, n_tasks: int, planned: int) -> list[tuple[str, int, float]]:
+    """Rows (rule, task from 0, epsilon of the task's release): what each rule gives, until the filter stops it.
+
+    For people of every task; under ALONE each is in one task, so that all tasks have the whole budget under any rule, and
+    nobody starves. A task that the filter refuses gets 0: it releases nothing.
+    """
+    power = 1 / gaussian.sigma(epsilon, delta) ** 2
+    rows: list[tuple[str, int, float]] = []
+    for rule in (EQUAL, FALLING, DOUBLING):
+        spent = 0.0
+        for task, share in enumerate(asked_shares(rule, n_tasks, planned)):
+            granted = share if spent + share <= 1 + 1e-12 else 0.0
+            spent += granted
+            rows.append((rule, task, gaussian.epsilon(1 / math.sqrt(granted * power), delta) if granted else 0.0))
+    return rows + [(ALONE, task, epsilon) for task in range(n_tasks)]

@@ -51,9 +51,14 @@ def real_engine(
     _set_passive_waiting()
     from dpcl_core import engine
     from dpcl_core.attacks.catalog import closing_notes
-    from dpcl_core.explorers.matching_log import Observer
+    from dpcl_core.methods import catalog
 
-    return engine.run(spec, device=device, keep=keep, division=division, observe=Observer, audit=closing_notes)
+    run = partial(engine.run, spec, device=device, keep=keep, division=division, audit=closing_notes)
+    if not catalog.card(spec.method).has_clients:
+        return run()
+    from dpcl_core.explorers.matching_log import Observer  # records the clients' lists
+
+    return run(observe=Observer)
 
 
 def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Supervisor) -> Engine:

@@ -18,7 +18,7 @@ from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, join_examples
-from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, parameter, validated
+from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, Settings, parameter, validated
 
 _FILE = "scenarios.toml"  # in assets/cards
 _ORDER = "Which task is learned first, second, ..., counted from 1; empty: as they are numbered."
@@ -137,11 +137,25 @@ class SiBlurry(Blurry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Federated(ScenarioSpec):
+class OfClients(Settings):
+    """What every stream with clients has: their number, and that a coin of an example's own bytes says who holds it."""
+
+    clients: int = parameter(20, ge=1, le=10_000, description="Number of clients, a public number.")
+
+    @property
+    def by_coin(self) -> bool:
+        return True
+
+    @property
+    def n_users(self) -> int:
+        return self.clients
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federated(OfClients, ScenarioSpec):
     """Clients hold the examples, and tasks arrive one after another: what is protected is all that a client holds."""
 
     kind: Literal["federated"] = "federated"
-    clients: int = parameter(20, ge=1, le=10_000, description="Number of clients, a public number.")
     partition: Literal["dirichlet", "domain"] = parameter(
         "dirichlet",
         description="Who holds what. dirichlet: each label's examples (of each source, where these are the tasks) are dealt "
@@ -176,14 +190,6 @@ class Federated(ScenarioSpec):
     @property
     def classes_return(self) -> bool:
         return self.by_source
-
-    @property
-    def by_coin(self) -> bool:
-        return True
-
-    @property
-    def n_users(self) -> int:
-        return self.clients
 
     def sources_used(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """The sources that occur in the stream: where sources are the tasks, those that are learned, else all."""

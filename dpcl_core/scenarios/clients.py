@@ -10,16 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dpcl_core.scenarios import catalog, federated
-from dpcl_core.scenarios.catalog import ClassIncremental, Federated, IBlurry, Permuted, SiBlurry, SourceIncremental, Split
+from dpcl_core.scenarios.catalog import (
+    ClassIncremental,
+    Federated,
+    IBlurry,
+    OfClients,
+    Permuted,
+    SiBlurry,
+    SourceIncremental,
+    Split,
+)
 from dpcl_core.scenarios.stream import Table, TaskStream
-from dpcl_core.spec import Recurrence, ScenarioSpec, Settings, fields_of, parameter
+from dpcl_core.spec import Recurrence, ScenarioSpec, fields_of, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held(Settings):
+class Held(OfClients):
     """What a stream has beside its own settings where clients hold the examples."""
 
-    clients: int = parameter(20, ge=1, le=10_000, description="Number of clients, a public number.")
     alpha: float = parameter(
         0.5, ge=0.01, le=1000,
         description="Each label's examples are dealt out in shares drawn from a Dirichlet distribution of this "
@@ -29,14 +37,6 @@ class Held(Settings):
     @property
     def recurrence(self) -> Recurrence:
         return "every"
-
-    @property
-    def by_coin(self) -> bool:
-        return True
-
-    @property
-    def n_users(self) -> int:
-        return self.clients
 
     def pooled(self, n_classes: int, sources: tuple[str, ...]) -> ScenarioSpec | None:
         """The stream without clients."""

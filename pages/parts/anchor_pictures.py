@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from textwrap import shorten
 from typing import Any, Literal, cast
 
 import pandas as pd
 import streamlit as st
 
+from dpcl_core.data import anchors as public_anchors
+from dpcl_core.data import catalog as datasets
 from dpcl_core.elements.element import ANCHORS, MATCHERS, anchors_document
 from dpcl_core.events import Signatures
 from dpcl_core.explorers import matching, matching_log
@@ -30,6 +34,9 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("map", "g", "map", link.Choice(tuple(MAPS)), "signature"),
     link.Field("colour", "h", "colour", link.Choice(tuple(COLOURS)), "group"),
 ]
+
+
+_MOST_GROUPS, _LETTERS = 8, 90  # groups whose anchors are shown, and letters of a sentence
 
 
 _LEGEND = (
@@ -68,6 +75,23 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
         first = drawn[spaces[0]]
         figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
     return {"map": shown, "colour": colour if has_modes else view["colour"]}
+
+
+def nearest(result: Result, now: Signatures) -> None:
+    """Draws the public anchors nearest to each group's released prototype: pictures or sentences, where there are some."""
+    data, source = datasets.CARDS.get(result.spec.data.dataset), _source(result, now)
+    examples = public_anchors.shown(data.kind, data.shape) if data is not None and source is not None else ()
+    if source is None or not examples:
+        return
+    with layout.card("group-anchors"):
+        st.markdown("**What a group is near to** :small[the public anchors nearest to its released prototype]")
+        of_groups = islice(zip(now.prototypes.name, source.nearest_anchors(len(examples)), strict=True), _MOST_GROUPS)
+        found = [(name, examples[place]) for name, places in of_groups for place in places.tolist()]
+        if data is not None and data.kind == "image":
+            st.image([cast("Any", one) for _, one in found], caption=[name for name, _ in found], width=64)
+        else:
+            lines = (f"- **{plain(name)}**: {plain(shorten(str(one), _LETTERS, placeholder=' …'))}" for name, one in found)
+            st.markdown("\n".join(lines))
 
 
 def bars(scene: Scene) -> None:

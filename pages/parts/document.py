@@ -43,12 +43,13 @@ _STATIC: Final = Path(st.__file__).parent / "static"
 # The parts of the framework that draw HTML: found by name only once the first message with some comes.
 _PRELOADED: Final = ("Html", "purify.es")
 _FONT: Final = re.compile(r'<link\s+rel="preload"[^>]*as="font"[^>]*>')
-# Two scripts of each document. A proxy may serve the app below a path of its own, which only the browser sees: with the
+# Three scripts of each document. A proxy may serve the app below a path of its own, which only the browser sees: with the
 # configuration at hand it connects without asking, but an account is believed only together with the cookie of an answer, so
 # without it, it asks. And the framework adds an entry to the history for every address that a page writes: one for a link,
 # one more for the view that the page behind it begins with. Here what follows one act of the visitor is one entry, so that
-# Back undoes one act.
-_SCRIPTS: Final = tuple(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("address.js", "history.js"))
+# Back undoes one act. The last makes grey what a list of choices says is "not here": the framework has no such options.
+_NAMES: Final = ("address.js", "history.js", "options.js")
+_SCRIPTS: Final = tuple(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _NAMES)
 
 # Pages of earlier days: the page that has each as a view, and the parameters of an address that open it there.
 MOVED: Final[Mapping[str, tuple[str, str]]] = {

@@ -114,6 +114,7 @@ def _run_figures(
     anchor_pictures.what_if_notice(result, now, settings)
     scene = anchor_pictures.what_if_scene(result, rounds, at, settings, is_live=is_live)
     chosen = _maps(view, scene)
+    anchor_pictures.nearest(result, now)
     _more(scene, settings.noise or None if settings is not None else None)
     layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
     return {**round_value, **what_if, **chosen}

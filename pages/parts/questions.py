@@ -29,7 +29,7 @@ from dpcl_core.papers.report import PaperSide
 from dpcl_core.runs import process, shards
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
-from pages.parts import fields, figure_card, layout, link, rooms, state, text, train_form
+from pages.parts import fields, figure_card, layout, link, other_data, rooms, state, text, train_form
 from pages.parts.text import capital, plain
 
 # Starting all runs of a question as one entry of the queue, and how long they take.
@@ -318,6 +318,7 @@ def paper_view(view: state.View, question: Question, size: Size) -> str:
     _both(key, found, metric, comparison.quantity(metric, found.form.specs.values()))
     _figures(key, found)
     _claims(found)
+    other_data.draw(found.paper, found.form.experiment)
     draw_numbers(key, metric, found)
     if found.form.experiment.has_match_rates:
         match_rates(found.form.runs)

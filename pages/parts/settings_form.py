@@ -298,7 +298,7 @@ def _network(view: state.View) -> str:
         card = _card(name)
         return name if card is None else card.title
 
-    names, current = list(catalog.CARDS), str(view["backbone"])
+    names, current = catalog.names(), str(view["backbone"])
     places, listed = [*names, *({current} - set(names)), ""], view.key("backbone")
     name: str = st.selectbox(
         fields.TITLES["data.backbone"], places, places.index(current), key=listed, help=_TIMM_HELP,

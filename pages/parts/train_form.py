@@ -225,7 +225,7 @@ def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
 
 
 def _marked(values: Values, what: str, titles: Mapping[str, str]) -> Mapping[str, str]:
-    """The titles of methods or streams; what cannot go with the data, or the method, says why not in a few words."""
+    """The titles of methods or streams, those last that cannot go with the data, or the method, with the reason."""
     try:
         data = datasets.card(str(values["dataset"]))
     except BadInput:  # named by a link, and not here
@@ -234,11 +234,13 @@ def _marked(values: Values, what: str, titles: Mapping[str, str]) -> Mapping[str
 
     def why(name: str) -> str:
         if what == "scenario":
-            return combinations.structural(data, methods.CARDS[str(values["method"])], scenarios.CARDS[name])
+            return combinations.why_not(data, methods.CARDS[str(values["method"])], scenarios.CARDS[name])
         found = combinations.structural(data, methods.CARDS[name], usual)
         return found if found == "no texts" else ""  # the others hang on the stream
 
-    return {name: f"{title} (not here: {reason})" if (reason := why(name)) else title for name, title in titles.items()}
+    reasons = {name: why(name) for name in titles}
+    marked = {name: f"{title} (not here: {reasons[name]})" if reasons[name] else title for name, title in titles.items()}
+    return dict(sorted(marked.items(), key=lambda one: bool(reasons[one[0]])))
 
 
 def not_dp_reasons(values: Values) -> list[str]:

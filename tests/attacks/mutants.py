@@ -58,11 +58,16 @@ class _Once:
         return added
 
 
-def scaled_noise(patch: pytest.MonkeyPatch, module: str, factor: float) -> None:
-    """All noise of a learner's module times a factor."""
+def scaled_noise(patch: pytest.MonkeyPatch, module: str, factor: float, *, later: bool = False) -> None:
+    """All noise of a learner's module times a factor, or that of `later` tasks than the first."""
     loaded = import_module(module)
     honest = loaded.noise_of
-    patch.setattr(loaded, "noise_of", lambda *args: _Scaled(honest(*args), factor))
+
+    def noise_of(source: Any, cell: Any, purpose: str) -> Any:
+        drawn = honest(source, cell, purpose)
+        return drawn if later and purpose.endswith("task 0") else _Scaled(drawn, factor)
+
+    patch.setattr(loaded, "noise_of", noise_of)
 
 
 def noise_of_all_tasks(patch: pytest.MonkeyPatch, module: str) -> None:

@@ -64,6 +64,7 @@ PLAYS: Mapping[str, Play] = {
     **{f"{name}, learned lists": Play(name, {"labels": "dp-learned"}) for name in ("cosine", "peft-ensemble", "non-cl")},
     "peft-ensemble, film": Play("peft-ensemble", {"adapter": "film"}, _ADAPTED),
     "naive, lora": Play("naive", {"adapter": "lora"}, _ADAPTED),
+    "naive, all layers": Play("naive", {"adapter": "all"}, _ADAPTED),
     "non-cl, film": Play("non-cl", {"adapter": "film"}, (tuple((1 + ROUNDING) / (12 * k) for k in (1, 2, 3)), 1)),
     "non-cl, released once": Play("non-cl", {"release": "once"}),
     "dp-agem, budget per task": Play("dp-agem", {"budget": "per-task"}),

@@ -110,7 +110,7 @@ SMALL = [
     (feature_games, "N_PERSONS", 200), (lifelong_games, "N_RECORDS", 128), (language_games, "N_RECORDS", 128),
     (lifelong_games, "N_ONE_HOT", 64),
 ]  # fmt: skip
-PLANTED = [method for method in attacks.MODULES if attacks.audit_of(method).planted is not None]
+PLANTED = [method for method in attacks.audited() if attacks.audit_of(method).planted is not None]
 FED = {"labels": "prior", "scenario": {"kind": "federated", "clients": 20}, "params": {}}
 
 
@@ -212,7 +212,7 @@ def test_a_first_step_of_adam_is_read_backwards() -> None:
     torch.optim.AdamW([weight], lr=1.0).step()
     context = one_run.one_step_context(of_texts("lm-seqft"), 4.0, 1.0, 2)
     before, after = {"w": np.zeros(len(mean), np.float32)}, {"w": weight.detach().numpy()}
-    found = one_run.noisy_sum(before, after, context) / context.n_people
+    found = one_run.noisy_sum(before, after, context.n_people) / context.n_people
     assert found == pytest.approx(mean.double().numpy(), rel=1e-3)
 
 
@@ -244,7 +244,8 @@ def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, cl
     n_classes = game.known.n_classes
     network = feature_games.initial_network(game.spec, n_classes)
     step = np.random.default_rng(1).uniform(-0.9, 0.9, (n_classes, network.head.in_features + 1))
-    scores = game.score(0, [{"head.weight": -step[:, :-1], "head.bias": -step[:, -1]}])[:, 0]
+    moved = -feature_games.STEP * step
+    scores = game.score(0, [{"head.weight": moved[:, :-1], "head.bias": moved[:, -1]}])[:, 0]
     sums = torch.from_numpy(1e-8 * game.known.n_people * step / (1 - np.abs(step)))
     present = [game.tasks(0, side)[0].train for side in (False, True)]
     pictures = {int(y): x for part in present for x, y in zip(part.inputs, part.labels, strict=True)}
@@ -258,21 +259,75 @@ def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, cl
     assert scores == pytest.approx(np.array(expected), rel=1e-3)  # networks compute in single precision
 
 
-def test_people_who_recur_are_told_by_every_member_of_an_ensemble(fixed: None) -> None:
-    """Noises of two members are independent: their sum separates by the square root of two more than each, 2.2 and 1.6 here.
+PLAYED_AGAIN = (("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film"))
+
+
+def recurring(method: str, adapter: str = "film", epsilon: float = 8.0) -> RunSpec:
+    """Adapters, or DP-A-GEM's network, over tasks that all have the same people."""
+    if method == "dp-agem":
+        params, scenario = {"epochs": 1, "sample_rate": 1.0}, {"kind": "permuted", "tasks": 2}
+        return asked(method, epsilon, labels="prior", scenario=scenario, params=params)
+    return replace(of_pictures(method, adapter, epsilon), scenario=Permuted(tasks=5))
+
+
+@pytest.mark.parametrize(("method", "adapter"), PLAYED_AGAIN)
+def test_people_who_recur_are_told_by_every_release(method: str, adapter: str, fixed: None) -> None:
+    """Noises of two tasks are independent: their sum separates by 2.2 and more where each does by 1.6 or so; where all data
+    are read again, the second task by 3.
 
     Coins and noise are fixed; by chance alone a separation of 300 coins would vary by about 0.13.
     """
-    chosen = replace(of_pictures("peft-ensemble", "film", 8.0), scenario=Permuted(tasks=5))
-    game = feature_games.pictures_game(chosen, 8.0, 300)
+    game = feature_games.pictures_game(recurring(method, adapter), 8.0, 300)
     streams = lambda seed: game.tasks(seed, True)  # noqa: E731
     ((seed, seen, ledger),) = play.released(game.spec, 8.0, [11], game.known, streams, game.start)
     scores, took_part = game.score(seed, seen), game.takes_part(seed)
     assert len(seen) == 2
-    assert ledger.epsilon() > 12  # of two tasks with 8 each
+    assert ledger.epsilon() > (20 if method == "non-cl" else 12)  # of two tasks with 8 each
     one, other = scores[took_part], scores[~took_part]
     *each, whole = (one.mean(axis=0) - other.mean(axis=0)) / np.sqrt((one.var(axis=0) + other.var(axis=0)) / 2)
-    assert whole > 1.15 * max(each)
+    assert whole > (1.03 if method == "non-cl" else 1.15) * max(each)
+
+
+def test_who_is_in_one_task_is_played_in_one_unless_it_is_read_again() -> None:
+    tasks = {one: feature_games.pictures_game(of_pictures(*one), 4.0, 5).known.n_tasks for one in PLAYED_AGAIN}
+    assert list(tasks.values()) == [1, 1, 2]
+    once = of_pictures("non-cl", "film", release="once")
+    assert feature_games.pictures_game(once, 4.0, 5).known.n_tasks == 1
+
+
+# Faults that only releases after the first task show: no audit of one task can find them.
+
+
+def mild(patch: pytest.MonkeyPatch, module: str) -> None:
+    """From the second task on a hundredth of the noise."""
+    mutants.scaled_noise(patch, module, 0.01, later=True)
+
+
+LATER = {
+    "peft-ensemble": "dpcl_core.methods.features.trainer",
+    "naive": "dpcl_core.methods.features.trainer",
+    "dp-agem": "dpcl_core.methods.lifelong.dp_agem",
+}
+
+
+@pytest.mark.parametrize("method", LATER)
+def test_noise_that_is_missing_from_the_second_task_on_is_found_only_over_tasks(
+    method: str, fixed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coins are fixed, so is the noise of the first task; a right method would be called wrong once in 20,000 audits."""
+    monkeypatch.setattr(lifelong_games, "N_LABELS", 300)
+    monkeypatch.setattr(feature_games, "N_PICTURES", 300)
+    mild(monkeypatch, LATER[method])
+    assert audited(recurring(method, "lora", 1.0)).exceeds
+    monkeypatch.setattr(feature_games, "_N_TASKS", 1)
+    monkeypatch.setattr(lifelong_games, "_MOST_TASKS", 1)
+    assert not audited(recurring(method, "lora", 1.0)).exceeds
+
+
+def table() -> list[str]:
+    """The table's lines for `docs/sabotage.md`: where one training finds a fault, of one task and over tasks."""
+    rows = [f"| `{method}` | a hundredth of the noise from the second task on | – | found |" for method in LATER]
+    return ["| method | fault | audit of one task | audit over tasks |", "| --- | --- | --- | --- |", *rows]
 
 
 @pytest.mark.parametrize("chosen", tiers.quick(3, [
@@ -283,7 +338,7 @@ def test_every_adapter_is_played_and_proves_no_more_than_is_accounted(chosen: Ru
     """So few guesses would not prove 4 if all of them were right."""
     found = audited(chosen)
     assert (found.claimed, found.through) == (4.0, "run")
-    assert 0 <= found.lower_bound < 3.9 < found.accounted <= 4.0
+    assert 0 <= found.lower_bound < 3.9 < found.accounted <= (6.0 if chosen.method == "non-cl" else 4.0)  # it reads twice
     assert found.guessed
 
 

@@ -20,7 +20,15 @@ import pytest
 from dpcl_core.methods import catalog
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.ledger import Ledger
-from tests.attacks import small_plays, spy, test_charges, test_list_sabotage, test_sensitivity, test_stream_sabotage
+from tests.attacks import (
+    small_plays,
+    spy,
+    test_charges,
+    test_list_sabotage,
+    test_one_run_audits,
+    test_sensitivity,
+    test_stream_sabotage,
+)
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,6 +175,23 @@ ELSEWHERE = {  # what the spy cannot see: the scale of noisy copies
     ("independent-laplace", "noise halved"): "tests/privacy/test_local.py::"
     "test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by",
 }
+_AUDITS, _DOORS = "tests/attacks/test_any_data_audits.py", "tests/test_neighbours.py"
+_OWN, _TEXTS = "tests/backbones/test_own_networks.py", "tests/methods/features/test_text_adapters.py"
+# Of methods on data, streams and networks that were opened to them later.
+OPENED = {
+    "too little noise, clients on photographs and tables": f"{_AUDITS}::test_a_fault_is_called_an_error",
+    "too little noise, Lifelong DP on features of texts": f"{_AUDITS}::test_a_fault_is_called_an_error",
+    "too little noise, a language model on a blurred stream": f"{_AUDITS}::test_a_fault_is_called_an_error",
+    "too little noise or no clipping, adapters on texts": f"{_AUDITS}::test_a_fault_is_called_an_error",
+    "each layer of an adapter is clipped alone": f"{_TEXTS}::test_clipping_one_layer_after_the_other_is_found",
+    "the batch's mean in place of each example's gradient": f"{_OWN}::"
+    "test_gradients_of_the_batch_s_mean_in_place_of_each_example_s_are_found",
+    "a layer of one's own network mixes examples": f"{_OWN}::test_a_layer_that_mixes_examples_is_refused_by_name",
+    "what is kept of a text follows the texts beside it": f"{_TEXTS}::"
+    "test_what_is_kept_of_a_text_depends_on_that_text_alone",
+    "something outside the releases follows private rows": f"{_DOORS}::"
+    "test_through_every_new_door_the_terminal_and_all_files_are_the_same",
+}
 SABOTAGED = [
     (method, fault)
     for method in PROVED
@@ -211,7 +236,7 @@ def test_sabotage_is_found(method: str, fault: str) -> None:
     assert found(method, FAULTS[fault]) != ""
 
 
-@pytest.mark.parametrize("named", sorted(ELSEWHERE.values()))
+@pytest.mark.parametrize("named", sorted({*ELSEWHERE.values(), *OPENED.values()}))
 def test_tests_that_the_table_names_are_there(named: str) -> None:
     file, _, name = named.partition("::")
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
@@ -255,12 +280,25 @@ def table() -> str:
         "",
         *test_stream_sabotage.table(),
         "",
+        "## Audits in one training, over tasks",
+        "",
+        "`test_one_run_audits` plays models that go on from task to task, with the same people in each. The first task is "
+        "as it should be, so only scores from every task's release can tell.",
+        "",
+        *test_one_run_audits.table(),
+        "",
         "## Lists that are given to learners",
         "",
         "`test_list_sabotage` holds what a client's leaving changes of what is counted, and what a run with learned lists "
         "has in its ledger, against what was asked for.",
         "",
         *test_list_sabotage.table(),
+        "",
+        "## Methods on data, streams and networks that were opened to them later",
+        "",
+        "| fault | found by |",
+        "| --- | --- |",
+        *(f"| {fault} | `{named.partition('::')[2]}` |" for fault, named in OPENED.items()),
     ]
     return "\n".join(lines) + "\n"
 

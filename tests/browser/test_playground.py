@@ -234,6 +234,22 @@ def test_four_ways_with_noise_follow_the_slider_and_their_own_switches(app: App,
     expect(page.get_by_label("in one task", exact=True)).to_be_enabled()
 
 
+def test_newcomers_of_a_stream_that_forgets_have_three_columns_beside_each_other(app: App, visit: Visit) -> None:
+    """The numbers are those that Python computes; what is left of the sums has a slider of its own, which keys move."""
+    page = visit(f"{app.url}/playground?e=2", width=390)
+    rows = page.locator(".drag .panel-newcomers tbody tr")
+    rows.first.scroll_into_view_if_needed(timeout=PATIENCE_MS)
+    for decay in (1.0, 0.9):
+        found = arms.forgetting(cosine_replay.digits(), decay, 2.0)
+        told = [f"{way}{100 * right:.1f} %{newcomer:.2f}2.00" for way, (right, newcomer) in found.items()]
+        expect(rows).to_have_text(told, timeout=PATIENCE_MS)
+        page.locator("#left").focus()
+        for _ in range(5):
+            page.keyboard.press("ArrowLeft")
+    expect(page.locator(".drag .came")).to_contain_text("Forgetting has two sides")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 @pytest.mark.slow
 def test_a_plain_slider_can_take_over(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/explore?view=playground")

@@ -20,6 +20,7 @@ from dpcl_core.methods.common.learner import Learner
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
 from tests.support.tiers import of_methods
+from tests.test_neighbours import ALSO as NEW
 from tests.test_neighbours import METHODS, D, lies, spec
 
 _STEPS = {"epochs": 1, "sample_rate": 0.5}
@@ -34,6 +35,8 @@ ALSO = {
     "projected": ("independent-laplace", {"params": {"steps": 2, "project_to": 8}, "privacy": {"adjacency": "replace"}}),
     "a network's features": ("dp-coeff-memory", {**_ADAPTED, "data": {**_PICTURES, "backbone": "convnext-cifar100"}}),
 }
+_OPENED = ("adapters on texts", "a network of one's own")
+ALSO |= {name: (NEW[name][0], {**NEW[name][2], "labels": "prior-const"}) for name in _OPENED}
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
@@ -68,13 +71,14 @@ class Watched:
         patch.setattr(catalog, "maker", maker)
 
 
-@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO]))
+@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO], also=_OPENED))
 def test_a_kept_classifier_is_what_was_released_and_classifies_as_the_learner(
     name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
     method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])
-    door = METHODS[method][0]
+    door = NEW[name][1] if name in NEW else METHODS[method][0]
+    monkeypatch.setenv("DPCL_NETWORKS", "tests.support.own_networks")
     lies(door, D, tmp_path, monkeypatch)
     asked, watched = spec(method, changes, door[0]), Watched(monkeypatch)
     monkeypatch.setattr(engine, "_with_untrained", lambda events, *_: events)  # a second learner, which is asked, not kept

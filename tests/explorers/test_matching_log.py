@@ -19,6 +19,7 @@ from dpcl_core.lessons import modes
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.federated.params import ListParams
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import Cell
 from tests.support import clients
 
@@ -74,6 +75,16 @@ def test_matched_anew_as_the_run_did_it_is_what_the_run_told(source: Rematch) ->
     kept = source.agreement(source.n_anchors, 0.0)
     assert kept["Hungarian"] == now.agreement["Hungarian"]
     assert kept[matching.CENTRED] == pytest.approx(now.agreement[matching.CENTRED], abs=0.1)
+
+
+def test_anchors_near_a_group_are_the_public_examples_at_the_smallest_distance(source: Rematch) -> None:
+    """Looked up among all public examples by their place, and compared one by one."""
+    public = unit_rows(PUBLIC)
+    drawn = set(matchers.anchor_places(source.now.cell.seed, len(public))[: source.n_anchors].tolist())
+    for prototype, places in zip(source.prototypes, source.nearest_anchors(len(public), k=4), strict=True):
+        away = {place: float(np.linalg.norm(public[place] - prototype)) for place in drawn}
+        nearest = sorted(away.values())[:4]
+        assert [away[place] for place in places.tolist()] == pytest.approx(nearest, rel=0.03)  # anchors are told rounded
 
 
 def test_few_anchors_are_those_alone(source: Rematch) -> None:

@@ -89,6 +89,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     ),
     "tokens.ledger": lambda dark: tokens.ledger(SPENT, dark=dark),
     "tokens.noise_against_tasks": lambda dark: tokens.noise_against_tasks(test_watched.NOISE, dark=dark),
+    "tokens.spending": lambda dark: tokens.spending(test_watched.SPENT, dark=dark),
     "tokens.race": lambda dark: tokens.race(test_watched.RACED, dark=dark),
     "stream.strips": lambda dark: stream.strips(
         {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}, ["0", "1"], finding="B differs.", dark=dark

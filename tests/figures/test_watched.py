@@ -18,6 +18,19 @@ RACED = pd.DataFrame(
     columns=["attack", "after_task", "epsilon", "is_measured"],
 )  # fmt: skip
 
+SPENT = pd.DataFrame(
+    [("equal", 0, 0.7), ("equal", 1, 0.0), ("equal", 2, 0.0), ("alone", 0, 1.0), ("alone", 1, 1.0), ("alone", 2, 1.0)],
+    columns=["rule", "after_task", "epsilon"],
+)
+
+
+def test_who_starves_is_crossed_out_and_counted() -> None:
+    picture = tokens.spending(SPENT)
+    equal, alone, crosses = picture.figure.data
+    assert (list(equal.x), list(equal.y), list(alone.y)) == ([1, 2, 3], [0.7, 0.0, 0.0], [1.0] * 3)
+    assert (list(crosses.x), crosses.marker.symbol, crosses.marker.color) == ([2, 3], "x", equal.line.color)
+    assert picture.finding == "Equal: 2 of 3 tasks starve; alone: ε = 1 for the last task."
+
 
 def test_the_noise_is_drawn_as_it_stands_in_the_table() -> None:
     picture = tokens.noise_against_tasks(NOISE)

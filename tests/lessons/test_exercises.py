@@ -427,3 +427,10 @@ def test_latecomers_learn_less_with_fresh_noise_and_less_the_later_they_come() -
         assert values == sorted(values, reverse=True)
         assert values[0] < 1
     assert all(late > early for late, early in zip(remembered, fresh, strict=True))
+
+
+def test_who_is_deleted_without_noise_is_what_two_models_differ_by() -> None:
+    subtracted, anew, noisy = edges.delete_me().rows
+    assert subtracted[1:] == anew[1:] == ("1.00", "100 %")
+    assert float(noisy[1]) < 0.9, "64 numbers of noise of 5.3 each against a row of length 1"
+    assert noisy[2] == "55.3 %"

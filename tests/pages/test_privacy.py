@@ -42,6 +42,16 @@ def test_the_ledger_is_shown_by_task_and_by_person(open_page: Open) -> None:
     assert "| **total for any one person** (parallel) | **1** |" in said
 
 
+def test_where_all_rows_are_equally_long_all_people_of_a_task_pay_alike(open_page: Open) -> None:
+    said = words(open_page("privacy", e="1"))
+    includes(said, "**What did it cost me?** at ε = 1", "all people of one task pay alike", "| one of tasks 1 to 5 | 1 |")
+
+
+def test_who_starves_is_said_for_every_rule(open_page: Open) -> None:
+    said = words(open_page("privacy", k="12", ke="1", kn="5"))
+    includes(said, "Equal, as planned: 7 of 12 tasks starve", "doubling: ε = 0.134 for the last task")
+
+
 def test_without_noise_there_is_no_bound_anywhere(open_page: Open) -> None:
     said = words(open_page("privacy", e="inf"))
     includes(said, "Not differentially private", "| **total for any one person** (parallel) | **no bound** |")

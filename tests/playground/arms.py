@@ -7,6 +7,7 @@ same numbers at every budget, which no release may have. For public teaching dat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.explorers.cosine_replay import Digits
-from dpcl_core.privacy import continual, gaussian
+from dpcl_core.privacy import continual, gaussian, watching
 from dpcl_core.privacy.sums import unit_rows
 
 Floats = NDArray[np.float64]
@@ -69,6 +70,26 @@ def _held(
         totals["both"] += continual.shrunk(change, scale * of.step_noise(task))
         if task in points(n_tasks):
             yield task, np.full(data.n_classes, True) if returns else home <= task, totals
+
+
+def forgetting(data: Digits, decay: float, epsilon: float) -> dict[str, tuple[float, float]]:
+    """By way, after ten tasks of one digit each that forget: the share of right among the digits of the first five, and the
+    epsilon that who sees the last five running sums can prove of a person of the first task."""
+    rows, sigma, last = unit_rows(data.rows), gaussian.sigma(epsilon, cosine_replay.DELTA), 9
+    found = {}
+    for way, of in (("fresh", continual.fresh(10, decay)), ("remembered", continual.square_root(10, decay))):
+        right = []
+        for seed in range(N_SEEDS):
+            home = homes(data.n_classes, 10, seed)
+            noise = normals(STREAMS * seed, 10 * data.n_classes * rows.shape[1]).reshape(10, data.n_classes, -1)
+            clean = np.stack([decay ** (last - home[c]) * rows[data.labels == c].sum(axis=0) for c in range(data.n_classes)])
+            sums = clean + sigma * of.sensitivity() * np.tensordot(of.decoder[::-1], noise, axes=1)
+            old = home[data.test_labels] < 5
+            scores = data.tests[old] @ (sums / np.linalg.norm(sums, axis=1)[:, None]).T
+            right.append((scores.argmax(axis=1) == data.test_labels[old]).mean())
+        told = math.inf if sigma == 0 else gaussian.epsilon(1 / watching.latecomer(of, sigma, 0, 5), cosine_replay.DELTA)
+        found[way] = float(np.mean(right)), told
+    return found
 
 
 def homes(n_classes: int, n_tasks: int, seed: int) -> NDArray[np.int64]:

@@ -103,6 +103,34 @@ def test_the_twin_in_javascript_agrees(n_tasks: int, returns: bool) -> None:
             np.testing.assert_allclose(by_arm[arm], expected[arm], atol=1e-12)
 
 
+@javascript.NEEDED
+def test_a_stream_that_forgets_agrees_with_its_twin_in_javascript() -> None:
+    cases = [(decay, epsilon) for decay in (0.5, 0.85, 1.0) for epsilon in (0.5, 2.0, None)]
+    case = (
+        "const digits = openedDigits(fromPython.digits), stream = preparedStream(digits, LASTING, false);"
+        "const found = fromPython.cases.map(([decay, e]) => forgetting(digits, stream, decay, e ?? Infinity));"
+        "console.log(JSON.stringify(found.map((one) => Object.values(one).map(({ old, newcomer }) => [old, newcomer]))));"
+    )
+    sent = {"digits": cosine_replay.arms_document(), "cases": cases}
+    for found, (decay, epsilon) in zip(javascript.run(*SCRIPTS, case, sent=sent), cases, strict=True):
+        expected = arms.forgetting(cosine_replay.digits(), decay, math.inf if epsilon is None else epsilon)
+        for (old, newcomer), (right, told) in zip(found, expected.values(), strict=True):
+            assert old == pytest.approx(right, abs=1e-9)
+            assert newcomer == pytest.approx(told, rel=1e-4) if epsilon else newcomer is None
+
+
+def test_what_forgets_tells_newcomers_less_and_knows_less_of_old_digits() -> None:
+    """Both fall together, and fresh noise always hides a person of the first task better from who comes late."""
+    kept = [arms.forgetting(cosine_replay.digits(), decay, 2.0) for decay in (1.0, 0.8, 0.6)]
+    for way in ("fresh", "remembered"):
+        right, told = zip(*(one[way] for one in kept), strict=True)
+        assert right[0] > right[2] + 0.1
+        assert list(told) == sorted(told, reverse=True)
+        assert told[2] < told[0] / 3
+        assert told[0] < 2.0
+    assert all(one["fresh"][1] < one["remembered"][1] for one in kept)
+
+
 def test_the_document_holds_the_digits_and_is_small() -> None:
     assert len(json.dumps(cosine_replay.arms_document())) < 200_000
     rows = unit_rows(cosine_replay.digits().rows)

@@ -68,11 +68,12 @@ def test_true_epsilon_is_monotone_and_the_same_for_many() -> None:
     ratios = np.linspace(0.05, 12, 1000)
     found = text_mechanisms.true_epsilons(ratios, DELTA)
     assert (np.diff(found) < 0).all()
-    np.testing.assert_allclose(found, [text_mechanisms.true_epsilon(one, DELTA) for one in ratios], rtol=1e-11)
+    # One at a time they are rounded up to 35 binary digits, 6e-11 of them at most.
+    np.testing.assert_allclose(found, [text_mechanisms.true_epsilon(one, DELTA) for one in ratios], rtol=1e-10)
     np.testing.assert_allclose(
         text_mechanisms.true_epsilons(ratios, DELTA, 3),
         [text_mechanisms.true_epsilon(one, DELTA, 3) for one in ratios],
-        rtol=1e-11,
+        rtol=1e-10,
     )
     edges = text_mechanisms.true_epsilons(np.array([[0.0, 1e9, 1e-4]]), DELTA)
     assert edges.shape == (1, 3)

@@ -73,3 +73,28 @@ def test_the_race_ends_at_the_promise() -> None:
     assert last["fresh: all releases so far"] == pytest.approx(1, rel=1e-4)
     assert last["remembered: all releases so far"] == pytest.approx(1, rel=1e-4)
     assert last["fresh: the last release alone"] < last["remembered: the last release alone"] < 0.7
+
+
+# Spending over tasks whose number nobody knows.
+
+
+@pytest.mark.parametrize("planned", [1, 5])
+def test_no_rule_asks_for_more_than_everything_but_the_planned_one_that_is_wrong(planned: int) -> None:
+    """FALLING sums to 1 in the limit, DOUBLING to 1 - 2^-b after b blocks of planned, 2 planned, 4 planned, ... tasks."""
+    falling = watching.asked_shares(watching.FALLING, 10_000, planned)
+    assert falling.sum() == pytest.approx(1 - 6 / math.pi**2 / 10_000, abs=1e-8)
+    doubling = watching.asked_shares(watching.DOUBLING, 15 * planned, planned)
+    ends = np.cumsum([planned, 2 * planned, 4 * planned, 8 * planned])
+    assert np.cumsum(doubling)[ends - 1] == pytest.approx([0.5, 0.75, 0.875, 0.9375])
+    assert watching.asked_shares(watching.EQUAL, 3, planned).sum() == pytest.approx(3 / planned)
+
+
+@pytest.mark.parametrize("n_tasks", [3, 40])
+def test_the_filter_keeps_every_rule_within_the_budget_and_says_who_starves(n_tasks: int) -> None:
+    rows = watching.spending(1.0, 1e-5, n_tasks, 5)
+    for rule in (watching.EQUAL, watching.FALLING, watching.DOUBLING):
+        given = [epsilon for name, _, epsilon in rows if name == rule]
+        power = math.sqrt(sum(gaussian.sigma(one, 1e-5) ** -2 for one in given if one > 0))
+        assert gaussian.epsilon(1 / power, 1e-5) <= 1 + 1e-4
+        assert [one == 0 for one in given] == [rule == watching.EQUAL and task >= 5 for task in range(n_tasks)]
+    assert [epsilon for name, _, epsilon in rows if name == watching.ALONE] == [1.0] * n_tasks

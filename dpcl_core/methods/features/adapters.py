@@ -1,4 +1,4 @@
-"""A frozen network with FiLM or LoRA adapters and a last layer on top, trained by DP-SGD on pictures, one at a time."""
+"""A network with FiLM or LoRA adapters, or trained as a whole, under a last layer, by DP-SGD on one example at a time."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.features.side_by_side import Gradients
 from dpcl_core.privacy.noise import Batches, Noise
 
-Kind = Literal["film", "lora"]
+Kind = Literal["film", "lora", "all"]
 Floats = NDArray[np.floating]
-_ATTENTION = frozenset({"qkv", "q", "k", "v", "q_proj", "k_proj", "v_proj", "query", "key", "value"})
+_ATTENTION = frozenset({"qkv", "q", "k", "v", "q_proj", "k_proj", "v_proj", "query", "key", "value", "c_attn"})
 _WITH_LAYERNORM = "must be a network with LayerNorm, such as vit-cifar100 or a ViT of timm"
 
 
 class Adapted(nn.Module):
-    """Pictures uint8 [b, side, side, channels] -> logits [b, n_labels]; trains the adapter and the last layer only.
+    """Inputs of the network, such as pictures uint8 [b, side, side, channels] -> logits [b, n_labels].
 
-    Shares all frozen weights with `network`: one copy serves any number of adapted networks. `seed` sets lora's random
-    initial factor, which is public. `axes`: public axes along which the last layer reads the features.
+    Trains the adapter and the last layer only, under `all` every layer. Shares all frozen weights with `network`: one copy
+    serves any number of adapted networks. `seed` sets lora's random initial factor, which is public. `axes`: public axes
+    along which the last layer reads the features. `is_whole`: gradients are computed for each example in a pass of its own.
     """
 
     centre: Tensor
@@ -45,11 +46,14 @@ class Adapted(nn.Module):
     ) -> None:
         super().__init__()
         refuse(network, kind)
-        self._blank = network.features.blank
+        self._blank, self.is_whole = network.features.blank, kind == "all"
         # A copy that shares its tensors: replacing a layer in it leaves the original unchanged.
-        tensors = chain(network.features.parameters(), network.features.buffers())
+        tensors = chain(() if kind == "all" else network.features.parameters(), network.features.buffers())
         self.features = deepcopy(network.features, {id(tensor): tensor for tensor in tensors})
-        if kind == "film":
+        if kind == "all":
+            for parameter in self.features.parameters():
+                parameter.requires_grad_(True)
+        elif kind == "film":
             for norm in _norms(self.features):
                 norm.weight = nn.Parameter(norm.weight.detach().clone())
                 if norm.bias is not None:
@@ -178,6 +182,7 @@ def _norms(features: nn.Module) -> Iterator[nn.LayerNorm | Affine]:
 _MOST, _MOST_TOGETHER, _MOST_ON_CARD = 32, 128, 256
 _BYTES_A_PIXEL = 2048
 _STEPS_BETWEEN_LOOKS = 20  # at weights on a card, which the processor waits for
+_NUMBERS_AT_ONCE = 1 << 24  # of networks trained as a whole: 64 MB, three times in a step
 _PIXELS_AT_ONCE = 1 << 18  # side squared times pictures: five of 224x224
 
 
@@ -281,6 +286,9 @@ def train_together(trainings: Sequence[Training], plan: Schedule) -> Generator[i
     network, device = trainings[0].start.network, trainings[0].start.network.device
     multipliers = [one.noise_multiplier for one in trainings]
     modules, limit = [one.start.module() for one in trainings], at_once(network, plan.expected_batch * len(trainings))
+    n_trained = sum(one.numel() for one in trainings[0].start.weights.values())
+    if trainings[0].start.kind == "all":  # each example passes through numbers of its own
+        limit = max(1, min(limit, _NUMBERS_AT_ONCE // n_trained))
     gradients = Gradients(modules, [plan.clip_norm if sigma > 0 else math.inf for sigma in multipliers], limit, device)
     examples, weights = _Examples(trainings), gradients.weights
     pictures = examples.on(device)

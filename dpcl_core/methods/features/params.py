@@ -18,10 +18,10 @@ from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, RunSpec, parameter
 
 SOURCE = "Tobaben et al. 2025"
-Adapter = Literal["head", "film", "lora"]
+Adapter = Literal["head", "film", "lora", "all"]
 Rule = Literal["argmax", "median", "entropy"]  # how the members of an ensemble vote
 RULES: tuple[Rule, ...] = get_args(Rule)
-_VARIANTS: Mapping[Adapter, str] = {"head": "last layer", "film": "FiLM", "lora": "LoRA"}
+_VARIANTS: Mapping[Adapter, str] = {"head": "last layer", "film": "FiLM", "lora": "LoRA", "all": "all layers"}
 MEMBER = "member"  # no vote: the member of the test example's own task, taken as given (workshop version, figure A.1)
 
 
@@ -32,7 +32,8 @@ class PeftParams(Params):
     adapter: Adapter = parameter(
         "head", title="Adapted parts",
         description="What is trained beside the last layer. head: nothing. film: scale and bias of every norm. lora: "
-        "low-rank changes of the linear layers in the network's blocks. With lite0 both change its last stage.")
+        "low-rank changes of the linear layers in the network's blocks. With lite0 both change its last stage, with a "
+        "network of texts its last two blocks. all: every layer, for small networks such as your own.")
     epochs: int = parameter(40, ge=1, le=1000, description="How often each example is seen on average.")
     sample_rate: float = parameter(
         0.1, gt=0, le=1, allow_inf_nan=False, title="Sampling rate q",
@@ -67,8 +68,9 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput if the settings cannot be trained on data with these public sizes."""
     params = spec.params
     assert isinstance(params, PeftParams)
-    if params.adapter != "head" and spec.data.backbone == "pixels":
-        allowed = "must be head with data.backbone = pixels: there is no network whose layers could be adapted"
+    if params.adapter != "head" and not backbones.has_layers(spec.data.backbone):
+        why = "there is no network whose layers could be adapted"
+        allowed = f"must be head with data.backbone = {spec.data.backbone}: {why}"
         raise BadInput("params.adapter", params.adapter, allowed, {"params.adapter": "head"})
     facts.check_sampled(params.sample_rate)
 

@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dpcl_core.backbones import gpu
 from dpcl_core.backbones.adaptable import is_out_of_memory
@@ -184,8 +186,9 @@ class Gradients:
         alike = [networks] if isinstance(networks, nn.Module) else networks
         clips = clip_norm if isinstance(clip_norm, Sequence) else [clip_norm] * len(alike)
         self.limit, self._device, self._is_filled = limit, device, not all(map(math.isinf, clips))
-        self._computed = gpu.Replayed(self._piece, device) if self._is_filled else self._piece
-        trained = [[parameter for parameter in network.parameters() if parameter.requires_grad] for network in alike]
+        self._is_whole = getattr(alike[0], "is_whole", False)
+        self._computed = gpu.Replayed(self._piece, device) if self._is_filled and not self._is_whole else self._piece
+        trained = [[parameter for _, parameter in _trained(network)] for network in alike]
         self.weights = torch.stack([torch.cat([one.detach().flatten() for one in of_one]) for of_one in trained])
         self._clips = torch.tensor(clips, dtype=self.weights.dtype).to(self.weights.device)
         self._shapes = [parameter.shape for parameter in trained[0]]
@@ -193,7 +196,11 @@ class Gradients:
         for place, of_one in enumerate(trained):
             for parameter, tensor in zip(of_one, stacked, strict=True):
                 parameter.data = tensor[place]
-        self._network, self.layers = _side_by_side(alike[0], dict(zip(map(id, trained[0]), stacked, strict=True)))
+        self._network, self.layers = alike[0], list[_SideBySide]()
+        self._stacked = {name: tensor for (name, _), tensor in zip(_trained(alike[0]), stacked, strict=True)}
+        if not self._is_whole:
+            own = dict(zip(map(id, trained[0]), stacked, strict=True))
+            self._network, self.layers = _side_by_side(alike[0], own)
 
     def _shaped(self, flat: Tensor) -> list[Tensor]:
         """Each parameter's part [models, ...] of numbers [models, P]."""
@@ -235,6 +242,10 @@ class Gradients:
 
     def _piece(self, pixels: Tensor, targets: Tensor, models: Tensor, counts: Tensor) -> Tensor:
         """Sums [models, P] over the examples whose count is 1 rather than 0."""
+        own = counts * (models == torch.arange(len(self.weights), device=models.device)[:, None])
+        if self._is_whole:
+            whole = each_alone(self._network, {name: one[models] for name, one in self._stacked.items()}, pixels, targets)
+            return clipped_sums([whole], self._clips.index_select(0, models), own)[0]
         for layer in self.layers:
             layer.begin(models)
         with mixed_precision(self._device):
@@ -247,9 +258,30 @@ class Gradients:
         for is_product, run in groupby(each, lambda grad: isinstance(grad, tuple)):
             one_by_one = list(run)
             found += one_by_one if is_product else [torch.cat([cast(Tensor, grad).flatten(1) for grad in one_by_one], dim=1)]
-        own = counts * (models == torch.arange(len(self.weights), device=models.device)[:, None])
         sums = clipped_sums(found, self._clips.index_select(0, models), own)
         return torch.cat([part.flatten(1) for part in sums], dim=1)
+
+
+def each_alone(network: nn.Module, own: Mapping[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+    """Every example's gradient [n, P] of its cross-entropy, in a pass of its own: no layer can mix examples.
+
+    `own` [n, ...]: each example's numbers of the trained parameters, by name. Raises BadInput for a network that cannot be
+    computed so.
+    """
+
+    def loss(values: dict[str, Tensor], one: Tensor, target: Tensor) -> Tensor:
+        return _loss(functional_call(network, values, (one[None],)), target[None])
+
+    try:
+        with sdpa_kernel(SDPBackend.MATH):  # fused attention takes one example after the other
+            grads = vmap(grad(loss))(dict(own), inputs, targets)
+    except (RuntimeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
+        reason = str(error).strip().partition("\n")[0][:160]
+        allowed = f"has a layer that cannot be computed one example at a time ({reason}): take params.adapter = lora or head"
+        raise BadInput("data.backbone", "this network", allowed) from error
+    return torch.cat([grads[name].flatten(1) for name in own], dim=1)
 
 
 def clipped_sums(grads: Sequence[Gradient], clip_norms: Tensor, own: Tensor) -> list[Tensor]:
@@ -277,6 +309,10 @@ def _squares(grad: Gradient) -> Tensor:
     """Squared norms [n]."""
     rows, *others = (part.flatten(1).square().sum(1) for part in (grad if isinstance(grad, tuple) else [grad]))
     return rows * others[0] if others else rows
+
+
+def _trained(network: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, parameter) for name, parameter in network.named_parameters() if parameter.requires_grad]
 
 
 def _loss(logits: Tensor, truth: Tensor) -> Tensor:

@@ -84,6 +84,10 @@ class LabelMeans:
         """The clients' class means, as vectors of the task's release."""
         return self._releases.answers(self._seen.rows(task), question)[clients]
 
+    def longest(self, task: Task) -> float:
+        """The length to which a client's vector of this task is clipped: the sensitivity of the task's sum."""
+        return self._releases.layout(self._seen.rows(task)).sensitivity
+
     def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """Nearness of each class's mean [epsilons, n, classes] by rule, the run's own first.
 

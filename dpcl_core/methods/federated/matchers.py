@@ -255,6 +255,11 @@ def public_modes(features: Reals, n_modes: int) -> Floats:
 _LEAST = 4  # public sentences that must remain for the view
 
 
+def anchor_places(seed: int, n: int) -> Ints:
+    """The places of n public examples in the order in which a seed takes them as anchors, int64 [n]."""
+    return generator(seed, "anchors").permutation(n)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicEmbeddings:
     """Public embeddings of one seed, unit length: anchors [m, d] drawn from them, the others [p - m, d], and their view."""
@@ -280,7 +285,7 @@ class PublicEmbeddings:
             raise BadInput("params.anchors", n_anchors, allowed)
         if n_axes > (most := min(rows.shape[1], len(rows) - n_anchors - 1)):
             raise BadInput("params.dimensions", n_axes, f"must be at most {most}: public sentences span no more axes")
-        order = generator(seed, "anchors").permutation(len(rows))
+        order = anchor_places(seed, len(rows))
         others = rows[np.sort(order[n_anchors:])]
         return cls(rows[order[:n_anchors]], others, PublicView.of(others, n_axes, radius, axes_of))
 

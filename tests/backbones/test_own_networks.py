@@ -1,0 +1,250 @@
+"""One's own torch networks: what is registered, which layers are refused by name, and the gradients of single examples."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import dpcl_core as dpcl
+from dpcl_core import checks, engine
+from dpcl_core.backbones import adaptable, catalog, extractor, own_networks
+from dpcl_core.data.dataset import Vectors
+from dpcl_core.data.images import Images
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, TaskLearned, of_kind
+from dpcl_core.methods.features import adapters, side_by_side
+from dpcl_core.methods.features.side_by_side import Gradients
+from tests.support.own_networks import SHAPE, convolutions
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+class Of(nn.Module):
+    """A network with a layer, in a function of its own where it has none."""
+
+    def __init__(self, turned: Callable[[Tensor], Tensor] = lambda rows: rows, layer: nn.Module | None = None) -> None:
+        super().__init__()
+        self.first, self.layer, self.last = nn.Linear(6, 5), layer or nn.Identity(), nn.Linear(5, 4)
+        self.turned = turned
+
+    def forward(self, rows: Tensor) -> Tensor:
+        features: Tensor = self.last(self.turned(self.layer(self.first(rows)).relu()))
+        return features
+
+
+class Remembering(nn.Module):
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(5))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        self.seen += rows.detach().mean(0)
+        return rows
+
+
+class Shuffling(nn.Module):
+    """A layer of one's own that reads its neighbour."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows + 0.1 * rows.roll(1, 0)
+
+
+def load(make: Callable[[], nn.Module], shape: tuple[int, ...] = (6,)) -> adaptable.Network:
+    dpcl.register_network("tried", make, shape=shape)
+    return adaptable.load("own:tried")
+
+
+REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "batch norm": (lambda: Of(layer=nn.BatchNorm1d(5)), r"mixes examples in its layer layer \(BatchNorm1d\): put GroupNorm"),
+    "mean of all": (lambda: Of(lambda rows: rows - rows.mean(0)), r"mixes examples before its layer last \(Linear\)"),
+    "a layer that reads its neighbour": (lambda: Of(layer=Shuffling()), r"mixes examples in its layer layer \(Shuffling\)"),
+    "their number": (lambda: Of(lambda rows: rows / len(rows)), r"mixes examples before its layer last \(Linear\)"),
+    "memory": (lambda: Of(layer=Remembering()), r"remembers earlier examples in layer\.seen"),
+    "coins": (lambda: Of(functional.dropout), r"gives another output each time in its layer last \(Linear\)"),
+    "no row": (lambda: nn.Unflatten(1, (2, 3)), r"must give a row of finite numbers"),
+    "another form": (lambda: nn.Linear(7, 2), r"must take float32 \[b, 6\] \(RuntimeError"),
+    "no network": (lambda: torch.zeros(3), r"must be a torch\.nn\.Module, and its function made a Tensor"),  # type: ignore[dict-item]
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_layer_that_mixes_examples_is_refused_by_name(name: str) -> None:
+    make, said = REFUSED[name]
+    with pytest.raises(BadInput, match=rf"^data\.backbone = own:tried: {said}"):
+        load(make)
+
+
+@pytest.mark.parametrize("norm", [None, nn.InstanceNorm2d, lambda n: nn.GroupNorm(1, n)])
+def test_a_network_whose_layers_keep_examples_apart_is_taken(norm: Callable[[int], nn.Module] | None) -> None:
+    assert load(lambda: convolutions(norm), SHAPE).feature_dim == 8
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [({"name": "Mine"}, "name"), ({"shape": (2, 8, 8)}, "shape"), ({"shape": (0,)}, "shape"), ({"make": 3}, "make")],
+)
+def test_what_cannot_be_registered_is_said_in_one_sentence(asked: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        dpcl.register_network(**{"name": "mine", "make": convolutions, "shape": SHAPE, **asked})
+    assert refused.value.field == field
+
+
+def test_unknown_names_and_broken_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="register_network or a module in DPCL_NETWORKS"):
+        catalog.card("own:nobody")
+    monkeypatch.setenv("DPCL_NETWORKS", "no_such_module")
+    with pytest.raises(BadInput, match=r"^DPCL_NETWORKS = no_such_module: must be a module on PYTHONPATH"):
+        catalog.names()
+
+
+def test_a_module_that_is_named_is_listed_without_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from dpcl_core.backbones import catalog; names = catalog.names()\n"
+        "assert 'own:small-cnn' in names and 'torch' not in sys.modules, names\n"
+        "assert catalog.card('own:windows').reads == ('sensor', 'table', 'embedding')"
+    )
+    named = {"DPCL_NETWORKS": "tests.support.own_networks", "DPCL_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ".", "PATH": "", **named})
+
+
+def test_random_weights_are_the_same_everywhere_and_another_network_has_other_features() -> None:
+    pictures = Images(np.random.default_rng(0).integers(0, 256, (5, *SHAPE[1:], 3)).astype(np.uint8), (*SHAPE[1:], 3))
+    state = torch.get_rng_state()
+    found = []
+    for norm in (None, None, nn.InstanceNorm2d):
+        dpcl.register_network("tried", lambda norm=norm: convolutions(norm), shape=SHAPE)  # type: ignore[misc]
+        found.append((extractor.features("own:tried", pictures), extractor.identity("own:tried")))
+    assert torch.equal(torch.get_rng_state(), state)
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1] != found[2][1]
+    assert not np.array_equal(found[0][0], found[2][0]), "not from the cache of the first"
+
+
+def test_an_example_s_features_are_the_same_alone_and_beside_others() -> None:
+    load(lambda: nn.Sequential(nn.Linear(6, 4), nn.Tanh()))
+    rows = Vectors(np.random.default_rng(0).uniform(-1, 1, (40, 6)).astype(np.float32))
+    together = extractor.features("own:tried", rows)
+    for row in (0, 17, 39):
+        np.testing.assert_array_equal(extractor.features("own:tried", rows.take(np.array([row]))), together[[row]])
+    with pytest.raises(BadInput, match="reads examples of 6 numbers, and these have 5"):
+        extractor.features("own:tried", Vectors(rows.values[:, :5]))
+
+
+def whole(make: Callable[[], nn.Module] = convolutions) -> tuple[adapters.Adapted, np.ndarray, np.ndarray]:
+    """A whole network somewhere in training, double precision, with pictures and labels."""
+    made = adapters.fresh(load(make, SHAPE), "all", 1, range(4), 4, 0)
+    generator = torch.Generator().manual_seed(7)
+    for weight in made.weights.values():
+        weight += 0.3 * torch.randn(weight.shape, generator=generator)
+    random = np.random.default_rng(2)
+    pictures = random.integers(0, 256, (9, 8, 8, 3)).astype(np.uint8)
+    return made.module().double(), pictures, random.integers(0, 4, 9)
+
+
+def one_by_one(module: adapters.Adapted, pictures: np.ndarray, labels: np.ndarray) -> list[Tensor]:
+    """Each example's gradient in a batch of size one."""
+    parameters = [parameter for _, parameter in module.trainable()]
+    found = []
+    for picture, label in zip(pictures, labels, strict=True):
+        loss = functional.cross_entropy(module(torch.from_numpy(picture[None])), torch.tensor([label]))
+        found.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)]))
+    return found
+
+
+def sums_differ(limit: int = 64) -> bool:
+    """Whether clipped sums differ from those of a loop with a batch size of one."""
+    module, pictures, labels = whole()
+    assert len(list(module.trainable())) == 9
+    each = one_by_one(module, pictures, labels)
+    clip = float(torch.stack([one.norm() for one in each]).median())
+    expected = sum((one * min(1.0, clip / (float(one.norm()) + 1e-6)) for one in each), torch.zeros(()))
+    found = torch.cat([part.flatten() for part in Gradients(module, clip, limit, "cpu").of(pictures, labels)])
+    return not torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("limit", [64, 4, 1])
+def test_clipped_sums_equal_a_loop_with_a_batch_size_of_one(limit: int) -> None:
+    assert not sums_differ(limit)
+
+
+def test_gradients_of_the_batch_s_mean_in_place_of_each_example_s_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = side_by_side.each_alone
+
+    def of_the_mean(*given: Any) -> Tensor:
+        each = honest(*given)
+        return each.mean(0, keepdim=True).expand_as(each)
+
+    monkeypatch.setattr(side_by_side, "each_alone", of_the_mean)
+    assert sums_differ()
+
+
+def test_one_example_changes_the_sums_of_all_layers_by_the_clipping_norm_at_most() -> None:
+    module, pictures, labels = whole()
+    gradients = Gradients(module, 0.05, 64, "cpu")
+
+    def summed(rows: np.ndarray) -> Tensor:
+        return torch.cat([part.flatten() for part in gradients.of(pictures[rows], labels[rows])])
+
+    everyone = np.arange(len(labels))
+    changes = [float((summed(everyone) - summed(np.delete(everyone, row))).norm()) for row in everyone]
+    assert 0.05 - 1e-5 < max(changes) <= 0.05 + 1e-12
+
+
+def test_a_network_that_cannot_be_computed_one_by_one_is_refused_under_all_and_taken_under_a_head() -> None:
+    class Asking(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(192, 4)
+
+        def forward(self, pictures: Tensor) -> Tensor:
+            rows: Tensor = self.layer(pictures.flatten(1))
+            return rows if bool((rows.detach() > -1e9).all()) else -rows
+
+    module, pictures, labels = whole(Asking)
+    with pytest.raises(BadInput, match="has a layer that cannot be computed one example at a time"):
+        Gradients(module, 1.0, 64, "cpu").of(pictures, labels)
+
+
+@pytest.mark.parametrize("method", ["naive", "non-cl", "peft-ensemble"])
+@pytest.mark.parametrize("adapter", ["head", "all"])
+def test_a_run_trains_it_within_its_budget_and_better_than_chance(method: str, adapter: str) -> None:
+    """The last task, which even a method that forgets has just learned."""
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(192, 24), nn.ReLU(), nn.LayerNorm(24))
+
+    dpcl.register_network("tried", make, shape=SHAPE)
+    spec = checks.parse({
+        "method": method, "params": {"adapter": adapter, "epochs": 12, "sample_rate": 0.25, "learning_rate": 0.03},
+        "data": {"dataset": "digits", "train_per_class": 12, "test_per_class": 8, "backbone": "own:tried"},
+        "privacy": {"epsilons": [8.0, math.inf], "noise": "seeded", "delta": 1e-3}, "seeds": [0],
+        "scenario": {"kind": "class-incremental", "tasks": 2},
+    })  # fmt: skip
+    events = list(engine.run(spec))
+    private, _ = of_kind(events, CellFinished)
+    assert private.guarantee.epsilon <= 8.0 or method == "non-cl"
+    learned = [one for one in of_kind(events, TaskLearned) if math.isinf(one.cell.epsilon)]
+    assert (learned[-1].accuracy[-1] or 0) > 0.4, "chance is 0.1"
+
+
+def test_it_is_refused_where_it_reads_no_such_data() -> None:
+    dpcl.register_network("tried", convolutions, shape=SHAPE, trained_on="digits", saw=("digits",))
+    asked: dict[str, Any] = {"method": "naive", "data": {"dataset": "digits", "backbone": "own:tried"}}
+    with pytest.raises(BadInput, match="was trained on digits"):
+        checks.check_run(checks.parse(asked))
+    own_networks.register_network("tried", lambda: nn.Linear(6, 2), shape=(6,))
+    for adapter in ("head", "all"):
+        with pytest.raises(BadInput, match=r"^data\.(backbone|dataset)"):
+            checks.check_run(checks.parse({**asked, "params": {"adapter": adapter}}))
