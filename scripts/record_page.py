@@ -25,6 +25,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.site import build, live
 from scripts.record_performance import DOCUMENT
 from tests.browser.conftest import CHROMIUM, FLAGS
+from tests.page import rooms
 from tests.support.firefox import PROGRAM, firefox
 from tests.support.static_host import Host, cut, hosted
 
@@ -193,6 +194,9 @@ def main() -> int:
     for row in measured():
         lines.append(f"| {' | '.join(row)} |")
         print(lines[-1], file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as live_folder, tempfile.TemporaryDirectory() as folder:
+        rooms.write_live(Path(live_folder))
+        lines += ["", rooms.sentence(rooms.tested(Path(live_folder), Path(folder)))]
     before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(START)
     after = rest.partition(END)[2]
     table = "\n".join(lines)

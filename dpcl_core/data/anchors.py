@@ -78,7 +78,7 @@ def cut_outs(shape: tuple[int, int, int] | None, random: np.random.Generator) ->
     """
     height, width, n_channels = shape or (_SIDE, _SIDE, 3)
     if shape is not None and (kept := paths.assets_dir() / name_of(shape)).is_file():
-        return Images(np.load(kept), shape)
+        return Images(np.load(kept, allow_pickle=False), shape)
     folder = files("sklearn.datasets") / "images"
     opened = []
     for name in _PHOTOGRAPHS:

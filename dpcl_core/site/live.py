@@ -48,7 +48,7 @@ NETWORKS: Final = ("pixels", "hashed-text")
 MOST_BYTES: Final = 50 * 2**20  # of a file of somebody's own
 _PACKED = ".pack"  # of files that shrink by half or more: many hosts compress nothing
 _ROOMS = ("attacks", "backbones", "classifiers", "data", "explorers", "methods", "privacy", "scenarios")
-_LEFT_OUT = ("methods/language", "methods/lifelong")  # they train by torch
+_LEFT_OUT = ("methods/language", "methods/lifelong")  # they train by torch, or need those that do
 _SINGLE = {
     "figures": ("__init__", "answer", "picture", "statistics", "theme"), "lessons": ("__init__", "in_page"),
 }  # fmt: skip
@@ -222,7 +222,8 @@ def _network(name: str) -> dict[str, object]:
 
 
 def _methods() -> list[MethodCard]:
-    return [card for card in methods.CARDS.values() if not card.packages]
+    absent = tuple(f"dpcl_core.{one.replace('/', '.')}" for one in _LEFT_OUT)
+    return [card for card in methods.CARDS.values() if not card.packages and not card.module.startswith(absent)]
 
 
 def _words(card: Any) -> dict[str, str]:

@@ -29,7 +29,7 @@ def balanced(n_classes: int, per_class: int) -> Table:
 
 def counts(stream: TaskStream) -> np.ndarray:
     """Training examples [tasks, classes]."""
-    return np.array([np.bincount(task.train.labels, minlength=len(stream.classes)) for task in stream.tasks])
+    return np.array([np.bincount(task.train.labels.astype(np.intp), minlength=len(stream.classes)) for task in stream.tasks])
 
 
 def test_a_case_counted_by_hand() -> None:

@@ -56,7 +56,7 @@ def test_six_tasks_with_different_numbers_of_labels_give_the_mean_of_their_share
 def test_no_answer_that_ignores_the_example_expects_more() -> None:
     """Any distribution over labels is a mixture of constant answers; the best of 2,000 random ones stays below."""
     asked, draw = stream([0, 0, 0, 1, 2], [2, 3, 3], [1, 1, 0]), np.random.default_rng(0)
-    shares = np.array([np.bincount(task.test.labels, minlength=4) / len(task.test) for task in asked.tasks])
+    shares = np.array([np.bincount(task.test.labels.astype(np.intp), minlength=4) / len(task.test) for task in asked.tasks])
     expected = draw.dirichlet(np.full(4, 0.3), size=2000) @ shares.mean(axis=0)
     assert chance([asked], range(4)) >= expected.max()
     assert chance([asked], range(4)) == pytest.approx(shares.mean(axis=0).max())

@@ -140,7 +140,8 @@ def test_one_vs_rest_asks_for_one_class_against_as_many_others_of_the_same_clien
             assert len(set(numbers.tolist())) == len(numbers)
         assert np.mean(task.test.labels == 2 * k) == 0.5
         assert task.train.users is not None
-        rest, own = (np.bincount(task.train.users[task.train.labels == 2 * k + one], minlength=5) for one in (0, 1))
+        users, labels = task.train.users.astype(np.intp), task.train.labels
+        rest, own = (np.bincount(users[labels == 2 * k + one], minlength=5) for one in (0, 1))
         assert (rest <= own).all()
         assert (rest == own).sum() >= 3, "only a client with few others has fewer"
     owners(stream)  # a record that is a negative elsewhere stays with its client

@@ -46,7 +46,7 @@ def test_the_digits_in_five_tasks_of_two(tmp_path: Path, monkeypatch: pytest.Mon
     assert [len(task.prior) for task in stream.tasks] == [2] * 5
     assert sum(len(task.train) for task in stream.tasks) == 1347
     assert sum(len(task.test) for task in stream.tasks) == 450
-    sizes = np.bincount(digits.train.labels)
+    sizes = np.bincount(digits.train.labels.astype(np.intp))
     assert [len(task.train) for task in stream.tasks] == [int(sizes[list(task.prior)].sum()) for task in stream.tasks]
 
 
