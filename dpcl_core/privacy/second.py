@@ -219,7 +219,7 @@ def _of_steps(
         places = np.rint(values / h)
         shift += count * (mean - float(masses @ places) * h)
         widest = max(widest, width)
-        table = np.bincount(places.astype(np.int64) % n_points, weights=masses, minlength=n_points)
+        table = np.bincount((places.astype(np.int64) % n_points).astype(np.intp), weights=masses, minlength=n_points)
         transform *= np.fft.rfft(table) ** count
     error = n * _ROUND_OFF * float(np.abs(transform).sum())
     chances = np.maximum(np.fft.irfft(transform, n_points), 0.0)

@@ -94,7 +94,7 @@ def test_labels_are_answered_as_randomised_response_has_it(epsilon: float) -> No
     assert math.exp(epsilon) * (1 - 1e-9) < kept / other <= math.exp(epsilon)
     for label in (0, 3):
         _, answers = copies(np.zeros((n, 1)), np.full(n, label), randomiser)
-        counts = np.bincount(answers, minlength=5)
+        counts = np.bincount(answers.astype(np.intp), minlength=5)
         for answer in SPACE:
             expected = kept if answer == label else other
             assert binomtest(int(counts[answer]), n, expected).pvalue > 1e-7
@@ -106,7 +106,7 @@ def test_a_record_of_no_listed_label_stays_and_answers_like_nobody() -> None:
     found, answers = copies(np.ones((n, 1)), np.full(n, 9), Randomiser(1, 8.0, 8.0))
     assert len(answers) == n
     assert abs(float(found.mean())) < 6 * math.sqrt(2) * 0.25 / math.sqrt(n)
-    for count in np.bincount(answers, minlength=5):
+    for count in np.bincount(answers.astype(np.intp), minlength=5):
         assert binomtest(int(count), n, 1 / 5).pvalue > 1e-7
 
 
@@ -195,7 +195,7 @@ def test_labels_alone_are_answered_as_with_a_record_and_cost_their_epsilon() -> 
     book, n, epsilon = ledger(), 50_000, 2.0
     answers = noisy_labels(np.full(n, 3), SPACE, epsilon, ReleaseNoise(), book, task=0)
     kept, other = Randomiser(0, 0.0, epsilon).chances(5)
-    for answer, count in enumerate(np.bincount(answers, minlength=5)):
+    for answer, count in enumerate(np.bincount(answers.astype(np.intp), minlength=5)):
         assert binomtest(int(count), n, kept if answer == 3 else other).pvalue > 1e-7
     assert book.epsilon() == pytest.approx(epsilon, rel=1e-3)
     assert noisy_labels(np.array([4, 0]), SPACE, math.inf, ReleaseNoise(), book, task=0).tolist() == [4, 0]
