@@ -77,9 +77,9 @@ _LARGE = """
 ## Trainings of large networks
 
 Small trainings of what was opened to methods later; average accuracy in percent, one seed. `make combinations` carries out
-those that are missing here. They show that it runs and what it takes, not what a budget is worth: ε = 8 needs far more examples. Without noise each
-had to beat chance by ten points, which was set beforehand; the blurred stream of clients with photographs missed that at
-first (19), and got more examples and dimensions. Minutes on one core of a machine that was busy with other work.
+those that are missing here. They show that it runs and what it takes, not what a budget is worth: ε = 8 needs far more
+examples. Without noise each had to beat chance by ten points, which was set beforehand; the blurred stream of clients with
+photographs missed that at first (19), and got more examples and dimensions. Minutes on one core of a busy machine.
 """
 _TRAINED = ("what is new", "method", "data", "network", "stream", "chance", "at ε = 8", "without noise", "minutes")
 _DATA = """# Data
