@@ -38,7 +38,7 @@ FIELDS = {
 
 @pytest.fixture
 def files(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "cosine": replace(methods.CARDS["cosine"], guarantee="nominal")})
     store = Store()
     return export.bundle(store, replay.fill(store, SPEC, replay.claimed(replay.recorded(SPEC)), name="claims"))
 

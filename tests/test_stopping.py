@@ -128,7 +128,7 @@ def test_a_worker_that_a_command_started_ends_with_it(store):
 
 @pytest.mark.parametrize("ending", quick(1, ["SIGKILL", "SIGTERM"]))
 def test_what_dpcl_work_carries_out_ends_with_it_and_goes_on_with_the_next(store, monkeypatch, ending):
-    monkeypatch.setitem(methods.CARDS, "sleeping", CARD)
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "sleeping": CARD})
     run_id = store.create(checks.parse(checks.apply_sets({}, [*SLEEPING, "params.seconds=0.5"])))
     work = [sys.executable, "-m", "dpcl_core", "work"]
 

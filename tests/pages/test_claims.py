@@ -24,7 +24,7 @@ BANNER = "Claimed ε = 0.5 (Lai et al. 2022, Theorem 2, not verified). No bound:
 @pytest.fixture(autouse=True)
 def only_claims(monkeypatch: Patch) -> None:
     """The cosine classifier, as if its budgets were only claimed."""
-    monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "cosine": replace(methods.CARDS["cosine"], guarantee="nominal")})
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_budget_of_the_replay_alone_is_called_that_on_every_page(
 ) -> None:
     """And what marked names are found by is called entity F1, not accuracy."""
     card = replace(methods.CARDS["cosine"], guarantee="proved", is_for_the_replay=lambda params: True)
-    monkeypatch.setitem(methods.CARDS, "cosine", card)  # type: ignore[arg-type]
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "cosine": card})
     spec = replay.a_spec(epsilons=(0.5, 8.0))
     names = replace(spec, data=replace(spec.data, dataset="ner-gum"))
     run = replay.fill(store, names, replay.recorded(names), name="names")

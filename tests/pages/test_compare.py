@@ -254,7 +254,7 @@ def test_a_budget_that_is_not_there_is_replaced(open_page: Open, store: Store) -
 
 
 def test_a_claimed_budget_is_named_as_one(open_page: Open, store: Store, monkeypatch: Patch) -> None:
-    monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "cosine": replace(methods.CARDS["cosine"], guarantee="nominal")})
     page = open_page("runs", view="compare", v="1", r=_filled_pvalues(store), ta="A", tc="1", tb="A", td="inf")
     assert "A, claimed ε = 1 against A, no noise" in words(page)
 

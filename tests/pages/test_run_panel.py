@@ -93,7 +93,8 @@ def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(sto
 
 def test_trainings_one_after_another_are_counted(store: Store, monkeypatch: Patch) -> None:
     run = _run(store, "running", [], started=100.0)
-    monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], cells_per_learner="cell"))
+    apart = replace(catalog.CARDS["cosine"], cells_per_learner="cell")
+    monkeypatch.setattr(catalog, "CARDS", {**catalog.CARDS, "cosine": apart})
     one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
     n_cells = len(list(SPEC.cells()))
     assert status_line.status_of_run(run, one_by_one[:3], now=105.0).headline == f"Training 1 of {n_cells} · Task 1 of 5"

@@ -36,7 +36,8 @@ def test_the_share_done_counts_tasks_learned_by_all_cells_and_what_is_done_of_th
 
 
 def test_a_learner_of_one_seed_counts_for_its_own_cells_alone(monkeypatch):
-    monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], cells_per_learner="epsilons"))
+    together = replace(catalog.CARDS["cosine"], cells_per_learner="epsilons")
+    monkeypatch.setattr(catalog, "CARDS", {**catalog.CARDS, "cosine": together})
     assert fraction_done(SPEC, [STARTED, training(1, 2)]) == pytest.approx(1 / 8)
     assert fraction_done(SPEC, [STARTED, training(2, 2), *learned(2), training(1, 2)]) == pytest.approx(3 / 8)
 
@@ -98,5 +99,6 @@ def test_the_stage_before_the_first_task_is_the_newest_one():
 
 def test_models_trained_at_once_follow_from_the_methods_card(monkeypatch):
     for shares, n in (("all", 4), ("epsilons", 2), ("cell", 1)):
-        monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], cells_per_learner=shares))
+        shared = replace(catalog.CARDS["cosine"], cells_per_learner=shares)
+        monkeypatch.setattr(catalog, "CARDS", {**catalog.CARDS, "cosine": shared})
         assert n_trained_together(SPEC) == n
