@@ -131,9 +131,6 @@ def deltas(
 
     Raises Unaccountable.
     """
-    if len(set(events)) == 1 and (sigma := _joint_sigma(_merged(events))):
-        found = [gaussian.delta(epsilon, sigma, gaussian.SENSITIVITY[adjacency]) for epsilon in epsilons]
-        return np.minimum(1.0, np.array(found, dtype=np.float64) * _UP + 1e-15)
     composed = _composed(_merged(events), delta, adjacency)
     return np.array([composed.delta(epsilon) for epsilon in epsilons], dtype=np.float64)
 

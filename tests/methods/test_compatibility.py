@@ -36,8 +36,8 @@ def test_what_trains_a_language_model_takes_texts_alone(name: str, dataset: str)
             "har-wisdm, pii-synthetic or photo-features; words",
         ),
         (
-            {"method": "naive", "params": {"adapter": "lora"}, "data": {"dataset": "ag_news", "backbone": "hashed-text"}},
-            "must be a dataset of pictures, such as digits; Naive fine-tuning adapts a network of pictures with these",
+            {"method": "naive", "params": {"adapter": "lora"}, "data": {"dataset": "har-wisdm", "backbone": "pixels"}},
+            "must be a dataset of pictures or texts, such as digits or pii-synthetic; Naive fine-tuning adapts a network",
         ),
     ],
 )
