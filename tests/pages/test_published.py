@@ -49,7 +49,7 @@ def _numbers(page: AppTest) -> pd.DataFrame:
 
 
 def _claims(page: AppTest) -> pd.DataFrame:
-    (frame,) = (table.value for table in page.dataframe if "claim" in table.value)
+    (frame,) = (table.value for table in page.dataframe if {"claim", "ours"} <= set(table.value))
     return frame
 
 
