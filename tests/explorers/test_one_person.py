@@ -105,7 +105,8 @@ def test_the_twin_in_javascript_agrees() -> None:
         np.testing.assert_allclose(found["released"], sums, rtol=1e-9, atol=1e-9)
         traces = [one_person.trace(DATA, epsilon, is_leaked=leaked) for leaked in (False, True)]
         np.testing.assert_allclose(found["traces"], traces, rtol=1e-9, atol=1e-9)
-        assert found["chance"] == pytest.approx(one_person.chance(DATA, epsilon), abs=1e-12)
+        # The engine rounds the noise up, by 6e-11 of it at most; the page does not.
+        assert found["chance"] == pytest.approx(one_person.chance(DATA, epsilon), abs=1e-10)
         known = one_person.knowledge(DATA, epsilon)
         for after, row in enumerate(found["known"]):
             np.testing.assert_allclose(row, known[after, : after + 1], atol=1e-12)
