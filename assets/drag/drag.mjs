@@ -159,7 +159,8 @@ function show(memory, epsilon) {
   memory.clean = clean;
   if (memory.data.arms) {
     race(memory);
-    newcomers(memory);
+    cancelAnimationFrame(memory.frame); // once a frame, after what the slider itself moves
+    memory.frame = requestAnimationFrame(() => newcomers(memory));
   }
   draw(memory);
 }

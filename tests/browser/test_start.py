@@ -106,7 +106,7 @@ def test_a_phone_scrolls_one_way(app: App, visit: Visit, dark: bool) -> None:
 
 TOGETHER = {
     "": (".hero .difference", ".hero .slider"),
-    "explore?view=playground": (".panel-accuracy svg", ".drag .slider"),
+    "explore?view=playground": (".panel-accuracy svg", ".drag #slider"),
     "explore?view=words": (".tk-text", ".tk-theta"),
     "explore?view=clients": (".an-map", ".an-noise"),
 }

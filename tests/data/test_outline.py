@@ -97,12 +97,12 @@ def test_a_subset_keeps_about_so_many_of_each_class() -> None:
     """Each class's count is binomial: six standard deviations are passed once in 5 x 10^8."""
     for cap in (20, 60, 100):
         whole, kept = digits(), digits().thinned(Caps(cap, 10))
-        sizes, found = (np.bincount(part.train.labels) for part in (whole, kept))
-        chances = np.minimum(1, cap / (1347 * np.bincount(whole.test.labels) / 450))
+        sizes, found = (np.bincount(part.train.labels.astype(np.intp)) for part in (whole, kept))
+        chances = np.minimum(1, cap / (1347 * np.bincount(whole.test.labels.astype(np.intp)) / 450))
         spread = np.sqrt(sizes * chances * (1 - chances))
         assert (np.abs(found - sizes * chances) <= 6 * spread).all()
         assert kept.n_train == whole.n_kept(Caps(cap)) == 10 * cap, "the nominal number is exact, and public"
-        assert np.bincount(kept.test.labels).tolist() == [10] * 10, "the test part is public"
+        assert np.bincount(kept.test.labels.astype(np.intp)).tolist() == [10] * 10, "the test part is public"
 
 
 def test_a_cap_of_sources_keeps_about_so_many_of_each_whatever_their_classes() -> None:

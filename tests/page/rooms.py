@@ -15,7 +15,7 @@ from dpcl_core.site import live, live_page
 
 HERE = Path(__file__).resolve().parent
 TESTS: Final = HERE.parent
-ROOMS: Final = ("privacy", "scenarios")  # not yet data and methods
+ROOMS: Final = ("privacy", "scenarios", "data", "methods/features", "methods/federated")
 # Of this environment, as they are: none of them is compiled. Hypothesis is, so that another stands in for it.
 PACKAGES: Final = (
     "_pytest", "absl", "dp_accounting", "iniconfig", "mpmath", "packaging", "pluggy", "py", "pygments", "pytest",
@@ -23,6 +23,7 @@ PACKAGES: Final = (
 # What a page does not have, by how Python says it.
 _LACKS: Final = {
     r"No module named '(dpcl_core\.[\w]+)": "need {}", r"No module named '(\w+)": "need {}",
+    r"cannot import name '(\w+)' from 'dpcl_core'": "need {}", r"DataMissing: data\.dataset = ([\w-]+)": "need {}",
     r"BadInput: method = ([\w-]+): must be one of": "need the method {}",
     r"does not support processes|fork": "start a process", r"start new thread": "start a thread",
 }  # fmt: skip
@@ -47,7 +48,8 @@ class Told:
             self.note(report, "collect")
 
 pytest.main(["-qq", "--capture=sys", "--continue-on-collection-errors", "--import-mode=importlib", "--tb=short", "-m",
-    "not slow and not browser", *(f"-p no:{name}" for name in "cacheprovider logging faulthandler threadexception".split()),
+    "not slow and not browser", "--ignore=tests/data/test_real_data.py",
+    *(f"-p no:{name}" for name in "cacheprovider logging faulthandler threadexception".split()),
     *(f"tests/{room}" for room in ROOMS)], plugins=[Told()])
 result = json.dumps(Told.found)
 """
@@ -82,6 +84,7 @@ def tested(live_folder: Path, folder: Path) -> dict[str, tuple[str, str]]:
     for name in ("support", "data", "methods", "privacy", "scenarios"):
         shutil.copytree(TESTS / name, folder / "tests" / name, ignore=left_out)
     shutil.copy(TESTS / "conftest.py", folder / "tests")
+    shutil.copytree(TESTS.parent / "examples", folder / "examples", ignore=shutil.ignore_patterns("*.ipynb"))
     file = folder / "asked.py"
     file.write_text(f"ROOMS = {ROOMS}\n{_TOLD}", encoding="utf-8")
     return {name: (what, said) for name, (what, said) in in_node(live_folder, file, folder, "scipy", "cluster").items()}

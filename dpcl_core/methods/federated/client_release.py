@@ -20,7 +20,7 @@ from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.classifier import Arrays, Rule, masked
 from dpcl_core.methods.common.learner import Observation, PublicContext
 from dpcl_core.methods.federated import matchers
-from dpcl_core.methods.federated.lists import Element, Floats, Ints, ListLearner, Lists, Reals, Singles, simplex
+from dpcl_core.methods.federated.lists import Element, Floats, Ints, ListLearner, Lists, Reals, Singles, cholesky, simplex
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import REPLAY, Ledger
@@ -436,7 +436,7 @@ class Replay:
         if self.covariances.ndim == 3 and self.covariances.shape[1] == 1:
             return np.sqrt(np.maximum(self.covariances, 0)).astype(np.float32)
         try:
-            roots = np.linalg.cholesky(self.covariances)
+            roots = cholesky(self.covariances)
         except np.linalg.LinAlgError:  # singular; eigh is twenty times slower
             values, vectors = np.linalg.eigh(self.covariances)
             roots = vectors * np.sqrt(np.maximum(values, 0))[..., None, :]

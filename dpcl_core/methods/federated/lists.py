@@ -75,9 +75,17 @@ def _whitened(factor: Reals, rows: Reals) -> Floats:
     return np.asarray(solve_triangular(factor, rows.T, lower=True)).T
 
 
+def cholesky(covariances: Floats) -> Floats:
+    """The lower factors [..., d, d]. Raises LinAlgError where there is none, also in a page, whose NumPy then gives NaN."""
+    factors = np.linalg.cholesky(covariances)
+    if not np.isfinite(factors).all():
+        raise np.linalg.LinAlgError("not positive definite")
+    return np.asarray(factors)
+
+
 def _full(points: Floats, mean: Floats, covariance: Floats) -> Floats:
     try:
-        factor = np.linalg.cholesky(covariance)
+        factor = cholesky(covariance)
     except np.linalg.LinAlgError:
         smallest = float(np.linalg.eigvalsh(covariance).min())
         raise BadInput("covariance", smallest, "must be positive definite (this is its smallest eigenvalue)") from None

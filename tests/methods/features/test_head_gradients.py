@@ -40,7 +40,7 @@ def weights_of(n_columns: int, n_inputs: int, size: float, dtype: np.dtype = SIN
 
 def residuals(data: Prepared, batch: np.ndarray, weights: np.ndarray, clips: np.ndarray) -> np.ndarray:
     """[epsilons, columns, b], before anything is cut off."""
-    filled = np.append(batch, np.zeros(-len(batch) % linear_heads._LANES, np.int64))
+    filled = np.append(batch, np.zeros(-len(batch) % linear_heads._LANES, np.int64)).astype(np.intp)  # of 32 bits in a page
     return clipped_residuals(data, filled, data.directions[filled], None, weights, clips)[:, :, : len(batch)]
 
 

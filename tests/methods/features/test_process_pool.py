@@ -19,6 +19,7 @@ from dpcl_core.spec import Cell
 from tests.methods.training import N_FEATURES, data, plan
 from tests.support.waiting import PATIENCE_SECONDS, until
 
+pytestmark = pytest.mark.skipif(sys.platform == "emscripten", reason="needs processes")
 ROOT = Path(__file__).resolve().parents[3]
 ALWAYS, NEVER = 1e9, 0.0  # seconds for which processes are worth while, and not
 

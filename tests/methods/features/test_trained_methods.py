@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -140,6 +141,7 @@ def ahead(run: RunSpec, stream: Sequence[Task]) -> list[tuple[float, dict[str, n
     return found
 
 
+@pytest.mark.skipif(sys.platform == "emscripten", reason="needs processes")
 @pytest.mark.parametrize(("labels", "early"), quick(1, [("prior", 2), ("prior-const", 2), ("data", 0), ("dp-learned", 0)]))
 def test_work_ahead_changes_nothing_that_is_seen(labels: str, early: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that processes train before their turn: the same scores, and in the ledger when their turn comes.

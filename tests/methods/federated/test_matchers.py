@@ -45,7 +45,7 @@ def test_a_list_longer_than_there_are_slots_is_dealt_out_evenly() -> None:
     features = np.random.default_rng(1).standard_normal((8, 2))
     for rule in ("hungarian", "random"):
         ids = matchers.assign(rule, features, PROTOTYPES, generator=np.random.default_rng(2))  # type: ignore[arg-type]
-        assert np.bincount(ids, minlength=3).max() == 3
+        assert np.bincount(ids.astype(np.intp), minlength=3).max() == 3
     ids = matchers.assign("hungarian", features[:2], PROTOTYPES)
     assert len(set(ids.tolist())) == 2
 
@@ -90,7 +90,7 @@ def test_ties_go_to_the_lower_slot(rule: matchers.Rule) -> None:
 
 def test_transport_of_weightless_elements_still_says_where_they_would_go() -> None:
     ids = matchers.assign("ot", PROTOTYPES + 0.1, PROTOTYPES, np.array([1.0, 0, 0]))
-    assert ids.dtype == np.int64
+    assert ids.dtype.kind == "i"
     assert ids[0] == 0
 
 
