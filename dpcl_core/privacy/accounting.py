@@ -223,10 +223,7 @@ def _composed(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency
 
 
 def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """A cheap bound by Renyi divergences, to choose the grid: of all that has noise but lists and copies; 0: not known.
-
-    Converted by Canonne, Kamath and Steinke 2020, Proposition 12.
-    """
+    """A cheap bound by Renyi divergences, to choose the grid: of all that has noise but lists and copies; 0: not known."""
     divergences = np.zeros(len(_ROUGH_ORDERS))
     for event in events:
         count = 1
@@ -241,11 +238,16 @@ def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
                 divergences += [count * renyi_divergence(order, rate, sigma) for order in _ROUGH_ORDERS]
             case _:
                 return 0.0
+    return of_divergences(_ROUGH_ORDERS, divergences, delta)
+
+
+def of_divergences(orders: Sequence[int], divergences: NDArray[np.float64], delta: float) -> float:
+    """Epsilon of Renyi divergences at these orders above 1 (Canonne, Kamath and Steinke 2020, Proposition 12)."""
     bounds = [
         0.0
         if delta**2 + math.expm1(-divergence) > 0
         else divergence + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
-        for order, divergence in zip(_ROUGH_ORDERS, divergences.tolist(), strict=True)
+        for order, divergence in zip(orders, divergences.tolist(), strict=True)
     ]
     return max(0.0, min(bounds))
 

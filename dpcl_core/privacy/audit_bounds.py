@@ -7,11 +7,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 from scipy.optimize import brentq
 from scipy.special import betaincinv, ndtr, ndtri, owens_t
 from scipy.stats import binom
@@ -19,6 +18,8 @@ from scipy.stats import binom
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.privacy import gaussian, statement
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 Bound = Literal["counting", "gaussian"]
 ASSUMES: Mapping[Bound, str] = {
     "counting": "releases are independent",
@@ -107,6 +108,8 @@ class Audited:
 
 @lru_cache(maxsize=1)
 def _reader() -> TypeAdapter[Audited]:
+    from pydantic import TypeAdapter  # for those who read: a page of a browser, which has none, audits as well
+
     return TypeAdapter(Audited)
 
 

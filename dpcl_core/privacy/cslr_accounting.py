@@ -213,7 +213,7 @@ def participations(n_rounds: int, sample_rate: float) -> tuple[int, int]:
 
 
 def _renyi(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> tuple[float | None, float | None]:
-    """Eq. 9 and dp_accounting's conversion at orders 2 to 64; the former where the divergences have a closed form."""
+    """Eq. 9 and the tighter conversion at orders 2 to 64; the former where the divergences have a closed form."""
     single: list[dp.DpEvent] = list(events) if adjacency == "add-remove" else [_half(event) for event in events]
     if any(map(_is_fixed, events)):
         return None, _fixed(single, delta) if adjacency == "replace" else None
@@ -221,14 +221,12 @@ def _renyi(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> 
         return None, None
     divergences = sum((event.count * _divergences(event.event) for event in single), np.zeros(len(ORDERS)))
     printed = divergences + math.log(1 / delta) / (np.array(ORDERS) - 1)
-    import dp_accounting as library  # its accountants load SciPy, which few ask for
-
-    return float(printed.min()), float(library.rdp.compute_epsilon(ORDERS, list(divergences), delta)[0])
+    return float(printed.min()), accounting.of_divergences(ORDERS, divergences, delta)
 
 
 def _fixed(events: Sequence[dp.DpEvent], delta: float) -> float | None:
     """Epsilon by the library, for samples of a fixed size, whose divergences have no closed form; None if unsupported."""
-    import dp_accounting as library
+    import dp_accounting as library  # its accountants load SciPy, which few ask for
 
     accountant = library.rdp.RdpAccountant(ORDERS, library.NeighboringRelation.REPLACE_ONE)
     if not all(accountant.supports(event) for event in events):
