@@ -12,7 +12,9 @@ import pytest
 from dpcl_core import checks, engine, events
 from dpcl_core.attacks.catalog import closing_notes
 from dpcl_core.explorers.matching_log import Observer
+from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card
+from dpcl_core.site import live
 from tests.page.conftest import Run
 
 pytestmark = pytest.mark.slow
@@ -103,3 +105,21 @@ def test_a_run_in_a_page_is_the_run_here(in_page: Run, there: dict[str, Any], na
 def test_the_card_of_a_page_is_verified(in_page: Run, there: dict[str, Any], name: str) -> None:
     checked = card.verify(of_page(in_page, there, name)["card"].encode())
     assert {one.verdict for one in checked} == {"matches"}, [card.sentence(one) for one in checked]
+
+
+def test_every_method_of_clients_ends_in_a_page_and_its_card_is_verified(in_page: Run) -> None:
+    """At the settings that the form has at first, and with all that a choice of them loads."""
+    offered = {one.name: one for one in methods.CARDS.values() if not one.packages and live.lighter(one)}
+    runs = {
+        name: {
+            "method": name, "params": live.lighter(one), "scenario": {"kind": "federated"}, "seeds": [0],
+            "privacy": {"epsilons": ["inf" if one.guarantee == "none" else 8]},
+        }
+        for name, one in offered.items()
+    }  # fmt: skip
+    found = in_page(f"RUNS = {json.dumps(runs)!r}\n{_IN_PAGE}", "scipy", "cluster")
+    assert len(found) >= 8
+    for name, one in found.items():
+        assert [event["event"] for event in one["events"]].count("CellFinished") == 1, name
+        wrong = [card.sentence(number) for number in card.verify(one["card"].encode()) if number.verdict == "differs"]
+        assert not wrong, (name, wrong)
