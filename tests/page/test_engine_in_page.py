@@ -31,6 +31,10 @@ RUNS: Mapping[str, dict[str, Any]] = {
     "permuted pixels": {"method": "cosine", "scenario": {"kind": "permuted", "tasks": 3}, **ONE},
     "split classes": {"method": "cosine", "scenario": {"kind": "split"}, **ONE},
     "heads": {"method": "peft-ensemble", "params": {"epochs": 3}, **ONE},
+    "a small delta": {
+        "method": "peft-ensemble", "params": {"epochs": 3},
+        "privacy": {"epsilons": [1, 8], "delta": 1e-12, "noise": "seeded"}, "seeds": [0],
+    },
     "a naive head": {"method": "naive", "params": {"epochs": 2}, **ONE},
     "a head on all": {"method": "non-cl", "params": {"epochs": 2}, **ONE},
     "clients": {"method": "dp-fedavg", "params": {"rounds": 2}, "scenario": {"kind": "federated"}, **ONE},
