@@ -27,8 +27,9 @@ _ODD: list[int] = [3**i * 5**j for i in range(16) for j in range(11)]  # times p
 _MASS = 50.0  # the chance exp(-50) of outcomes to both sides beyond which every loss counts as infinite, or as the last one
 _END = root(lambda z: log_normal_cdf(z) + _MASS + math.log(2), -20.0, 0.0)
 TAIL_OF_DELTA = 1e-7  # what a composition cuts off, of a small delta
-_COARSE = 16  # points of the grid that are one where only the order of a tilt is looked for
-_PRECISION, _END_PRECISION = 1e-6, 1e-4  # of an outcome of a mixture with a given loss, and of the last one
+_NEXT_TO_NOTHING = 1e-300  # a chance that is a number and can be divided by
+_POINTS_OF_A_TILT = 500  # at least, where a law has them: enough to find its order
+_PRECISION, _END_PRECISION = 1e-5, 1e-4  # of an outcome of a mixture with a given loss, and of the last one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,18 +137,16 @@ def _sum(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], tail: f
     plain = _cyclic(parts, places, length)
     if tail == 0:
         return plain
-    order = _order(parts, math.log(tail / TAIL_OF_DELTA))
-    tilted, scale = [], 0.0
-    for masses, count in parts:
-        law, log_sum = _tilted(masses, order, 1)
-        tilted.append((law, count))
-        scale += count * log_sum
+    parts = [(np.maximum(masses, 0), count) for masses, count in parts]  # where they are so small, transforms have rounded
+    order = _order(parts, int(places[-1]) - int((np.cumsum(plain[::-1]) > tail / TAIL_OF_DELTA).argmax()))
+    laws = [_tilted(masses, np.arange(len(masses)), order) for masses, _ in parts]
+    tilted = [(law, count) for (law, _), (_, count) in zip(laws, parts, strict=True)]
     if len(parts) == 1:  # cyclic, so the tilted sum's reach by Chernoff's bound is to be in it, too
         ((law, count),) = tilted
         more = (order * part for part in (1, 0.5, 0.25, 0.125))
-        reach = min((count * _tilted(law, one, 1)[1] - math.log(tail)) / one for one in more)
+        reach = min((count * _tilted(law, np.arange(len(law)), one)[1] - math.log(tail)) / one for one in more)
         length = max(length, min(math.ceil(reach), (len(law) - 1) * count) + 1 - int(places[0]))
-    back = scale - order * places
+    back = sum(count * log_sum for (_, log_sum), (_, count) in zip(laws, parts, strict=True)) - order * places
     return np.where(back <= 0, _cyclic(tilted, places, length) * np.exp(np.minimum(back, 0)), plain)
 
 
@@ -171,28 +170,31 @@ def _power(base: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
     return found
 
 
-def _tilted(masses: Floats, order: float, step: int) -> tuple[Floats, float]:
-    """The law that has e^(order * index) times the masses [n], in all 1, and the logarithm of what that divides by."""
+def _tilted(masses: Floats, places: NDArray[np.number], order: float) -> tuple[Floats, float]:
+    """The law that has e^(order * place) times the masses [n], in all 1, and the logarithm of what that divides by."""
     with np.errstate(divide="ignore"):
-        logs = np.log(np.maximum(masses, 0)) + order * step * np.arange(len(masses))
+        logs = np.log(masses) + order * places
     top = logs.max()
     found = np.exp(logs - top)
     total = float(found.sum())
     return found / total, float(top) + math.log(total)
 
 
-def _order(parts: Sequence[tuple[Floats, int]], log_delta: float) -> float:
-    """An order near the one whose Chernoff bound is least at this delta; it is enough to know the laws in steps of _COARSE.
+def _order(parts: Sequence[tuple[Floats, int]], place: int) -> float:
+    """The largest order, by steps of 1.5, that leaves the mean of the tilted sum below `place`, found at few points a law.
 
-    Where the largest loss of all is likelier than delta, the bound falls for ever: the order is that which comes within 1.
+    At most 1, which makes each point of the grid e times as likely as the one before: no more than the last ones are left.
     """
-    coarse = [(np.add.reduceat(masses, np.arange(0, len(masses), _COARSE)), count) for masses, count in parts]
-    order, least = 1 / sum(len(masses) * count for masses, count in parts), math.inf
-    while True:
-        bound = (sum(count * _tilted(masses, order, _COARSE)[1] for masses, count in coarse) - log_delta) / order
-        if bound > least - 1:
-            return order / 1.5
-        order, least = order * 1.5, bound
+    few = []
+    for masses, count in parts:
+        starts = np.arange(0, len(masses), max(1, len(masses) // _POINTS_OF_A_TILT))
+        law = np.add.reduceat(masses, starts) + _NEXT_TO_NOTHING
+        at = (np.add.reduceat(masses * np.arange(len(masses)), starts) + _NEXT_TO_NOTHING * starts) / law
+        few.append((law, at, count))
+    order = 1 / sum(len(masses) * count for masses, count in parts)
+    while order < 1 and sum(count * float(_tilted(law, at, order * 1.5)[0] @ at) for law, at, count in few) < place:
+        order *= 1.5
+    return order
 
 
 def _reach(masses: Floats, count: int, tail: float) -> tuple[int, int]:
@@ -411,9 +413,10 @@ class _Mixture(_Gaussian):
         return low, -end
 
     def outcomes(self, losses: Floats) -> Floats:
-        """The largest outcome whose privacy loss is at least each of these [n], rounded down; infinite near the last loss.
+        """The largest outcome whose privacy loss is at least each of these [n]; infinite near the last loss.
 
-        It lies between those of steps that always have the smallest shift, or the largest.
+        It lies between those of steps that always have the smallest shift, or the largest. Halved to _PRECISION, the rest
+        is a line, to within the square of it.
         """
         sign = 1 if self.direction == "add" else -1
         last = -sign * math.log1p(-self._rate) if self._rate < 1 else math.inf
@@ -430,5 +433,6 @@ class _Mixture(_Gaussian):
             middle = (low + high) / 2
             is_above = self.losses(middle) > inner
             low, high = np.where(is_above, middle, low), np.where(is_above, high, middle)
-        found[~is_near] = np.floor(high / _PRECISION) * _PRECISION
+        above, below = self.losses(low) - inner, inner - self.losses(high)
+        found[~is_near] = low + (high - low) * np.clip(above / np.maximum(above + below, 1e-300), 0, 1)
         return found
