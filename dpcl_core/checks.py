@@ -285,7 +285,7 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
 
     Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
     """
-    named = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "one-vs-rest"
+    named = spec.scenario.is_task_given
     has_batches = methods.card(spec.method).batch_size(spec.params) > 0
     for seed in spec.seeds:
         stream = scenarios.preview(spec.data, spec.scenario, seed)

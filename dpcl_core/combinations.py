@@ -27,7 +27,7 @@ USUAL = (
     "amazon-domains", "ner-gum", "own:table", "own:embeddings",
 )  # fmt: skip
 UNWRITTEN = "not written yet"
-_BY_CLASS = ("class-incremental", "split", "i-blurry", "si-blurry")  # streams that a label puts an example in
+_BY_CLASS = ("class-incremental", "split", "i-blurry", "si-blurry", "one-vs-rest")  # streams that a label puts an example in
 
 
 @dataclass(frozen=True, slots=True)

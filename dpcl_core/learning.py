@@ -182,11 +182,12 @@ class Group:
         for seed in self._seeds:
             matching = [cell for cell in self.cells if cell.seed == seed]
             results = classifier.evaluated(learner, seed, self.streams[seed], step, len(matching))
+            seen = self.streams[seed].tasks[: step + 1]
             for cell, result in zip(matching, results, strict=True):
                 standing.matrices[cell].append((*result.by_task, result.ahead))
                 spent = self._spent(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
-                kept = classifier.cell_classifier(learner, cell, step, self.context, reads, self.spec.n_cells)
+                kept = classifier.cell_classifier(learner, cell, seen, self.context, reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
 
     def _spent(self, cell: Cell, ledger: Ledger) -> float:

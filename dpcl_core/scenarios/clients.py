@@ -15,6 +15,7 @@ from dpcl_core.scenarios.catalog import (
     Federated,
     IBlurry,
     OfClients,
+    OneVsRest,
     Permuted,
     SiBlurry,
     SourceIncremental,
@@ -74,7 +75,14 @@ class HeldSiBlurry(Held, SiBlurry):
     """Blurred tasks of random size, with clients."""
 
 
-_HELD = (HeldClassIncremental, HeldSplit, HeldPermuted, HeldSourceIncremental, HeldIBlurry, HeldSiBlurry)
+@dataclass(frozen=True, kw_only=True)
+class HeldOneVsRest(Held, OneVsRest):
+    """One class against the rest, with clients."""
+
+
+_HELD = (
+    HeldClassIncremental, HeldSplit, HeldPermuted, HeldSourceIncremental, HeldIBlurry, HeldSiBlurry, HeldOneVsRest,
+)  # fmt: skip
 _SETTINGS: Mapping[str, type[ScenarioSpec]] = {one.kind: one for one in _HELD}
 
 
