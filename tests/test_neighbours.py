@@ -100,7 +100,7 @@ _NEW: Mapping[str, tuple[str, Door, Raw]] = {
     "one class against the rest, read": ("lm-seqft", TEXTS, {**_LEARNED, "params": _LM}),
     "one class against the rest, seen": ("naive", PICTURES, {**_LEARNED, "params": _HEADS}),
     "one class against the rest, remembered": ("dp-coeff-memory", WINDOWS, {"labels": "prior-const"}),
-    "one class against the rest, held": ("label-means", VECTORS, {**_LEARNED, "params": {"dimensions": 4}}),
+    "one class against the rest, held": ("dp-fedavg", VECTORS, {**_LEARNED, "params": _ROUNDS}),
     "a layer that grows": ("naive", VECTORS, {**_LEARNED, "params": _HEADS}),
 }
 _STREAMS: Mapping[str, Raw] = {
