@@ -433,6 +433,8 @@ def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
         clients = import_module("dpcl_core.scenarios.clients")  # builds on the settings here
         table = clients.dealt_out(scenario, table, seed)
     stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
+    if table.train.sentences is not None:
+        stream = replace(stream, metric="entity-f1")
     return stream if clients is None else clients.of_clients(stream, scenario)
 
 

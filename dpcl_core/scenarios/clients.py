@@ -102,5 +102,4 @@ def of_clients(stream: TaskStream, settings: Held) -> TaskStream:
     """The stream with the client as privacy unit, in any task."""
     return replace(
         stream, recurrence=settings.recurrence, unit="user", assumed=federated.ASSUMED, looks_ahead=True,
-        metric="entity-f1" if stream.tasks[0].train.sentences is not None else "accuracy",
     )  # fmt: skip

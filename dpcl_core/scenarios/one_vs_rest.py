@@ -1,4 +1,4 @@
-"""One class against the rest: each task asks of an example whether it is of one class, and a test example comes with its task."""
+"""One class against the rest: each task asks whether an example is of one class; a test example comes with its task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dpcl_core.scenarios.catalog import OneVsRest
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 
 BY_COIN = (
-    "which task an example is in is a public function of that example alone: a coin of its own bytes sends it to the task of "
-    "its own class, or among the rest of another class"
+    "which task an example is in is a public function of that example alone: a coin of its own bytes sends it to the task "
+    "of its own class, or among the rest of another class"
 )
 
 

@@ -217,7 +217,7 @@ class Step:
 def cell_classifier(
     learner: Learner, cell: Cell, tasks: Sequence[Task], context: PublicContext, reads: Mapping[str, Fact], n_cells: int
 ) -> Classifier | None:
-    """The cell's classifier after the last of these tasks, to be kept with the run; None if there is none, or no room for it.
+    """The cell's classifier after the last of these tasks, to be kept with the run; None where there is none, or no room.
 
     Every task has room for its share of `LARGEST`, and the last one for its cell's: what fits is a public number, as sizes
     of releases are. `reads`: how examples become the learner's inputs.
