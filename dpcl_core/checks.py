@@ -193,6 +193,9 @@ def _check_network(
         raise BadInput("data.backbone", backbone.name, allowed, fitting)
     protocol = spec.scenario.protocol if isinstance(spec.scenario, scenarios.Federated) else None
     is_together = protocol == "domain-incremental" or scenario.name in ("source-incremental", "permuted")
+    if dataset.kind == "tagged" and not is_together and not method.has_clients:
+        allowed = f"must be source-incremental or permuted with {dataset.name}: words of a sentence stay together"
+        raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": "source-incremental"}})
     if dataset.kind == "tagged" and not is_together:
         allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
         federated = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
