@@ -242,5 +242,5 @@ def test_a_delta_of_which_a_row_gets_too_little_is_refused(data_dir: Path) -> No
     with pytest.raises(BadInput, match=said) as refused:
         checks.check_run(spec(privacy=privacy))
     checks.check_run(spec(privacy={**privacy, "delta": refused.value.fix["privacy.delta"]}))
-    with pytest.raises(BadInput, match=r"privacy.epsilons = 60.0: must be smaller where a person has 3 rows"):
+    with pytest.raises(BadInput, match=r"privacy.epsilons = 60.0: must be smaller where a person or sentence has 3 rows"):
         checks.check_run(spec(privacy={"epsilons": [60.0], "delta": 1e-5}))
