@@ -46,6 +46,10 @@ ROWS: Mapping[str, tuple[str, str, str, Mapping[str, object], Mapping[str, objec
     "LoRA on a language model's blocks": ("peft-ensemble", "ag_news", "smollm2", _CLASSES, _LORA, 30),
     "a language model on a blurred stream": (
         "lm-seqft", "ag_news", "smollm2", {"kind": "i-blurry", "tasks": 2}, _LM, 40),
+    "a language model on one class against the rest": (
+        "lm-seqft", "ag_news", "smollm2", {"kind": "one-vs-rest"}, {**_LM, "epochs": 3, "learning_rate": 0.003}, 40),
+    "one class against the rest in photographs": ("cosine", "cifar10", "lite0", {"kind": "one-vs-rest"}, {}, 60),
+    "sentences that no client holds": ("cosine", "ner-gum", "minilm", {"kind": "source-incremental"}, {}, 30),
 }  # fmt: skip
 
 
