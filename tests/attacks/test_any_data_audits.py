@@ -72,11 +72,11 @@ FOUND: list[tuple[Make, float, int, float]] = [
     (sums, 8.0, 300, 1.5),
     (partial(language, scenario=BLURRED), 8.0, 4, -1.0),
     (partial(language, scenario=ONE_OF_ALL), 8.0, 4, -1.0),
-    (partial(clients, data=TABLES, scenario=ONE_OF_ALL), 1.0, 20, 0.2),
     (partial(adapters, kind="lora"), 8.0, 6, -1.0),
 ]
 FOUND_SLOWLY: list[tuple[Make, float, int, float]] = [
     (partial(clients, data=TABLES, scenario=BLURRED, adjacency="replace"), 1.0, 20, 0.2),
+    (partial(clients, data=TABLES, scenario=ONE_OF_ALL), 1.0, 20, 0.2),
     (partial(head, scenario=BLURRED), 8.0, 4, 0.5),
     (partial(head, scenario=ONE_OF_ALL), 8.0, 4, 0.5),
 ]
