@@ -32,6 +32,7 @@ DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
 _MOST_FIXES = 8  # a method with another kind of data, stream, network and list of labels takes four
 USUAL_DELTA = 1e-5  # one that many data allow
+WORDS = 4  # of a tagged sentence that count, for a method that protects single rows
 _PROMPT = 40  # tokens reserved for the task's name and the label after a text
 
 # Dotted keys of all settings except those of a method or a scenario.
@@ -78,6 +79,10 @@ class ResolvedRun:
         """Whether lists of labels that are read or learned are given to the method's learners."""
         return self.spec.labels in ("data", "dp-learned") and not self.method.learns_lists
 
+    @property
+    def rows_per_unit(self) -> int:
+        return rows_per_unit(self.method, self.dataset)
+
     def with_lists(self, spec: RunSpec) -> RunSpec:
         """These settings of the run as its learners get them, where lists are given to them."""
         return for_training(spec, is_on_top=self.method.guarantee == "nominal") if self.gives_lists else spec
@@ -87,6 +92,11 @@ class ResolvedRun:
         """The run with its cards; checks nothing. Raises BadInput for an unknown name."""
         cards = methods.card(spec.method), datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
         return cls(spec, *cards, scenarios.card(spec.scenario.kind), facts)
+
+
+def rows_per_unit(method: MethodCard, dataset: DatasetCard) -> int:
+    """How many training rows a privacy unit has at most: of a person, or words of a sentence where no client holds it."""
+    return WORDS if dataset.kind == "tagged" and not method.has_clients else dataset.rows_per_unit
 
 
 def check_run(spec: RunSpec) -> ResolvedRun:
@@ -103,7 +113,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
             f"{dataset.files_of}, or privacy.epsilons = [inf]"
         )
         raise BadInput("data.dataset", dataset.name, allowed, {"data.dataset": dataset.files_of})
-    _check_accounted(spec.privacy, dataset.rows_per_unit)
+    _check_accounted(spec.privacy, rows_per_unit(method, dataset))
     check_here(spec)
     facts = datasets.facts_of(spec.data)
     if (needed := datasets.needed_bytes(spec.data)) > (here := memory_bytes()):
@@ -183,6 +193,9 @@ def _check_network(
         raise BadInput("data.backbone", backbone.name, allowed, fitting)
     protocol = spec.scenario.protocol if isinstance(spec.scenario, scenarios.Federated) else None
     is_together = protocol == "domain-incremental" or scenario.name in ("source-incremental", "permuted")
+    if dataset.kind == "tagged" and not is_together and not method.has_clients:
+        allowed = f"must be source-incremental or permuted with {dataset.name}: words of a sentence stay together"
+        raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": "source-incremental"}})
     if dataset.kind == "tagged" and not is_together:
         allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
         federated = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
@@ -220,12 +233,12 @@ def _check_accounted(privacy: PrivacySpec, rows: int) -> None:
         return
     smallest = budgets.smallest_delta(max(finite), rows)
     if smallest < USUAL_DELTA:
-        of_row = f", {SMALLEST_DELTA:g} of each of a person's {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
+        of_row = f", {SMALLEST_DELTA:g} of each of {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
         allowed = f"must be at least {smallest:.3g}{of_row}: the accountants resolve no smaller one"
         fix = {"privacy.delta": 10.0 ** math.ceil(math.log10(smallest) - 1e-9)}
         raise BadInput("privacy.delta", privacy.delta, allowed, fix)
     allowed = (
-        f"must be smaller where a person has {rows} rows: at delta {privacy.delta:g} a row would have less than "
+        f"must be smaller where a person or sentence has {rows} rows: at delta {privacy.delta:g} a row would have less than "
         f"{SMALLEST_DELTA:g}, and the accountants resolve no smaller one"
     )
     raise BadInput("privacy.epsilons", max(finite), allowed)
@@ -285,7 +298,7 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
 
     Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
     """
-    named = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "one-vs-rest"
+    named = spec.scenario.is_task_given
     has_batches = methods.card(spec.method).batch_size(spec.params) > 0
     for seed in spec.seeds:
         stream = scenarios.preview(spec.data, spec.scenario, seed)

@@ -115,7 +115,7 @@ def run(
 def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator[Event, None, Opened]:
     """Loads the data of a run, computes features and opens its streams; yields the events until then. Raises as `run`."""
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
-    spec, rows = requested.spec, requested.dataset.rows_per_unit
+    spec, rows = requested.spec, requested.rows_per_unit
     run = replace(requested, spec=replace(spec, privacy=budgets.for_a_row(spec.privacy, rows)))
     _refuse_unbounded(requested, run.spec)
     run = replace(run, spec=requested.with_lists(run.spec))
@@ -180,7 +180,7 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
 
 def _refuse_unbounded(requested: checks.ResolvedRun, of_row: RunSpec) -> None:
     """Raises BadInput where all that a method will release has no bound for a person of several rows, if that is known."""
-    asked, rows = requested.spec, requested.dataset.rows_per_unit
+    asked, rows = requested.spec, requested.rows_per_unit
     if rows == 1 or not requested.method.is_one_release:
         return
     privacy, sizes = of_row.privacy, requested.facts
@@ -196,7 +196,8 @@ def _refuse_unbounded(requested: checks.ResolvedRun, of_row: RunSpec) -> None:
                 ledger.spend(event, task=task, what="planned")
         if math.isinf(ledger.epsilon()):
             no_bound = f"the releases of all tasks have no bound at delta = {ledger.delta:g}"
-            raise BadInput("privacy.epsilons", epsilon, f"must be smaller where a person has {rows} rows: {no_bound}")
+            allowed = f"must be smaller where a person or sentence has {rows} rows: {no_bound}"
+            raise BadInput("privacy.epsilons", epsilon, allowed)
 
 
 def _as_requested(events: Iterator[Event], requested: RunSpec, of_row: RunSpec) -> Iterator[Event]:
@@ -255,14 +256,18 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
         read = yield from inputs(spec, run.backbone, split.images, device, span=(*span, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
+    train, sources = examples[0], dataset.train.sources
+    if train.sentences is not None and run.rows_per_unit > 1:
+        places = train.neighbouring_words(run.rows_per_unit)
+        train, sources = train.take(places), None if sources is None else sources[places]
     texts = None  # the form of encoded texts, for methods that read texts
     if spec.params.inputs == "text":
         texts = TextForm(spec.params.text_length, may_show=run.dataset.may_show)
     return Table(
-        train=examples[0],
+        train=train,
         test=examples[1],
         classes=dataset.classes,
-        train_sources=dataset.train.sources,
+        train_sources=sources,
         test_sources=dataset.test.sources,
         sources=dataset.sources,
         form=_form(run, dataset, examples[0].table),

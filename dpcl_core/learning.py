@@ -105,7 +105,7 @@ class Group:
         ]
         self._lists: GivenLists | None = None
         if self.spec.labels != self.requested.labels:
-            privacy = budgets.for_a_row(self.requested.privacy, self.run.dataset.rows_per_unit)
+            privacy = budgets.for_a_row(self.requested.privacy, self.run.rows_per_unit)
             of_row = replace(self.requested, privacy=privacy)
             self._of_row = dict(zip(self.spec.cells(), of_row.cells(), strict=True))
             self._lists = GivenLists(of_row, self.context, self.context.public)
@@ -125,7 +125,7 @@ class Group:
         if kept and kept[-1].task == self.context.n_tasks - 1:
             return
         cells, rounds = self.cells, self._rounds
-        privacy, rows = self.requested.privacy, self.run.dataset.rows_per_unit
+        privacy, rows = self.requested.privacy, self.run.rows_per_unit
         ledgers = {
             cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
             for cell in cells
@@ -182,11 +182,12 @@ class Group:
         for seed in self._seeds:
             matching = [cell for cell in self.cells if cell.seed == seed]
             results = classifier.evaluated(learner, seed, self.streams[seed], step, len(matching))
+            seen = self.streams[seed].tasks[: step + 1]
             for cell, result in zip(matching, results, strict=True):
                 standing.matrices[cell].append((*result.by_task, result.ahead))
                 spent = self._spent(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
-                kept = classifier.cell_classifier(learner, cell, step, self.context, reads, self.spec.n_cells)
+                kept = classifier.cell_classifier(learner, cell, seen, self.context, reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
 
     def _spent(self, cell: Cell, ledger: Ledger) -> float:
@@ -211,7 +212,7 @@ class Group:
 
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
         spec, cells, context, ledgers, card = self.spec, self.cells, self.context, standing.ledgers, self.run.method
-        rows = self.run.dataset.rows_per_unit
+        rows = self.run.rows_per_unit
         seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
         audits = self.audit(spec) if self.audit is not None and card.guarantee == "nominal" else {}
         for cell in cells:
@@ -354,7 +355,8 @@ def _unit(card: DatasetCard, stream: TaskStream) -> str:
     """The privacy unit, as one of `privacy.guarantee.PROTECTED`."""
     if stream.unit == "example" and card.has_people:
         return "person"
-    return "text" if stream.unit == "example" and card.kind == "text" else stream.unit
+    of_kind = {"text": "text", "tagged": "sentence"}
+    return of_kind.get(card.kind, "example") if stream.unit == "example" else stream.unit
 
 
 def _limits(card: DatasetCard, stream: TaskStream) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from dpcl_core.scenarios.catalog import (
     Federated,
     IBlurry,
     OfClients,
+    OneVsRest,
     Permuted,
     SiBlurry,
     SourceIncremental,
@@ -74,7 +75,14 @@ class HeldSiBlurry(Held, SiBlurry):
     """Blurred tasks of random size, with clients."""
 
 
-_HELD = (HeldClassIncremental, HeldSplit, HeldPermuted, HeldSourceIncremental, HeldIBlurry, HeldSiBlurry)
+@dataclass(frozen=True, kw_only=True)
+class HeldOneVsRest(Held, OneVsRest):
+    """One class against the rest, with clients."""
+
+
+_HELD = (
+    HeldClassIncremental, HeldSplit, HeldPermuted, HeldSourceIncremental, HeldIBlurry, HeldSiBlurry, HeldOneVsRest,
+)  # fmt: skip
 _SETTINGS: Mapping[str, type[ScenarioSpec]] = {one.kind: one for one in _HELD}
 
 
@@ -94,5 +102,4 @@ def of_clients(stream: TaskStream, settings: Held) -> TaskStream:
     """The stream with the client as privacy unit, in any task."""
     return replace(
         stream, recurrence=settings.recurrence, unit="user", assumed=federated.ASSUMED, looks_ahead=True,
-        metric="entity-f1" if stream.tasks[0].train.sentences is not None else "accuracy",
     )  # fmt: skip

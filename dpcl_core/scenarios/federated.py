@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import Federated
+from dpcl_core.scenarios.one_vs_rest import against_rest
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 
 MIN_ROWS = 10  # examples that every client can expect to hold
@@ -191,25 +192,7 @@ def _task(settings: Federated, table: Table, index: int, group: Sequence[int], s
     if settings.protocol != "one-vs-rest":
         return incremental.class_task(index, names[label] if len(group) == 1 else f"task {index + 1}", group, table)
     train, test = (
-        _against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
+        against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
         for examples, split in ((table.train, "train"), (table.test, "test"))
     )
     return Task(index, names[label], train, test, prior=(2 * index, 2 * index + 1), task_id=index)
-
-
-def _against_rest(examples: Examples, label: int, index: int, random: np.random.Generator) -> Examples:
-    """The examples of a class and, for each client, as many others as it has of the class, or all if there are fewer.
-
-    Others are taken in the order of public coins of their own bytes. A client's examples in the task are a function of its
-    own examples: removing another client changes none of them. Examples without clients, such as the public test part, count
-    as one client's.
-    """
-    users = np.zeros(len(examples), dtype=np.int64) if examples.users is None else examples.users
-    is_label, tossed = examples.labels == label, examples.tossed(random)
-    n_label = np.bincount(users[is_label].astype(np.intp), minlength=int(users.max(initial=0)) + 1)
-    others = np.flatnonzero(~is_label)
-    others = others[np.lexsort((others, tossed[others], users[others]))]
-    first = np.searchsorted(users[others], users[others])  # where its client's others begin
-    rest = others[np.arange(len(others)) - first < n_label[users[others]]]
-    places = np.sort(np.concatenate([np.flatnonzero(is_label), rest]))
-    return replace(examples.take(places), labels=2 * index + is_label[places].astype(np.int64))

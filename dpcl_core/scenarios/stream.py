@@ -50,6 +50,14 @@ class Examples:
         # take, not an index: it keeps each row contiguous, which makes reading batches faster.
         return chosen if self.columns is None else np.take(chosen, self.columns.astype(np.intp), axis=1)
 
+    def neighbouring_words(self, most: int) -> NDArray[np.int64]:
+        """Places of `most` neighbouring words of every sentence, or all it has; a public coin of its own says which."""
+        assert self.sentences is not None
+        first, end = (np.searchsorted(self.sentences, self.sentences, side) for side in ("left", "right"))
+        n_starts = np.maximum(end - first - most, 0) + 1
+        after = np.arange(len(self)) - first - (self.tossed(generator(0, "words that count")) * n_starts).astype(np.int64)
+        return np.flatnonzero((after >= 0) & (after < most))
+
     def take(self, places: NDArray[np.int64]) -> Examples:
         """The examples at these places, in this order."""
         return Examples(

@@ -14,7 +14,8 @@ from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
 from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.scenarios import catalog, clients
 from dpcl_core.scenarios.catalog import Federated
-from dpcl_core.scenarios.federated import _against_rest, _order, dealt_out
+from dpcl_core.scenarios.federated import _order, dealt_out
+from dpcl_core.scenarios.one_vs_rest import against_rest
 from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples
@@ -28,6 +29,7 @@ WAYS: dict[str, list[dict[str, object]]] = {
     "source-incremental": [{}],
     "i-blurry": [{"tasks": 3, "blurry_percent": 60}, {"tasks": 3, "blurry_percent": 60, "disjoint_percent": 0}],
     "si-blurry": [{"tasks": 3, "blurry_percent": 60}],
+    "one-vs-rest": [{}, {"tasks": 4}],
     "federated": [
         {"clients": 6, "protocol": protocol, "partition": partition}
         for protocol in ("class-incremental", "one-vs-rest", "domain-incremental")
@@ -127,7 +129,7 @@ def test_no_client_s_vector_hangs_on_who_else_is_there() -> None:
     whole = Examples(z, labels, users)
 
     def vectors(of: Examples, seed: int) -> np.ndarray:
-        task = _against_rest(of, 0, 0, generator(seed, "rest of task 0, train"))
+        task = against_rest(of, 0, 0, generator(seed, "rest of task 0, train"))
         assert task.users is not None
         return slots.vectors(by_label(np.asarray(task.inputs, np.float32), task.labels, task.users, 20, (0, 1)))
 
