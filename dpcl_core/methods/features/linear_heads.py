@@ -59,11 +59,11 @@ _LARGEST_WHOLE = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53} 
 class Prepared:
     """Examples prepared for the steps; each row is a function of its example alone.
 
-    `rows` [n, K+1]: features and a final 1, None if all budgets are clipped; `lengths` [n]: their L2 norms; `directions`
-    [n, K+1]: X above over n_r n_x, multiples of `unit` = 1 / (n_r n_x) up to `widest`. `targets` [n]: column indices of the labels. `allowed`
-    [epsilons, columns]: the budgets' label spaces; `outside`: 0 inside them, -inf outside (all zeros for a budget without
-    labels, where no example counts), None if every space is all columns. `residual_steps`: n_r divided by the factor that
-    raises its divisor; `per_length`: grid step of integer weights, divided by the length of all weights.
+    `rows` [n, K+1]: features and a final 1, None if all budgets are clipped; `lengths` [n]: their L2 norms; `directions` [n,
+    K+1]: X above over n_r n_x, multiples of `unit` = 1 / (n_r n_x) up to `widest`. `targets` [n]: column indices of the
+    labels. `allowed` [epsilons, columns]: the budgets' label spaces; `outside`: 0 inside them, -inf outside (all zeros for a
+    budget without labels, where no example counts), None if every space is all columns. `residual_steps`: n_r divided by the
+    factor that raises its divisor; `per_length`: grid step of integer weights, divided by the length of all weights.
     """
 
     rows: Floats | None
