@@ -17,8 +17,8 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
-from dpcl_core.data import anchors, load, own
 from dpcl_core.data import catalog as datasets
+from dpcl_core.data import load, own
 from dpcl_core.data.dataset import Content, Dataset, Form
 from dpcl_core.data.images import Images
 from dpcl_core.data.texts import Sentences, TextForm, Texts
@@ -350,7 +350,7 @@ def _anchors(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generato
     """Features of public examples for methods that use anchors, along the network's public axes as the data's; else None."""
     if not run.method.needs_anchors:
         return None
-    public = anchors.public_examples(dataset.train.images)
+    public = load.public_examples(dataset.train.images)
     what = "sentences" if isinstance(public.content, Texts | Sentences) else "examples"
     yield Note("info", f"Public {what}: {public.title}.")
     features = yield from inputs(run.spec, run.backbone, public.content, device, of=f" of public {what}")
