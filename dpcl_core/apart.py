@@ -22,7 +22,7 @@ from dpcl_core.data import copying, intake, schema, understood
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import catalog, clients
+from dpcl_core.scenarios import catalog, federated
 from dpcl_core.spec import PrivacySpec, ScenarioSpec, validated
 
 MEMORY_BYTES = 2 * 2**30
@@ -51,7 +51,7 @@ class Given:
 def _scenario(said: Any) -> ScenarioSpec:
     """Settings of a scenario, as its card reads them."""
     return said if isinstance(said, ScenarioSpec) else validated(
-        clients.settings_of(str(said["kind"]), has_clients="clients" in said), said
+        federated.settings_of(str(said["kind"]), has_clients="clients" in said), said
     )
 
 

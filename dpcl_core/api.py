@@ -129,10 +129,10 @@ def check(
 
     Raises BadInput as `run` would.
     """
-    from dpcl_core.data import given, understood
+    from dpcl_core.data import handed, understood
 
     roles = {"target": target, "person": person, "text": text, "source": source, "time": time}
-    with given.as_file(data) as path:
+    with handed.as_file(data) as path:
         return understood.report(str(path), _asked(roles, per_person, schema)).public
 
 
@@ -333,14 +333,14 @@ def _forgotten(
 
 def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object], store: Store) -> RunSpec:
     """The settings of a run on data of the user's own, which are taken in as a file is."""
-    from dpcl_core.data import given, intake
+    from dpcl_core.data import handed, intake
     from dpcl_core.runs import administration
 
-    names = given.names_of(data)
-    if names and given.TARGET not in names and asked.columns.target is None and asked.instead is None:
+    names = handed.names_of(data)
+    if names and handed.TARGET not in names and asked.columns.target is None and asked.instead is None:
         raise BadInput("target", "nothing", f"must be the column to predict: {', '.join(map(str, names[:12]))}")
     seen = administration.marks_kept(store)
-    with given.as_file(data, name) as path, intake.own_name(str(path), asked, seen) as own:
+    with handed.as_file(data, name) as path, intake.own_name(str(path), asked, seen) as own:
         spec = presets.on_own(own, changes)
         checks.check_run(spec)
         return spec

@@ -24,7 +24,7 @@ from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.given_lists import for_training
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios import clients
+from dpcl_core.scenarios import federated
 from dpcl_core.scenarios.catalog import ScenarioCard
 from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, S, Settings, fields_of, validated
 
@@ -53,7 +53,7 @@ def parse(raw: Raw) -> RunSpec:
     said = _table(raw.get("scenario", {}), "scenario")
     scenario = scenarios.card(_text(said.get("kind", DEFAULT_SCENARIO), "scenario.kind"))
     params = _settings(method.params, _table(raw.get("params", {}), "params"), "params")
-    settings = clients.settings_of(scenario.name, has_clients=method.has_clients)
+    settings = federated.settings_of(scenario.name, has_clients=method.has_clients)
     stream = _settings(settings, {**said, "kind": scenario.name}, "scenario")
     return validated(RunSpec, {**raw, "method": method.name, "params": params, "scenario": stream}, known=_SETTINGS)
 
@@ -185,8 +185,8 @@ def _check_network(
     is_together = protocol == "domain-incremental" or scenario.name in ("source-incremental", "permuted")
     if dataset.kind == "tagged" and not is_together:
         allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
-        federated = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
-        raise BadInput("scenario.protocol", protocol, allowed, federated)
+        fix = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
+        raise BadInput("scenario.protocol", protocol, allowed, fix)
     if backbone.is_language_model and not reads_texts and not is_adapted:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train", fitting)
     if reads_texts and not backbone.is_language_model:
@@ -263,7 +263,7 @@ def _default(raw: Raw, key: str) -> dict[str, object]:
         model: type[Settings] = methods.card(str(raw.get("method", DEFAULT_METHOD))).params
     elif table == "scenario":
         kind = str(_table(raw.get("scenario", {}), table).get("kind", DEFAULT_SCENARIO))
-        model = clients.settings_of(kind, has_clients=methods.card(str(raw.get("method", DEFAULT_METHOD))).has_clients)
+        model = federated.settings_of(kind, has_clients=methods.card(str(raw.get("method", DEFAULT_METHOD))).has_clients)
     else:
         return {}
     field, given = fields_of(model).get(name), _table(raw.get(table, {}), table)

@@ -19,8 +19,7 @@ from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load, own
-from dpcl_core.data.dataset import Content, Dataset, Form
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Content, Dataset, Form, Images
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, References, Started, TaskLearned

@@ -22,9 +22,8 @@ from dpcl_core.classifiers import written
 from dpcl_core.classifiers.folder import Loaded
 from dpcl_core.data import copying, dataset, sheets, table_features
 from dpcl_core.data.card import AXES, PICTURES, SAMPLES
-from dpcl_core.data.dataset import Content, Vectors
+from dpcl_core.data.dataset import AS_READ, Content, Images, Vectors
 from dpcl_core.data.files import ending
-from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.data.texts import Sentences, Texts, decode
 from dpcl_core.errors import BadInput, unknown

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from dpcl_core import machine
-from dpcl_core.data import files, images
+from dpcl_core.data import dataset, files
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.columns import pa, pq
 from dpcl_core.data.files import TABLES, ending
@@ -151,7 +151,7 @@ def _unzip(path: Path, folder: Path, most: int) -> None:
                 content = _unpacked(archive, one)
                 n_read += content is not None
                 # A picture that is damaged is none, and leaves the others alone.
-                to.write_bytes(images.trimmed(content or b""))
+                to.write_bytes(dataset.trimmed(content or b""))
         if members and not n_read:
             raise zipfile.BadZipFile
     except (BadInput, OSError, MemoryError):

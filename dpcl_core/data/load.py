@@ -19,9 +19,8 @@ from dpcl_core.data import catalog, dataset, files, parquet, sheets, tables, tag
 from dpcl_core.data.card import Caps, DatasetCard, Kind
 from dpcl_core.data.catalog import Sizes, truthful_title
 from dpcl_core.data.columns import Late, is_text, pq
-from dpcl_core.data.dataset import Content, Dataset, Source, Split, Windows
+from dpcl_core.data.dataset import Content, Dataset, Images, Source, Split, Windows
 from dpcl_core.data.files import DataFiles
-from dpcl_core.data.images import Images
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.rows import digits
 from dpcl_core.data.tables import TextSheet, joined_texts

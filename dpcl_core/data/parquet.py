@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import coins
 from dpcl_core.data.card import AXES, SAMPLES, DatasetCard, Shape
 from dpcl_core.data.columns import doubles, is_binary, is_list, is_number, is_text, pa, pc, pq, without_struct
-from dpcl_core.data.dataset import RATES, source_name
-from dpcl_core.data.images import MAX_SIDE, Images
+from dpcl_core.data.dataset import MAX_SIDE, RATES, Images, source_name
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, by_piece, refuse_unknown, source_column
 from dpcl_core.data.sheets import declared_names, parquet_file, shown_name
 from dpcl_core.errors import BadInput

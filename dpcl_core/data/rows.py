@@ -23,7 +23,7 @@ from dpcl_core import paths
 from dpcl_core.data import coins
 from dpcl_core.data.card import DatasetCard, Shape
 from dpcl_core.data.columns import Column, Table
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.data.schema import CONTROL
 from dpcl_core.data.sheets import PERSON, TIME, first_names
 from dpcl_core.errors import BadInput

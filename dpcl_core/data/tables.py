@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from dpcl_core.data import columns, parquet, sheets, table_features
 from dpcl_core.data.card import PICTURES, DatasetCard
 from dpcl_core.data.columns import Column, Table
-from dpcl_core.data.dataset import Vectors
+from dpcl_core.data.dataset import Images, Vectors
 from dpcl_core.data.files import TESTS, TRAIN
-from dpcl_core.data.images import Images
 from dpcl_core.data.rows import LABEL_COLUMN, WORD_COLUMNS, PublicFacts, Rows, by_piece, checked_words, have_sources
 from dpcl_core.data.schema import CONTROL
 from dpcl_core.data.texts import KINDS, Span, Texts

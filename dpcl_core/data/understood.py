@@ -16,9 +16,8 @@ import numpy as np
 from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, intake, load, outline, schema, sheets, table_features, tables
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
-from dpcl_core.data.dataset import Dataset
+from dpcl_core.data.dataset import AS_READ, Dataset, Images
 from dpcl_core.data.files import DataFiles
-from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.outline import Outline
 from dpcl_core.data.sheets import EMBEDDING_COLUMN

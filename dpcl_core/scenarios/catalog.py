@@ -397,8 +397,8 @@ def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed, as the scenario splits the table, and its clients. Raises BadInput as the scenario does."""
     clients: Any = None
     if scenario.n_users is not None and not card(scenario.kind).has_clients:
-        clients = import_module("dpcl_core.scenarios.clients")  # builds on the settings here
-        table = clients.dealt_out(scenario, table, seed)
+        clients = import_module("dpcl_core.scenarios.federated")  # builds on the settings here
+        table = clients.dealt_to_clients(scenario, table, seed)
     stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
     return stream if clients is None else clients.of_clients(stream, scenario)
 

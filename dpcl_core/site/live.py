@@ -29,7 +29,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.data.rows import digits_file
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import JsonValue, plain
