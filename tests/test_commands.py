@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("home")
 # Where the program's own name stands in code: each prints a command that a test below looks at, or only names the program.
 PRINTING = {
     "dpcl_core/__main__.py", "dpcl_core/cli/__init__.py", "dpcl_core/cli/parser.py", "dpcl_core/cli/training.py",
-    "dpcl_core/checks.py", "dpcl_core/privacy/card_document.py",
+    "dpcl_core/cli/carrying.py", "dpcl_core/checks.py", "dpcl_core/privacy/card_document.py",
     "dpcl_core/runs/worker.py", "pages/parts/questions.py",
 }  # fmt: skip
 SMALL = ("seeds=[0]", "privacy.epsilons=[1.0]", "data.train_per_class=20", "data.test_per_class=10")
