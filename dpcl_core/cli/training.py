@@ -23,7 +23,7 @@ from dpcl_core.data import intake
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.papers import measured
-from dpcl_core.runs import administration, audits, charges, executor, process, resumption, worker
+from dpcl_core.runs import administration, audits, executor, process, resumption, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import Run, Split
 from dpcl_core.runs.shards import Sets
@@ -339,7 +339,7 @@ def audit(options: argparse.Namespace) -> int:
             return carrying.exit_status(turn)
         results = list(stored.get(audit_id).results)
     elif options.attack == audits.NAME:
-        charges.check_at_start(open_store(options.store), spec, "numbers")
+        administration.check_at_start(open_store(options.store), spec, "numbers")
         results = audits.audited(spec)
     elif options.attack == token_noise_games.INVERSION:
         results = token_noise_games.inversion_audited(spec, options.trials or catalog.TRIALS)

@@ -22,11 +22,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from sqlalchemy import Connection, case, delete, insert, or_, select
+from sqlalchemy import Connection, case, or_, select
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
@@ -35,7 +34,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.budgets import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs import tables
 from dpcl_core.runs.run import spec_of
@@ -277,77 +275,3 @@ def _down(value: float) -> float:
         return 0.0
     scale = 10.0 ** (2 - math.floor(math.log10(value)))
     return float(f"{math.floor(value * scale * _ROUNDING) / scale:.3g}")
-
-
-# Declaring a budget. It belongs to the rows, known again by marks of their public test part (`data.own`): another copy,
-# another schema and a part of them count against the same one, and it outlives the data. It is public; on a shared server
-# nobody else sees or changes it.
-
-
-class Owned(Protocol):
-    """What is asked of a visitor: the name that own data have their owner by."""
-
-    @property
-    def owner(self) -> str: ...
-
-
-class Connected(Protocol):
-    """What declaring needs of a store."""
-
-    @property
-    def visitor(self) -> Owned | None: ...
-
-    def reading(self) -> AbstractContextManager[Connection]: ...
-
-    def writing(self) -> AbstractContextManager[Connection]: ...
-
-
-def budgets_of(store: Connected, dataset: str) -> list[Budget]:
-    """The budgets that hold for own:NAME: none, one, or those of several datasets whose rows it joins.
-
-    Raises BadInput for data that are not here, and for a visitor of a shared server who did not bring them.
-    """
-    _check_owner(store, dataset)
-    with store.reading() as connection:
-        found = declared(connection, dataset)
-        return [replace(one, spent=together(charges(connection, one))) for one in found]
-
-
-def declare(store: Connected, dataset: str, epsilon: float | None, delta: float | None = None) -> None:
-    """Declares a budget in place of those that hold; None: there is none from now on. What was spent stays counted.
-
-    `delta`: None for the largest power of ten below 1/n, which is public. Raises BadInput as `budgets_of` does, and for
-    numbers that promise nothing.
-    """
-    _check_owner(store, dataset)
-    if epsilon is not None:
-        check_budget(epsilon)
-        n_train = datasets.facts(dataset).n_train
-        delta = float(f"{10 * checks.default_delta(n_train):.3g}") if delta is None else delta
-        check_accounted(delta)
-        if delta >= 1 / n_train:
-            allowed = f"must be below 1/{n_train}, one over the number of training examples: else one could be published"
-            raise BadInput("delta", delta, allowed)
-    known, unit = own.kept_marks(dataset), people(dataset) or ""
-    with store.writing() as connection:
-        tables.take(connection, tables.QUEUE)
-        before = declared(connection, dataset)
-        connection.execute(delete(tables.budgets).where(tables.budgets.c.number.in_([one.number for one in before])))
-        if epsilon is not None:
-            of_rows = sorted(known.union(*(one.marks for one in before)))
-            rows = {"dataset": None if known else dataset, "marks": of_rows}
-            connection.execute(insert(tables.budgets).values(**rows, unit=unit, epsilon=epsilon, delta=delta))
-
-
-def check_at_start(store: Connected, spec: RunSpec, gives: Gives = "models") -> None:
-    """Raises BadInput for what would exceed a budget if it were started now."""
-    with store.reading() as connection:
-        check_spend(connection, spec, gives)
-
-
-def _check_owner(store: Connected, dataset: str) -> None:
-    owner = own.owner(dataset) if dataset.startswith(OWN) else None
-    if owner is None:
-        raise BadInput("data", dataset, "must be data of your own on this computer, as own:NAME")
-    if store.visitor is not None and owner != store.visitor.owner:
-        raise BadInput("data", dataset, "was not brought by you: only who did can see or set its budget")

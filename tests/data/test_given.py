@@ -23,7 +23,7 @@ from dpcl_core.data.intake import Asked, taken_in
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.events import TaskLearned
-from dpcl_core.runs import administration, charges
+from dpcl_core.runs import administration
 from dpcl_core.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -353,7 +353,7 @@ def test_of_a_run_here_stays_what_it_spent_and_nothing_else(home: Path) -> None:
 
 def test_a_budget_for_rows_refuses_a_run_here() -> None:
     kept = dpcl.run(data=frame(40), target="kind", epsilons=[1.0], seeds=[0])
-    charges.declare(Store(), kept.spec.data.dataset, 1.5)
+    administration.declare_budget(Store(), kept.spec.data.dataset, 1.5)
     with pytest.raises(BadInput, match="budget"):
         dpcl.run(data=frame(40), name="again", target="kind", epsilons=[1.0], seeds=[0], here=True)
 
