@@ -87,11 +87,9 @@ def unlocked(act: Callable[[], T], passing: type[StoreTrouble] = StoreLocked) ->
     Any other trouble is raised at once: it may have come after what was written, and would then be written twice.
     """
     lasting = (StoreUnknown, StoreUnusable)
-    return Patience().outlast(act, passing=passing, lasting=lasting, tell=_say_waiting)
-
-
-def _say_waiting(trouble: StoreTrouble) -> None:
-    say(f"waiting for the store: {one_line(trouble)}")
+    return Patience().outlast(
+        act, passing=passing, lasting=lasting, tell=lambda trouble: say(f"waiting for the store: {one_line(trouble)}")
+    )
 
 
 def result_text(store: Store, run: Run) -> str:

@@ -63,14 +63,11 @@ class _Parser(Parser):
         return options, rest
 
     def error(self, message: str) -> NoReturn:
-        raise BadInput("command line", " ".join(sys.argv[1:]), f"{message}{_guess(message)} (see --help)")
-
-
-def _guess(message: str) -> str:
-    """A suggestion for a mistyped choice, from the parser's error message; empty if no choice is near."""
-    match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-    near = get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1) if match else []
-    return f"; did you mean {near[0]}?" if near else ""
+        """Raises BadInput, with the nearest choice in the place of a mistyped one."""
+        match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        near = get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1) if match else []
+        guess = f"; did you mean {near[0]}?" if near else ""
+        raise BadInput("command line", " ".join(sys.argv[1:]), f"{message}{guess} (see --help)")
 
 
 class _Completion(argparse.Action):

@@ -70,11 +70,6 @@ class Vectors(_Values):
     encoding: str | None = None
 
 
-def source_name(rate: int) -> str:
-    """The name of the source with windows of this rate."""
-    return f"{rate} Hz"
-
-
 def in_range(accelerations: NDArray[np.float32]) -> Windows:
     """Accelerations [n, 100, 3] in m/s^2 divided by twice the standard gravity and clipped to [-1, 1].
 

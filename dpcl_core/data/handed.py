@@ -174,12 +174,6 @@ def as_file(data: object, name: str = "data") -> Iterator[Path]:
         yield _written(data, stem)
 
 
-def names_of(data: Any) -> list[Any]:
-    """The columns of a frame, a table or a dataset with columns; none for other data."""
-    names: Any = getattr(data, "column_names", None) or getattr(data, "columns", ())
-    return [*names]
-
-
 def _written(data: Any, stem: Path) -> Path:
     if hasattr(data, "features") and hasattr(data, "with_format") and hasattr(data, "__len__"):
         return _of_hub(data, stem)

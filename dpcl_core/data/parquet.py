@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import coins
 from dpcl_core.data.card import AXES, SAMPLES, DatasetCard, Shape
 from dpcl_core.data.columns import doubles, is_binary, is_list, is_number, is_text, pa, pc, pq, without_struct
-from dpcl_core.data.dataset import MAX_SIDE, RATES, Images, source_name
+from dpcl_core.data.dataset import MAX_SIDE, RATES, Images
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, by_piece, refuse_unknown, source_column
 from dpcl_core.data.sheets import declared_names, parquet_file, shown_name
 from dpcl_core.errors import BadInput
@@ -256,8 +256,7 @@ def _rates_of(cells: _Cells) -> NDArray[np.str_]:
     rates: NDArray[np.float64] = cells.values.to_numpy().astype(np.float64)  # null becomes NaN, which is no rate either
     for place in np.flatnonzero(~np.isin(rates, RATES))[:1]:
         raise cells.of_row(place, "nothing" if np.isnan(rates[place]) else f"{rates[place]:g}", allowed)
-    names = np.asarray([source_name(rate) for rate in RATES], dtype=np.str_)
-    return names[np.searchsorted(RATES, rates)]
+    return np.asarray([f"{rate} Hz" for rate in RATES], dtype=np.str_)[np.searchsorted(RATES, rates)]
 
 
 def _windows_of(cells: _Cells) -> NDArray[np.float32]:

@@ -280,7 +280,9 @@ def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -
     wanted = {column for _, column in card.roles} or set(_USUAL)
     place, form = lines.header_place(rows, ending(path), wanted, is_declared=card.is_named)
     names = [name for name in form.names if name]
-    if not is_public and rows and not card.has_declared_names(names):
+    # Public as declared, or as one was named or is a usual one: else they may be a person's values in a file without names.
+    is_declared = card.is_named or not card.has_names or not wanted.union(_USUAL).isdisjoint(names)
+    if not is_public and rows and not is_declared:
         role, column = next(iter(card.roles), ("--target", "nothing"))
         allowed = f"must be a column of {shown}" if card.roles else "must name the column of labels"
         raise BadInput(role, column, f"{allowed}; {DOUBT}")
