@@ -151,13 +151,10 @@ def _made(form: Form, given: Any) -> Any:
         raise Invalid("finite_number", "Input should be a finite number", given)
     for name, limit in sorted(form.bounds.items(), key=lambda one: list(_BOUNDS).index(one[0])):
         if not {"le": value <= limit, "lt": value < limit, "ge": value >= limit, "gt": value > limit}[name]:
-            raise Invalid(name, f"Input should be {_BOUNDS[name]} {_in_digits(limit)}", given)
+            digits = format(Decimal(repr(limit)), "f")
+            digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+            raise Invalid(name, f"Input should be {_BOUNDS[name]} {digits}", given)
     return value
-
-
-def _in_digits(number: float) -> str:
-    written = format(Decimal(repr(number)), "f")
-    return written.rstrip("0").rstrip(".") if "." in written else written
 
 
 def _counted(value: Any, length: tuple[int, float], what: str, given: object) -> None:

@@ -68,8 +68,11 @@ def labels_of(y: Any, name: str, is_secret: bool) -> NDArray[Any]:
     if y is None:
         raise BadInput(name, None, "the classifier requires y to be passed, but the target y is None")
     y = y.detach().cpu().numpy() if hasattr(y, "detach") else y
-    if is_secret and (isinstance(y, list | tuple) or not isinstance(getattr(y, "dtype", np.dtype("O")), np.dtype)):
-        y = _one_by_one([*y]) if not hasattr(y, "columns") else y
+    has_type = not isinstance(y, list | tuple) and isinstance(getattr(y, "dtype", np.dtype("O")), np.dtype)
+    if is_secret and not has_type and not hasattr(y, "columns"):
+        values = [*y]
+        y = np.empty(len(values), object)
+        y[:] = values
     try:
         labels: NDArray[Any] = column_or_1d(y, warn=True)
     except ValueError:
@@ -77,12 +80,6 @@ def labels_of(y: Any, name: str, is_secret: bool) -> NDArray[Any]:
     if labels.dtype.kind not in "biufUSTO":
         raise BadInput(name, str(labels.dtype), "must hold texts or numbers")
     return labels
-
-
-def _one_by_one(values: list[Any]) -> NDArray[np.object_]:
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
 
 
 def read_labels(labels: NDArray[Any]) -> NDArray[Any]:

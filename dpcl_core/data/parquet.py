@@ -193,7 +193,11 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     if pa.types.is_integer(cells[piece.label].values.type):
         is_bounded = card.n_classes or known
         allowed = f"must be a whole number from 0 to {top - 1}" if is_bounded else "must number the classes 0, 1, 2, ..."
-        labels = _whole_numbers(cells[piece.label], top, allowed)
+        cells[piece.label].refuse_nulls(allowed)
+        labels = cells[piece.label].values.to_numpy()
+        for place in np.flatnonzero((labels < 0) | (labels >= top))[:1]:
+            raise cells[piece.label].of_row(place, int(labels[place]), allowed)
+        labels = labels.astype(np.int64)
     else:
         labels, numbers = _ranks(cells[piece.label], card, known)
     if known is None and card.name_column in cells:
@@ -213,15 +217,6 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
             pixels = _pixels_of(table[name], known.shape if known else card.shape, piece.shown, rows, card)
             shape = (pixels.shape[1], pixels.shape[2], pixels.shape[3])
     return Rows(labels, names if known is None else {}, sources, numbers=numbers, shape=shape)
-
-
-def _whole_numbers(cells: _Cells, top: int, allowed: str) -> NDArray[np.int64]:
-    """The labels, checked to be from 0 to `top` - 1."""
-    cells.refuse_nulls(allowed)
-    labels: NDArray[np.integer] = cells.values.to_numpy()
-    for place in np.flatnonzero((labels < 0) | (labels >= top))[:1]:
-        raise cells.of_row(place, int(labels[place]), allowed)
-    return labels.astype(np.int64)
 
 
 def _ranks(cells: _Cells, card: DatasetCard, known: PublicFacts | None) -> tuple[NDArray[np.int64], dict[str, int]]:

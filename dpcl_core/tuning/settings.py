@@ -100,7 +100,15 @@ def check_search(tune: TuneSpec) -> None:
         if tune.proxy is not None:
             raise BadInput("proxy", tune.proxy, "is for tuning on public data: leave it out, or tune on public")
         return
-    _check_proxy(tune)
+    fitting = proxies(base.data.dataset)
+    listed = ", ".join(name for name in fitting if datasets.available(datasets.card(name)) is None)
+    hint = f"; on this computer: {listed}" if listed else "; none is on this computer"
+    if tune.proxy is None:
+        raise BadInput("proxy", "", f"must name a public dataset to tune on{hint}")
+    if tune.proxy not in datasets.CARDS:
+        raise BadInput("proxy", tune.proxy, f"must be a dataset of the catalog, for those are public{hint}")
+    if tune.proxy not in fitting:
+        raise BadInput("proxy", tune.proxy, f"shares examples with {base.data.dataset}, the data called private{hint}")
     checks.check_run(searched(tune))
 
 
@@ -137,18 +145,6 @@ def final_size(spec: RunSpec) -> float:
 def _members(dataset: str) -> set[str]:
     """The folders of a dataset's examples: datasets may share them, and all generated ones share people."""
     return {"made" if member.made_per_source else member.folder for member in datasets.members(datasets.card(dataset))}
-
-
-def _check_proxy(tune: TuneSpec) -> None:
-    dataset, fitting = tune.base.data.dataset, proxies(tune.base.data.dataset)
-    listed = ", ".join(name for name in fitting if datasets.available(datasets.card(name)) is None)
-    hint = f"; on this computer: {listed}" if listed else "; none is on this computer"
-    if tune.proxy is None:
-        raise BadInput("proxy", "", f"must name a public dataset to tune on{hint}")
-    if tune.proxy not in datasets.CARDS:
-        raise BadInput("proxy", tune.proxy, f"must be a dataset of the catalog, for those are public{hint}")
-    if tune.proxy not in fitting:
-        raise BadInput("proxy", tune.proxy, f"shares examples with {dataset}, the data called private{hint}")
 
 
 def batch_bounds(n_tune: int) -> tuple[int, int]:
