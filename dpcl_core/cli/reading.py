@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.cli.inputs import asked_of, checked_store, open_store, result_text, spec_of
+from dpcl_core.cli.common import asked_of, checked_store, open_store, result_text, spec_of
 from dpcl_core.cli.output import one_line, put, put_json, put_result, say
 from dpcl_core.data import understood
 from dpcl_core.errors import BadInput, unknown

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import cast
 
 from dpcl_core import checks, machine, presets
-from dpcl_core.cli import carrying
-from dpcl_core.cli.inputs import asked_of, checked_store, open_store, resolve_target, result_text, spec_of, unlocked
+from dpcl_core.cli import common
+from dpcl_core.cli.common import asked_of, checked_store, open_store, resolve_target, result_text, spec_of, unlocked
 from dpcl_core.cli.output import one_line, put, put_json, put_result, results_alone, say
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake
@@ -57,12 +57,12 @@ def _run_one(options: argparse.Namespace) -> int:
     if options.ceiling and not measured.is_tried(spec, store):
         wanted = measured.settings(spec)
         checks.check_run(wanted)
-        first = carrying.carry_out(store, wanted, f"ceiling of {spec.method}", options.device, no_wait=options.no_wait)
-        if status := carrying.exit_status(first):
+        first = common.carry_out(store, wanted, f"ceiling of {spec.method}", options.device, no_wait=options.no_wait)
+        if status := common.exit_status(first):
             return status
     # A changed preset loses the preset's name: even the data may differ.
     name = None if options.set else options.preset
-    run = carrying.carry_out(store, spec, name, options.device, _split(options), no_wait=options.no_wait)
+    run = common.carry_out(store, spec, name, options.device, _split(options), no_wait=options.no_wait)
     return _put_run(store, run, options)
 
 
@@ -94,7 +94,7 @@ def _sweep(options: argparse.Namespace) -> int:
     sets, ids = Sets(store), set[str]()
     # What it starts here ends with it; on other machines, with a stop.
     starts = executor.executor_for(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
-    carrying.refuse_if_taken(store.ahead(wanted.device), options.no_wait)
+    common.refuse_if_taken(store.ahead(wanted.device), options.no_wait)
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.question_names(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"
@@ -102,7 +102,7 @@ def _sweep(options: argparse.Namespace) -> int:
     say(f"set {set_id}: {len(specs)} runs")
     ids |= {run.id for run in sets.get(set_id).runs.values()}
     if wanted.executor == "local":
-        carrying.say_if_nobody_has(store, wanted.device)
+        common.say_if_nobody_has(store, wanted.device)
     line = ""
     try:
         with results_alone():
@@ -123,7 +123,7 @@ def _sweep(options: argparse.Namespace) -> int:
             if run.status == "finished":
                 put(f"{label}\n{result_text(store, run)}\n")
     say(now.line())
-    return max(carrying.exit_status(run) for run in now.runs.values())
+    return max(common.exit_status(run) for run in now.runs.values())
 
 
 def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
@@ -154,7 +154,7 @@ def resume(options: argparse.Namespace) -> int:
     store = unlocked(lambda: checked_store(options.store))
     if (study_id := audits.Studies(store).of_run(options.run_id)) is not None:
         _refuse_without_optuna()
-        asked = carrying.found_here(options.device)
+        asked = common.found_here(options.device)
         return _searched(store, study_id, unlocked(lambda: audits.Studies(store).resume(study_id, device=asked)), options)
     run = store.get_with_results(options.run_id)
     if options.device is not None:
@@ -167,9 +167,9 @@ def resume(options: argparse.Namespace) -> int:
             if run.is_over and run.status != "finished":
                 raise
     if run.status != "finished":
-        carrying.on_device(run.device)
-        carrying.say_if_nobody_has(store, run.device)
-        run = carrying.carried_out(store, run.id, no_wait=options.no_wait, is_mine=run.is_over)
+        common.on_device(run.device)
+        common.say_if_nobody_has(store, run.device)
+        run = common.carried_out(store, run.id, no_wait=options.no_wait, is_mine=run.is_over)
     return _put_run(store, run, options)
 
 
@@ -181,7 +181,7 @@ def _put_run(store: Store, run: Run, options: argparse.Namespace) -> int:
         put_json(export.document_of(store, run))
     elif run.status == "finished":
         put(result_text(store, run))
-    return carrying.exit_status(run)
+    return common.exit_status(run)
 
 
 def own_spec(options: argparse.Namespace) -> RunSpec:
@@ -264,8 +264,8 @@ def _each(
     """
     status = 0
     for label, spec in specs.items():
-        run = carrying.carry_out(store, spec, f"{name}: {label}" if name else None, options.device, no_wait=options.no_wait)
-        status = max(status, carrying.exit_status(run))
+        run = common.carry_out(store, spec, f"{name}: {label}" if name else None, options.device, no_wait=options.no_wait)
+        status = max(status, common.exit_status(run))
         if run.status == "cancelled":
             return -status
         if run.status == "finished":
@@ -280,8 +280,8 @@ def tune(options: argparse.Namespace) -> int:
     _refuse_without_optuna()
     tune = tuning(options)
     settings.check_search(tune)
-    store, device = open_store(options.store), carrying.on_device(carrying.found_here(options.device))
-    carrying.refuse_if_taken(store.ahead(device), options.no_wait)
+    store, device = open_store(options.store), common.on_device(common.found_here(options.device))
+    common.refuse_if_taken(store.ahead(device), options.no_wait)
     study_id = unlocked(lambda: audits.Studies(store).create(tune, device=device))
     return _searched(store, study_id, study_id, options)
 
@@ -296,7 +296,7 @@ def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namesp
     from dpcl_core.cli.reading import put_study
 
     say(f"tuning {study_id}")
-    reporter = carrying.Reporter(options.no_wait)
+    reporter = common.Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
         worker.wait_for_device(store, run_id, reporter.queued)
         worker.carry_out(store, run_id, on_event=reporter, executor=worker.of_command(store, run_id))
@@ -305,7 +305,7 @@ def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namesp
     if study.is_resumable:
         kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
         say(f"{kept}; continue with: python -m dpcl_core resume {study.id}")
-    return carrying.exit_status(study.turn)
+    return common.exit_status(study.turn)
 
 
 def tuning(options: argparse.Namespace) -> settings.TuneSpec:
@@ -325,18 +325,18 @@ def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog, token_noise_games
     from dpcl_core.methods import catalog as methods
 
-    carrying.on_device("cpu")
+    common.on_device("cpu")
     resolve_target(options)
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
     if options.trials is not None and not 100 <= options.trials <= MOST_TRIALS:
         raise BadInput("--trials", options.trials, f"must be from 100 to {MOST_TRIALS:,}")
     if options.run is not None:
         stored = audits.Audits(open_store(options.store))
-        carrying.refuse_if_taken(stored.store.ahead("cpu"), options.no_wait)
+        common.refuse_if_taken(stored.store.ahead("cpu"), options.no_wait)
         audit_id = unlocked(lambda: stored.create(options.run))
-        carrying.carried_out(stored.store, audit_id, no_wait=options.no_wait)
+        common.carried_out(stored.store, audit_id, no_wait=options.no_wait)
         if (turn := stored.get(audit_id).turn).status != "finished":
-            return carrying.exit_status(turn)
+            return common.exit_status(turn)
         results = list(stored.get(audit_id).results)
     elif options.attack == audits.NAME:
         administration.check_at_start(open_store(options.store), spec, "numbers")
