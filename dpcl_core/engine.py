@@ -254,9 +254,8 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
         read = yield from inputs(spec, run.backbone, split.images, device, span=(*span, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
-    texts = None  # the form of encoded texts, for methods that read texts
-    if spec.params.inputs == "text":
-        texts = TextForm(spec.params.text_length, may_show=run.dataset.may_show)
+    # The form of encoded texts, for methods that read texts.
+    texts = TextForm(spec.params.text_length, may_show=run.dataset.may_show) if spec.params.inputs == "text" else None
     return Table(
         train=examples[0],
         test=examples[1],

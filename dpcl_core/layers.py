@@ -191,6 +191,4 @@ def shown_value(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:g}"
-    if isinstance(value, tuple):
-        return ", ".join(map(shown_value, value))
-    return str(value)
+    return ", ".join(map(shown_value, value)) if isinstance(value, tuple) else str(value)

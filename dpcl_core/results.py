@@ -144,8 +144,7 @@ class Result:
     def finished_accuracy(self) -> pd.DataFrame:
         """As `accuracy`, but only of models that have learned all their tasks."""
         done = {(event.cell.epsilon, event.cell.seed) for event in of_kind(self.events, CellFinished)}
-        cells = zip(self.accuracy["epsilon"], self.accuracy["seed"], strict=True)
-        return self.accuracy[[cell in done for cell in cells]]
+        return self.accuracy[[cell in done for cell in zip(self.accuracy["epsilon"], self.accuracy["seed"], strict=True)]]
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
@@ -379,8 +378,7 @@ def _to_tensorboard(models: Sequence[_Tracked], _: Card, folder: Path) -> None:
         raise DataMissing("tracker", "tensorboard", "is not installed: pip install torch tensorboard") from error
     for model in models:
         with SummaryWriter(log_dir=str(folder / re.sub(r"[^\w.]+", "-", model.name).lstrip("."))) as writer:
-            listed = "\n".join(f"    {name} = {value}" for name, value in model.settings.items())
-            writer.add_text("settings", listed)
+            writer.add_text("settings", "\n".join(f"    {name} = {value}" for name, value in model.settings.items()))
             writer.add_text("privacy", model.statement)
             for step, numbers in model.steps.items():
                 for name, number in numbers.items():

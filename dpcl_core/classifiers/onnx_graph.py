@@ -153,8 +153,7 @@ def _votes(net: _Net, steps: Sequence[Step], rows: str, is_odd: str) -> str:
             shares.append(share)
         where = [names.index(name) if name in names else len(names) for name in last.competing]
         offered |= np.array(where) < len(names)
-        padded = net.add("Concat", logits, nothing, axis=1)
-        placed.append(net.add("Gather", padded, net.constant(np.array(where)), axis=1))
+        placed.append(net.add("Gather", net.add("Concat", logits, nothing, axis=1), net.constant(np.array(where)), axis=1))
     if vote != "entropy":
         return net.add("Max", *placed)
     total, weights = (reduce(lambda one, other: net.add("Add", one, other), each) for each in (placed, shares))

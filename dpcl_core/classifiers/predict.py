@@ -240,8 +240,7 @@ def predicted(
     given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {written.UNPROTECTED}",)
     values, more = _values(found, given, device)
-    place = None if task is None else task - 1
-    steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=place)]
+    steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=None if task is None else task - 1)]
     scores = rule(found.rule)(steps, values)
     has_label = np.isfinite(scores).any(axis=1)
     chosen = np.where(has_label, scores.argmax(axis=1), -1) if len(competing) else np.full(len(scores), -1)

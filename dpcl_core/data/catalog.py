@@ -319,8 +319,7 @@ def kind_of_files(card: DatasetCard) -> Kind | None:
     if (data_files := _found(card)) is None:
         return None
     kind = _kind_by_columns(data_files, card)
-    is_divisible = data_files.is_folder or kind in DIVISIBLE
-    return kind if is_divisible or data_files.test or card.held_out is not None else None
+    return kind if data_files.is_folder or kind in DIVISIBLE or data_files.test or card.held_out is not None else None
 
 
 def _found(card: DatasetCard) -> DataFiles | None:

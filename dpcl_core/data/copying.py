@@ -107,8 +107,7 @@ def _copy_folder(path: Path, folder: Path, most: int) -> int:
         return max(written, *copied_at, *(_copy_table(one, folder, stem, most) for one, stem in stems.items()))
     total = n_files = 0
     for one in _pictures(path, path):
-        size = one.stat().st_size
-        total, n_files = total + size, n_files + 1
+        total, n_files = total + one.stat().st_size, n_files + 1
         _refuse_more(path, total, n_files, most)
         outer, *inner = one.relative_to(path).parts
         to = folder.joinpath(_part(outer), *inner)
@@ -287,8 +286,7 @@ def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
     except (BadInput, MemoryError):
         raise
     except Exception as error:  # each library raises its own for a damaged file
-        allowed = f"must be a whole {kind} file; this one is damaged or of another kind"
-        raise BadInput(FIELD, path.name, allowed) from error
+        raise BadInput(FIELD, path.name, f"must be a whole {kind} file; this one is damaged or of another kind") from error
     return True
 
 

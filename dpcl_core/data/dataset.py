@@ -383,8 +383,7 @@ class Split:
     def take(self, rows: NDArray[np.int64]) -> Split:
         """The examples of these rows, in this order."""
         sources = None if self.sources is None else self.sources[rows]
-        keys = None if self.keys is None else self.keys[rows]
-        return Split(self.images.take(rows), self.labels[rows], sources, keys)
+        return Split(self.images.take(rows), self.labels[rows], sources, None if self.keys is None else self.keys[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

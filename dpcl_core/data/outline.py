@@ -236,8 +236,7 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
     rows.refuse_missing(card, public.labels, classes)
     numbers = public.numbers or {name: place for place, name in enumerate(classes)}
     is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
-    known_sources = frozenset(sources) if sources else None
-    facts = PublicFacts(len(classes), numbers, known_sources, card.shape or public.shape, is_open)
+    facts = PublicFacts(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
     contents = contents if test_reader else contents[:1]
     return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents, lost)
 
@@ -422,8 +421,7 @@ def _cells(path: Path, of: Contents) -> Iterator[bytes]:
         return
     table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
     typed = [table[name] for name in sorted(table.columns) if table[name].holds != "nested"]
-    plain = [_first_bytes(column, f"{card.name} column") for column in typed]
-    yield from map(_with_lengths, zip(*plain, strict=True))
+    yield from map(_with_lengths, zip(*[_first_bytes(column, f"{card.name} column") for column in typed], strict=True))
 
 
 def _with_lengths(cells: Iterable[bytes]) -> bytes:
@@ -460,8 +458,7 @@ def _of_column(column: pa.Array, *, of_double: bool = False) -> Iterator[bytes]:
         return
     bounds = np.arange(len(column) + 1)
     while is_list(column.type):
-        lengths = np.asarray(pc.list_value_length(column).fill_null(0))
-        bounds = np.concatenate([[0], np.cumsum(lengths)])[bounds]
+        bounds = np.concatenate([[0], np.cumsum(np.asarray(pc.list_value_length(column).fill_null(0)))])[bounds]
         column = column.flatten()
     values = columns.doubles(column) if of_double else np.asarray(column.to_numpy(zero_copy_only=False))
     yield from (values[start:end].tobytes() for start, end in pairwise(bounds.tolist()))

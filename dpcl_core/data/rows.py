@@ -108,8 +108,7 @@ def usable_rows(
                 unforeseen = BadInput(f"row {rows[0]}", type(error).__name__, "must be a row that can be read")
                 refused[int(rows[0])] = error if isinstance(error, BadInput) else unforeseen
             return rows[:0]
-        halves = np.array_split(rows, 2)
-        return np.concatenate([usable_rows(reader, half, known, refused) for half in halves])
+        return np.concatenate([usable_rows(reader, half, known, refused) for half in np.array_split(rows, 2)])
     return rows
 
 
@@ -221,8 +220,7 @@ def checked_words(
 def _sources(piece: Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
     if SOURCE_COLUMN in piece.columns:
         return _labels(piece[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
-    words = piece[TIME].words(f"{shown} column time")
-    matches = [_MONTH.fullmatch((word or "").strip()) for word in words]
+    matches = [_MONTH.fullmatch((word or "").strip()) for word in piece[TIME].words(f"{shown} column time")]
     for row, match in zip(rows, matches, strict=True):
         if match is None or not 1 <= int(match[2]) <= 12:
             raise BadInput(f"{shown} row {row}, time", "no date", "must begin with a year and a month, such as 2024-05")

@@ -211,8 +211,7 @@ def pieces_of(
         yield from _of_npz(path, card, shown, chosen)
     else:
         whole, _ = rows_of_lines(path, card, is_private=is_private)
-        named = chosen(list(whole.columns)).items()
-        yield Table({name: whole[column] for name, column in named}, len(whole))
+        yield Table({name: whole[column] for name, column in chosen(list(whole.columns)).items()}, len(whole))
 
 
 def _of_parquet(
@@ -485,5 +484,4 @@ def _announced(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    version = npy.read_magic(file)
-    return npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    return npy.read_array_header_1_0(file) if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0(file)

@@ -119,8 +119,7 @@ def _read_as(card: DatasetCard, data_files: DataFiles, outlined: Outline, is_div
 def _columns(
     card: DatasetCard, data_files: DataFiles, encoding: RowEncoding | None
 ) -> tuple[tuple[Column, ...], tuple[str, ...], int]:
-    path = data_files.train[0]
-    names = sheets.header(path, card)
+    names = sheets.header(data_files.train[0], card)
     called = {sheets.CANONICAL[role]: column for role, column in card.roles}
     read_as: dict[str, str] = {}
     n_values = 0
@@ -134,8 +133,7 @@ def _columns(
     for name in names:
         use = _ROLES.get(name) or ("feature" if name in read_as else "unused")
         columns.append(Column(called.get(name, name), use, read_as.get(name, "")))
-    has_declared = bool(card.features) or card.kind != "table"
-    undeclared = () if has_declared else tuple(read_as)
+    undeclared = () if card.features or card.kind != "table" else tuple(read_as)
     return tuple(columns), undeclared, n_values
 
 

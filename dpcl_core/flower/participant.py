@@ -126,8 +126,7 @@ def parts(spec: RunSpec, of: Opened, events: Sequence[Event]) -> list[Participan
     """The server's part of an opened run, and each client's, in this order."""
     streams, context = of.of_cells(list(spec.cells()))
     (stream,) = streams.values()
-    n_clients = context.n_users or 0
-    keys = [secrets.token_hex(16) for _ in range(n_clients)]
+    keys = [secrets.token_hex(16) for _ in range(context.n_users or 0)]
     digests = tuple(sha256(key.encode()).hexdigest() for key in keys)
     public = tuple(event for event in events if not isinstance(event, Progress))
     server = Participant(spec, context, _with_rows(stream, None), None, digests, events=public)

@@ -68,8 +68,7 @@ def _answer(part: Participant, folder: Path, question: Question) -> Record:
     if not 0 <= question.task < part.context.n_tasks:
         raise BadInput("question.task", question.task, f"must be one of {part.context.n_tasks}, from 0")
     learner = methods.maker(part.spec.method)(part.spec, list(part.spec.cells()), part.context)
-    task = part.stream.tasks[question.task]
-    vectors = cast(OfClients, learner).answers(task, question, np.array([part.number]))
+    vectors = cast(OfClients, learner).answers(part.stream.tasks[question.task], question, np.array([part.number]))
     if vectors.shape != (1, question.width):
         raise BadInput("question.width", question.width, f"must be {vectors.shape[1]}")
     if part.spec.privacy.noise == "release":
@@ -175,8 +174,7 @@ def serve(
             _wait_for(host, port, process, folder)
             settings = {"folder": str(folder.resolve()), "wait": float(wait_seconds), "patience": float(patience_seconds)}
             config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
-            run = ["flwr", "run", str(app), "here", "--stream", "--run-config", config]
-            _followed(run, home, written, log)
+            _followed(["flwr", "run", str(app), "here", "--stream", "--run-config", config], home, written, log)
 
 
 def join(folder: Path, server: str, tls: Tls | None, patience_seconds: float) -> None:

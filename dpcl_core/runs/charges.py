@@ -231,8 +231,7 @@ def released_bound(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
 
 def _is_bounded(spec: RunSpec) -> bool:
     """Whether a run's budgets bound all that it releases, whatever the data are."""
-    card = methods.CARDS[spec.method]
-    is_proved = card.guarantee == "proved" and methods.standing(spec) == "bound"
+    is_proved = methods.CARDS[spec.method].guarantee == "proved" and methods.standing(spec) == "bound"
     return is_proved and spec.privacy.noise == "release"
 
 

@@ -155,8 +155,7 @@ class Supervisor:
             f"The computer stopped this run at {last:%H:%M} UTC on {last:%Y-%m-%d}: its process ended without a word "
             "(switched off, out of memory, or ended by someone)."
         )
-        failure = Failure("worker-died", sentence, _end_of_log(run))
-        return self.store.mark_failed(run, failure, resumption.resume_by_itself)
+        return self.store.mark_failed(run, Failure("worker-died", sentence, _end_of_log(run)), resumption.resume_by_itself)
 
     def _silent_seconds(self, run: Run) -> float:
         """For how long this executor has found no new sign of life of a run.

@@ -184,8 +184,7 @@ def pool_of(connection: Connection, visitor: Visitor) -> str:
     mine = select(rooms.c.owner).join(members).where(members.c.token == visitor.owner, rooms.c.ends > time.time())
     teacher = connection.scalar(mine.order_by(rooms.c.created.desc()))
     if teacher is not None:
-        opened_from = connection.scalar(select(known.c.address).where(known.c.owner == teacher))
-        return CLASS + str(opened_from or teacher)
+        return CLASS + str(connection.scalar(select(known.c.address).where(known.c.owner == teacher)) or teacher)
     return visitor.address or visitor.owner
 
 

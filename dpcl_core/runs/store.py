@@ -138,8 +138,7 @@ class Store:
     def trash(self) -> list[Run]:
         """The deleted runs that can be restored, newest first: a visitor's own, and all where the server is not shared."""
         mine = [] if self.visitor is None else [runs.c.owner == self.visitor.owner]
-        listed = _ROWS.where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine)
-        return self._runs(listed.order_by(*_NEWEST_FIRST))
+        return self._runs(_ROWS.where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine).order_by(*_NEWEST_FIRST))
 
     def unfinished(self) -> list[Run]:
         """Runs that are queued or under way, oldest first."""

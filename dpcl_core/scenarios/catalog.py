@@ -362,8 +362,7 @@ def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview
         for split in (columns.train, columns.test)
     )
     sources = columns.train.sources, columns.test.sources, columns.sources
-    table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
-    tasks = open_stream(scenario, table, seed).tasks
+    tasks = open_stream(scenario, Table(train, test, columns.classes, *sources, n_people=columns.n_train), seed).tasks
     counts = np.array([np.bincount(task.train.labels.astype(np.intp), minlength=len(shown.classes)) for task in tasks])
     if scenario.n_users is None:
         return replace(shown, counts=counts)

@@ -70,8 +70,7 @@ def join_examples(parts: Sequence[Examples]) -> Examples:
     sentences = _concatenated([part.sentences for part in parts])
     labels = np.concatenate([part.labels for part in parts])
     if any(part.columns is not None for part in parts):  # the orders may differ: no table has all of them
-        inputs = np.concatenate([part.inputs for part in parts])
-        return Examples(inputs, labels, users, sentences=sentences)
+        return Examples(np.concatenate([part.inputs for part in parts]), labels, users, sentences=sentences)
     assert all(part.table is first.table for part in parts)
     rows = [np.arange(len(part.labels)) if part.rows is None else part.rows for part in parts]
     return Examples(first.table, labels, users, np.concatenate(rows), sentences=sentences)

@@ -130,8 +130,7 @@ def searched(tune: TuneSpec) -> RunSpec:
     facts = datasets.facts_of(tune.base.data)
     n_tasks = scenarios.number_of_tasks(tune.base.scenario, facts.n_classes, facts.sources)
     n_home = scenarios.classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
-    n_proxy = datasets.facts(tune.proxy).n_classes
-    per_task = min(n_proxy, max(2, int(n_home)))
+    per_task = min(datasets.facts(tune.proxy).n_classes, max(2, int(n_home)))
     data = replace(tune.base.data, dataset=tune.proxy, train_per_class=None, train_per_source=None, test_per_class=None)
     return replace(tune.base, data=data, scenario=ClassIncremental(tasks=1, classes_per_task=per_task), public_labels=None)
 
