@@ -21,7 +21,7 @@ from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_pu
 from dpcl_core.checks import ResolvedRun
 from dpcl_core.data import catalog
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
@@ -301,7 +301,8 @@ class Group:
         """Gives fresh parts the state after the checkpoint's task."""
         if checkpoint.document is None or checkpoint.arrays is None or not isinstance(learner, state.Durable):
             raise self._refusal("the state of its method was not kept, and its noise must not be drawn twice")
-        try:
+        damaged = self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged")
+        with instead_of(ValueError, TypeError, LookupError, AttributeError, say=damaged):
             document = json.loads(checkpoint.document)
             if (wrote := document["program"]) != __version__:
                 raise self._refusal(f"version {wrote} of the program wrote its checkpoint, this is {__version__}")
@@ -315,10 +316,6 @@ class Group:
                 self._lists.lists |= {seed: [tuple(one) for one in of] for seed, of in document["lists"]}
                 self._show_lists(self._lists)
             state.restore({"learner": learner, "observer": observer}, document["parts"], arrays_file.load(checkpoint.arrays))
-        except BadInput:
-            raise
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged") from error
         if isinstance(learner, state.Recalling):
             learner.recall(self._rounds[: checkpoint.task + 1])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import DataMissing, unknown
+from dpcl_core.errors import DataMissing, instead_of, unknown
 from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
@@ -358,10 +358,8 @@ class _Tracked:
 
 def _to_mlflow(models: Sequence[_Tracked], card: Card, _: Path) -> None:
     mlflow: Any
-    try:
+    with instead_of(ImportError, say=DataMissing("tracker", "mlflow", "is not installed: pip install mlflow")):
         import mlflow  # no requirement
-    except ImportError as error:
-        raise DataMissing("tracker", "mlflow", "is not installed: pip install mlflow") from error
     for model in models:
         with mlflow.start_run(run_name=model.name, nested=mlflow.active_run() is not None):
             mlflow.log_params(dict(model.settings))
@@ -372,10 +370,9 @@ def _to_mlflow(models: Sequence[_Tracked], card: Card, _: Path) -> None:
 
 
 def _to_tensorboard(models: Sequence[_Tracked], _: Card, folder: Path) -> None:
-    try:
+    missing = DataMissing("tracker", "tensorboard", "is not installed: pip install torch tensorboard")
+    with instead_of(ImportError, say=missing):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise DataMissing("tracker", "tensorboard", "is not installed: pip install torch tensorboard") from error
     for model in models:
         with SummaryWriter(log_dir=str(folder / re.sub(r"[^\w.]+", "-", model.name).lstrip("."))) as writer:
             writer.add_text("settings", "\n".join(f"    {name} = {value}" for name, value in model.settings.items()))

@@ -26,7 +26,7 @@ from dpcl_core.data.dataset import AS_READ, Content, Images, Vectors
 from dpcl_core.data.files import ending
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.data.texts import Sentences, Texts, decode
-from dpcl_core.errors import BadInput, unknown
+from dpcl_core.errors import BadInput, instead_of, unknown
 from dpcl_core.events import JsonValue
 from dpcl_core.methods.common.classifier import Step
 
@@ -91,10 +91,8 @@ def read_examples(
             if copying.convert(path, Path(folder), "table", _LARGEST):
                 return _table(next(Path(folder).iterdir()), encoding, texts, tagged=tagged)
         raise BadInput(FIELD, path.name, _ALLOWED)
-    try:
+    with instead_of(UnicodeDecodeError, say=BadInput(FIELD, path.name, "must be a text file in UTF-8")):
         lines = content.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise BadInput(FIELD, path.name, "must be a text file in UTF-8") from error
     return _texts([line for line in lines if line.strip()], path, tagged=tagged)
 
 
@@ -146,13 +144,10 @@ def _texts(strings: Sequence[str], path: Path, *, tagged: bool) -> Asked:
 
 
 def _arrays(path: Path, content: bytes, shape: tuple[int, int, int] | None) -> Asked:
-    try:
+    # numpy, zipfile and zlib raise many kinds of error, all with the same meaning for the user.
+    with instead_of(Exception, say=BadInput(FIELD, path.name, "must be an NPY or NPZ file without pickled objects")):
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         arrays = {"features": loaded} if isinstance(loaded, np.ndarray) else _unpacked(path, loaded)
-    except BadInput:  # a ValueError, too
-        raise
-    except Exception as error:  # numpy, zipfile and zlib raise many kinds of error, all with the same meaning for the user
-        raise BadInput(FIELD, path.name, "must be an NPY or NPZ file without pickled objects") from error
     if (pictures := arrays.get("pictures")) is not None:
         if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] not in (1, 3) or not len(pictures):
             raise BadInput(FIELD, "pictures", "must be of type uint8 and of the form [n, height, width, 1 or 3]")

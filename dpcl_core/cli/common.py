@@ -13,7 +13,7 @@ from dpcl_core import checks, paths, presets
 from dpcl_core.cli.output import one_line, results_alone, say
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
-from dpcl_core.errors import INPUT, BadInput, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable, unknown
+from dpcl_core.errors import INPUT, BadInput, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable, instead_of, unknown
 from dpcl_core.events import Event, Note, Progress
 from dpcl_core.runs import administration, database, executor, process, resumption, worker
 from dpcl_core.runs.executor import LocalExecutor
@@ -59,10 +59,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         if not options.set:
             raise BadInput("command line", "", "give a preset, a SPEC.toml, your data, or settings as --set KEY=VALUE")
     else:
-        try:
+        with instead_of(UnicodeDecodeError, say=BadInput("SPEC.toml", options.spec, "must be a text file that can be read")):
             raw = checks.read_toml(paths.read_file(Path(options.spec), "SPEC.toml").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise BadInput("SPEC.toml", options.spec, "must be a text file that can be read") from error
     return checks.parse(checks.apply_sets(raw, options.set))
 
 

@@ -21,7 +21,7 @@ from dpcl_core.data.card import PICTURES
 from dpcl_core.data.columns import pa, pq
 from dpcl_core.data.files import TABLES, ending
 from dpcl_core.data.tables import MAX_BYTES as MAX_PICTURE
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 
 FIELD = "--data"
 # What is read: every list of forms, on the page and in messages, is made of this one.
@@ -298,13 +298,11 @@ def _of_hub_folder(path: Path, folder: Path) -> bool:
         return False
     for part in _folders(place) or [place]:
         pieces = sorted(part.glob("*.arrow"))
-        try:
-            if pieces:
+        allowed = "must be whole as save_to_disk has left it; else save it by load_from_disk(...).to_parquet(...)"
+        if pieces:
+            with instead_of(pa.ArrowException, say=BadInput(FIELD, place.name, allowed)):
                 tables = [pa.ipc.open_stream(io.BytesIO(piece.read_bytes())).read_all() for piece in pieces]
                 pq.write_table(pa.concat_tables(tables), folder / f"{part.name}.parquet")
-        except pa.ArrowException as error:
-            allowed = "must be whole as save_to_disk has left it; else save it by load_from_disk(...).to_parquet(...)"
-            raise BadInput(FIELD, place.name, allowed) from error
     return True
 
 

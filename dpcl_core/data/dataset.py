@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.card import AXES, PICTURES
 from dpcl_core.data.columns import Late
 from dpcl_core.data.texts import Canary, Sentences, Texts, content_digest
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 
 if TYPE_CHECKING:
     from PIL import Image, ImageOps
@@ -202,10 +202,9 @@ class Images:
             image = open_image(self.content[row], self._origin(row))
         mode = "L" if n_channels == 1 else "RGB"
         if image.mode != mode:
-            try:
+            wrong = BadInput(self._origin(row), f"mode {image.mode}", "must be grey or RGB")  # LAB has no way to grey
+            with instead_of(ValueError, say=wrong):
                 image = image.convert(mode)
-            except ValueError as error:  # LAB has no way to grey
-                raise BadInput(self._origin(row), f"mode {image.mode}", "must be grey or RGB") from error
         if size is not None and image.size != (size, size):
             image = image.resize((size, size), Image.Resampling[interpolation.upper()])
         return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, n_channels)

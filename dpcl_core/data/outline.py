@@ -18,7 +18,7 @@ from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard
 from dpcl_core.data.columns import Column, is_list, pa, pc
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 
 # Public constants: the same subset for every run, seed and user.
 _SUBSET, _CONTRIBUTION = 20_250_917, 20_261_123
@@ -300,13 +300,11 @@ def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _stamp(data_files: DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]]:
     """File names, times and sizes, which change when the files do."""
-    try:
+    with instead_of(OSError, say=BadInput(files.FIELD, card.name, "its folder must be readable by you")):
         if data_files.is_folder:
             return [entry for split in (*data_files.train, *data_files.test) for entry in tables.stamp(split)]
         statuses = [(path.name, os.stat(path)) for path in (*data_files.train, *data_files.test)]
         return [(name, value) for name, status in statuses for value in (status.st_mtime_ns, status.st_size)]
-    except OSError as error:
-        raise BadInput(files.FIELD, card.name, "its folder must be readable by you") from error
 
 
 # The text of every row of a split, for its public coin: a function of that row alone, so that no other row moves it.

@@ -22,7 +22,7 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.outline import Outline
 from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.data.table_features import RowEncoding
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, instead_of
 from dpcl_core.spec import DataSpec, fields_of, updated
 
 EARLIER = (
@@ -311,10 +311,8 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
     path = intake.schema_beside(given) if given.is_file() else data_files.train[0].parent / schema.NAME
     if path.exists():
         raise BadInput("--write-schema", str(path), "is there already: edit it, or move it away first")
-    try:
+    with instead_of(OSError, say=BadInput("--write-schema", str(path), "must lie in a folder that you can write to")):
         path.write_text(schema.schema_toml(fields, found.undeclared), encoding="utf-8")
-    except OSError as error:
-        raise BadInput("--write-schema", str(path), "must lie in a folder that you can write to") from error
     return path
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.checks import ResolvedRun
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import CellFinished, Event, Planned, of_kind
 from dpcl_core.flower import participant
 from dpcl_core.flower.participant import EVENTS, LOG, OUTCOME, SAID, SPENT, Participant, Record, Unusable
@@ -79,11 +79,10 @@ def _answer(part: Participant, folder: Path, question: Question) -> Record:
 def _spend(folder: Path, question: Question) -> None:
     """Remembers the question, before its answer leaves, and through a power cut. Raises BadInput for one answered before."""
     (folder / SPENT).mkdir(exist_ok=True)
-    try:
+    name = f"round {question.round} of task {question.task}"
+    again = BadInput("question", name, "must be new: it was answered before, and each answer spends budget")
+    with instead_of(FileExistsError, say=again):
         os.close(os.open(folder / SPENT / f"{question.task}-{question.round}", os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError as error:
-        name = f"round {question.round} of task {question.task}"
-        raise BadInput("question", name, "must be new: it was answered before, and each answer spends budget") from error
     for changed in (folder / SPENT, folder):
         paths.keep_names(changed)
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import CellFinished, Event, Leaks, Progress, Started
 from dpcl_core.runs import administration, tables
 from dpcl_core.runs.process import Patience
@@ -133,10 +133,9 @@ class Studies:
             stored = connection.scalar(select(trials.c.payload).where(*this_trial))
             if stored is not None and Trial(**stored) == trial:
                 return
-            try:
+            wrong = BadInput("tuning", study_id, "must be a tuning of this store, each trial ending once")
+            with instead_of(IntegrityError, say=wrong):
                 connection.execute(insert(trials).values(row))
-            except IntegrityError as error:
-                raise BadInput("tuning", study_id, "must be a tuning of this store, each trial ending once") from error
 
     def _study(self, row: Row[*tuple[object, ...]]) -> Study:
         newest = select(turns.c.run_id).join(runs, runs.c.id == turns.c.run_id).where(turns.c.study_id == row.id)

@@ -22,7 +22,7 @@ from sqlalchemy import insert, make_url, select, update
 
 from dpcl_core import machine, paths, unforeseen
 from dpcl_core.data import intake
-from dpcl_core.errors import BadInput, DataMissing, StoreTrouble, failure_kind, unknown
+from dpcl_core.errors import BadInput, DataMissing, StoreTrouble, failure_kind, instead_of, unknown
 from dpcl_core.runs import database, process, queue, resumption
 from dpcl_core.runs.process import TIED, Patience, Tie, WarmWorker, log_file, spawn
 from dpcl_core.runs.run import Failure, Run
@@ -411,10 +411,8 @@ def _connected() -> None:
     import ray
 
     if not ray.is_initialized():
-        try:
+        with instead_of(ConnectionError, RuntimeError, say=BadInput("--executor", "ray", _NO_CLUSTER)):
             ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level="error")
-        except (ConnectionError, RuntimeError) as error:
-            raise BadInput("--executor", "ray", _NO_CLUSTER) from error
 
 
 def _nodes() -> Mapping[str, Mapping[str, Any]]:

@@ -23,7 +23,7 @@ from sqlalchemy import cast as cast_in_store
 
 from dpcl_core import paths
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
-from dpcl_core.errors import BadInput, StoreRefused, StoreTrouble, StoreUnusable
+from dpcl_core.errors import BadInput, StoreRefused, StoreTrouble, StoreUnusable, instead_of
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
 from dpcl_core.runs import charges, database, process, queue, run, tables
 from dpcl_core.runs.process import Patience
@@ -268,12 +268,10 @@ def _whole(row: _Row) -> Checkpoint:
     said = events_of(row.learner, row.task, row.events, row.digest)
     if (row.document, row.arrays) != (None, None) and row.digest[32:] != _digest(row.document, row.arrays):
         raise _damaged(row.learner, row.task)
-    try:
+    with instead_of(ValueError, TypeError, RecursionError, SafetensorError, say=_damaged(row.learner, row.task)):
         if row.document is not None and row.arrays is not None:
             json.loads(row.document)
             deserialize(row.arrays)  # type: ignore[no-untyped-call]
-    except (ValueError, TypeError, RecursionError, SafetensorError) as error:
-        raise _damaged(row.learner, row.task) from error
     return Checkpoint(row.learner, row.task, said, row.document, row.arrays)
 
 
@@ -282,13 +280,11 @@ def events_of(group: int, task: int, text: str, digest: str | None) -> tuple[Eve
 
     Raises StoreUnusable, with which one it is, where they are not those that were saved.
     """
-    try:
+    with instead_of(ValueError, TypeError, KeyError, RecursionError, say=_damaged(group, task)):
         documents = json.loads(text)
         if digest is None or digest[:32] != _digest(group, task, documents):
             raise _damaged(group, task)
         return tuple(map(from_json, documents))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(group, task) from error
 
 
 def _damaged(group: int, task: int) -> StoreUnusable:
