@@ -130,14 +130,9 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     first = streams[spec.seeds[0]]
     names = zip(*([task.name for task in stream.tasks] for stream in streams.values()), strict=True)
     public = checks.public_classes(spec, first.classes)
-    yield Started(
-        n_tasks=len(first.tasks),
-        # "task k" where task k differs between seeds
-        task_names=tuple(of[0] if len(set(of)) == 1 else f"task {k}" for k, of in enumerate(names, start=1)),
-        dataset_title=dataset.title,
-        n_train=dataset.n_people,
-        n_test=len(dataset.test),
-    )
+    # "task k" where task k differs between seeds
+    named = tuple(of[0] if len(set(of)) == 1 else f"task {k}" for k, of in enumerate(names, start=1))
+    yield Started(len(first.tasks), named, dataset.title, n_train=dataset.n_people, n_test=len(dataset.test))
     known = references.before_training(spec, list(streams.values()), public, device)
     yield known
     if first.metric == "entity-f1":
@@ -254,27 +249,14 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
         read = yield from inputs(spec, run.backbone, split.images, device, span=(*span, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
+    train, test = examples
     # The form of encoded texts, for methods that read texts.
     texts = TextForm(spec.params.text_length, may_show=run.dataset.may_show) if spec.params.inputs == "text" else None
-    return Table(
-        train=examples[0],
-        test=examples[1],
-        classes=dataset.classes,
-        train_sources=dataset.train.sources,
-        test_sources=dataset.test.sources,
-        sources=dataset.sources,
-        form=_form(run, dataset, examples[0].table),
-        texts=texts,
-        n_people=dataset.n_people,
-        undeclared=dataset.undeclared,
-    )
-
-
-def _form(run: checks.ResolvedRun, dataset: Dataset, table: NDArray[np.generic]) -> Form | None:
-    """The layout of values that a stream may put in another order: the examples' own, or of texts what a network makes."""
-    if run.spec.data.backbone == "pixels":
-        return pixels.form(dataset.train.images)
-    return Form(table.shape[1:], -1.0, 1.0) if run.scenario.needs_values else None
+    # The layout of values that a stream may put in another order: the examples' own, or of texts what a network makes.
+    form = Form(train.table.shape[1:], -1.0, 1.0) if run.scenario.needs_values else None
+    form = pixels.form(dataset.train.images) if spec.data.backbone == "pixels" else form
+    sources = dataset.train.sources, dataset.test.sources, dataset.sources
+    return Table(train, test, dataset.classes, *sources, form, texts, dataset.n_people, dataset.undeclared)
 
 
 def inputs(

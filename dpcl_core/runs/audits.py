@@ -140,13 +140,9 @@ class Studies:
     def _study(self, row: Row[*tuple[object, ...]]) -> Study:
         newest = select(turns.c.run_id).join(runs, runs.c.id == turns.c.run_id).where(turns.c.study_id == row.id)
         payloads = select(trials.c.payload).where(trials.c.study_id == row.id).order_by(trials.c.number)
-        return Study(
-            id=row.id,
-            tune=settings.parse(row.settings),
-            sizes=Sizes(**row.sizes) if row.sizes else None,
-            trials=tuple(Trial(**one.payload) for one in self.store.rows(payloads)),
-            turn=self.store.get(str(self.store.scalar(newest.order_by(runs.c.number.desc()).limit(1)))),
-        )
+        sizes, done = Sizes(**row.sizes) if row.sizes else None, self.store.rows(payloads)
+        turn = self.store.get(str(self.store.scalar(newest.order_by(runs.c.number.desc()).limit(1))))
+        return Study(row.id, settings.parse(row.settings), sizes, tuple(Trial(**one.payload) for one in done), turn)
 
 
 def _digest(text: str) -> str:

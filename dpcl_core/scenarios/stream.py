@@ -52,15 +52,10 @@ class Examples:
 
     def take(self, places: NDArray[np.int64]) -> Examples:
         """The examples at these places, in this order."""
-        return Examples(
-            self.table,
-            self.labels[places],
-            None if self.users is None else self.users[places],
-            places if self.rows is None else self.rows[places],
-            self.columns,
-            None if self.sentences is None else self.sentences[places],
-            None if self.keys is None else self.keys[places],
-        )
+        rows = places if self.rows is None else self.rows[places]
+        users, sentences = (None if of is None else of[places] for of in (self.users, self.sentences))
+        keys = None if self.keys is None else self.keys[places]
+        return Examples(self.table, self.labels[places], users, rows, self.columns, sentences, keys)
 
 
 def join_examples(parts: Sequence[Examples]) -> Examples:
