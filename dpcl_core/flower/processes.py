@@ -416,15 +416,8 @@ def events(part: Participant, transport: Transport, wait_seconds: float, log: Ca
     spec, card = part.spec, methods.card(part.spec.method)
     (seed,), plan = spec.seeds, next(of_kind(part.events, Planned), None)
     make = cast(MakeLearner, partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=Collector(roll)))
-    group = Group(
-        spec,
-        ResolvedRun.of(spec, part.context),
-        list(spec.cells()),
-        {seed: part.stream},
-        part.context,
-        make=make,
-        planned=plan,
-    )
+    run, cells = ResolvedRun.of(spec, part.context), list(spec.cells())
+    group = Group(spec, run, cells, {seed: part.stream}, part.context, make=make, planned=plan)
     for event in group.events():
         if isinstance(event, CellFinished):
             simulated = card.assumes(spec.params)

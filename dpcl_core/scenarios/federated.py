@@ -73,15 +73,8 @@ def open_stream(settings: Federated, table: Table, seed: int) -> TaskStream:
     n = n_tasks(settings, len(table.classes), tuple(source.name for source in table.sources))
     groups = _order(settings, table, n)
     dealt = dealt_out(settings, table, groups, seed)
-    return TaskStream(
-        tasks=tuple(_task(settings, dealt, index, group, seed) for index, group in enumerate(groups)),
-        classes=settings.label_names(table.classes),
-        recurrence=settings.recurrence,
-        unit="user",
-        assumed=ASSUMED,
-        metric="entity-f1" if table.train.sentences is not None else "accuracy",
-        looks_ahead=True,
-    )
+    tasks = tuple(_task(settings, dealt, index, group, seed) for index, group in enumerate(groups))
+    return of_clients(TaskStream(tasks, settings.label_names(table.classes), settings.recurrence), settings)
 
 
 def _order(settings: Federated, table: Table, n: int) -> list[list[int]]:
@@ -297,7 +290,7 @@ def dealt_to_clients(settings: Held, table: Table, seed: int) -> Table:
     return dealt_out(of_all, table, (), seed)
 
 
-def of_clients(stream: TaskStream, settings: Held) -> TaskStream:
+def of_clients(stream: TaskStream, settings: Held | Federated) -> TaskStream:
     """The stream with the client as privacy unit, in any task."""
     return replace(
         stream, recurrence=settings.recurrence, unit="user", assumed=ASSUMED, looks_ahead=True,
