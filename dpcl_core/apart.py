@@ -19,8 +19,6 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, SerializeAsAny, TypeAdapter
 
 from dpcl_core.data import copying, intake, schema, understood
-from dpcl_core.data.intake import Asked
-from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog, federated
 from dpcl_core.spec import PrivacySpec, ScenarioSpec, validated
@@ -40,7 +38,7 @@ class Given:
     """
 
     path: Path
-    asked: Asked
+    asked: intake.Asked
     owner: str
     apart: str = ""
     seen: frozenset[str] = frozenset()
@@ -68,7 +66,7 @@ class Looked:
     """
 
     kind: str
-    columns: tuple[Column, ...]
+    columns: tuple[understood.Column, ...]
     assumed: tuple[str, ...]
     features: tuple[str, ...]
     plan: catalog.Plan | None

@@ -13,7 +13,6 @@ from typing import Literal
 
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
@@ -69,7 +68,7 @@ class ResolvedRun:
     spec: RunSpec
     method: MethodCard
     dataset: DatasetCard
-    backbone: BackboneCard
+    backbone: backbones.BackboneCard
     scenario: ScenarioCard
     facts: public_sizes.PublicSizes
 
@@ -164,7 +163,7 @@ def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dat
 
 
 def _check_network(
-    spec: RunSpec, backbone: BackboneCard, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard
+    spec: RunSpec, backbone: backbones.BackboneCard, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard
 ) -> None:
     """Raises BadInput where the network does not read these data, or not for this method."""
     is_written = dataset.kind in ("text", "tagged")  # its values are what an encoder makes of it

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dpcl_core import machine
 from dpcl_core.backbones import bundled
-from dpcl_core.backbones.bundled import Axes
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.data import table_features
 from dpcl_core.errors import BadInput, DataMissing
@@ -38,7 +37,7 @@ def of_folder(folder: Path, epsilon: float | None = None, seed: int | None = Non
 
 
 def graph(
-    rule: str, steps: Sequence[Step], labels: NDArray[Any], axes: Axes | None = None, *, about: str = "",
+    rule: str, steps: Sequence[Step], labels: NDArray[Any], axes: bundled.Axes | None = None, *, about: str = "",
     is_scaled: bool = False,
 ) -> bytes:  # fmt: skip
     """The ONNX model of a classifier: `features` float32 [n, K] in; `label` [n] and `scores` float64 [n, classes] out.

@@ -19,7 +19,6 @@ from dpcl_core.backbones import bundled, extractor, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers import written
-from dpcl_core.classifiers.folder import Loaded
 from dpcl_core.data import copying, dataset, sheets, table_features
 from dpcl_core.data.card import AXES, PICTURES, SAMPLES
 from dpcl_core.data.dataset import AS_READ, Content, Images, Vectors
@@ -209,7 +208,7 @@ class Prediction:
 class Predicted:
     """Predictions and the classifier that made them; `warnings` in sentences."""
 
-    classifier: Loaded
+    classifier: folders.Loaded
     predictions: tuple[Prediction, ...]
     warnings: tuple[str, ...]
 
@@ -248,7 +247,7 @@ def predicted(
     return Predicted(found, tuple(predictions), (*warnings, *given.lost, *more))
 
 
-def _competing(found: Loaded, task: int | None) -> tuple[str, ...]:
+def _competing(found: folders.Loaded, task: int | None) -> tuple[str, ...]:
     """The classes that compete: all so far, or those of the examples' own task."""
     last, known = found.steps[-1], len(found.by_task)
     if task is None:
@@ -264,7 +263,7 @@ def _competing(found: Loaded, task: int | None) -> tuple[str, ...]:
     return found.by_task[task - 1]
 
 
-def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generic], Sequence[str]]:
+def _values(found: folders.Loaded, given: Asked, device: str) -> tuple[NDArray[np.generic], Sequence[str]]:
     """The examples as the rule reads them, and a warning where another version of the network made its features."""
     from dpcl_core import engine  # loads every method's neighbours, which reading a folder does not need
 
@@ -283,13 +282,13 @@ def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generi
     return values[:, : cast(int, facts["n_inputs"])] if "axes" in facts else values, (warning,) if differs else ()
 
 
-def _encoding(found: Loaded) -> RowEncoding | None:
+def _encoding(found: folders.Loaded) -> RowEncoding | None:
     """How rows of a table became inputs; None for other data."""
     facts = found.steps[-1].facts
     return table_features.read_encoding(str(facts["rows"])) if "rows" in facts else None
 
 
-def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:
+def _along(found: folders.Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:
     """Features along the run's public axes; unchanged where there are none, or where they are coordinates already."""
     facts = found.steps[-1].facts
     n_inputs, n_given = cast(int, facts["n_inputs"]), features.shape[1]

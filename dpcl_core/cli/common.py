@@ -16,8 +16,6 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import INPUT, BadInput, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable, instead_of, unknown
 from dpcl_core.events import Event, Note, Progress
 from dpcl_core.runs import administration, database, executor, process, resumption, worker
-from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import Run, Split
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec, fields_of
@@ -86,7 +84,7 @@ def unlocked(act: Callable[[], T], passing: type[StoreTrouble] = StoreLocked) ->
     Any other trouble is raised at once: it may have come after what was written, and would then be written twice.
     """
     lasting = (StoreUnknown, StoreUnusable)
-    return Patience().outlast(
+    return process.Patience().outlast(
         act, passing=passing, lasting=lasting, tell=lambda trouble: say(f"waiting for the store: {one_line(trouble)}")
     )
 
@@ -103,7 +101,7 @@ def checked_store(url: str | None) -> Store:
     database.check_there(url)
     store = Store(url)
     with suppress(StoreTrouble):  # one that can only be read is read as it is
-        LocalExecutor(store).settle()
+        executor.LocalExecutor(store).settle()
     return store
 
 

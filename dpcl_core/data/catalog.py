@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from dpcl_core import paths
 from dpcl_core.data import files, schema, sheets, table_features, tables
 from dpcl_core.data.card import CARDS, HELD_OUT, LIMITS, UNCAPPED, Caps, DatasetCard, Kind
-from dpcl_core.data.files import DataFiles
 from dpcl_core.data.outline import Outline, outline
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
-from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.data.tagged import TAGS_COLUMN, tags_column
 from dpcl_core.errors import BadInput, DataMissing, unknown
 from dpcl_core.spec import DataSpec
@@ -179,7 +177,7 @@ def needed_bytes(data: DataSpec) -> float:
 
 
 @lru_cache(maxsize=32)
-def _n_values(dataset: DatasetCard, found: DataFiles, outlined: Outline) -> int:
+def _n_values(dataset: DatasetCard, found: files.DataFiles, outlined: Outline) -> int:
     """How many numbers a row becomes, by the first public rows."""
     paths, is_divided = found.test or found.train, not found.test
     first = next(filter(len, tables.taken_pieces(paths, outlined.test.rows, dataset, is_private=is_divided)))
@@ -316,7 +314,7 @@ def kind_of_files(card: DatasetCard) -> Kind | None:
     return kind if data_files.is_folder or kind in DIVISIBLE or data_files.test or card.held_out is not None else None
 
 
-def _found(card: DatasetCard) -> DataFiles | None:
+def _found(card: DatasetCard) -> files.DataFiles | None:
     """The files of a folder, which may be one for both parts; None where they cannot be found, as is reported elsewhere."""
     try:
         return files.find(replace(card, held_out=0.5))
@@ -356,7 +354,7 @@ def _is_damaged_table(card: DatasetCard) -> bool:
     return True
 
 
-def _kind_by_columns(data_files: DataFiles, card: DatasetCard) -> Kind | None:
+def _kind_by_columns(data_files: files.DataFiles, card: DatasetCard) -> Kind | None:
     first = data_files.train[0]
     if data_files.is_folder:
         return "image"
@@ -375,7 +373,7 @@ def _kind_by_columns(data_files: DataFiles, card: DatasetCard) -> Kind | None:
         return "tagged"
     if "text" in columns and not card.features:
         return "text"
-    if EMBEDDING_COLUMN in columns:
+    if sheets.EMBEDDING_COLUMN in columns:
         return "embedding"
     if LABEL_COLUMN in columns:
         return "table"

@@ -20,10 +20,8 @@ from dpcl_core.data.card import Caps, DatasetCard, Kind
 from dpcl_core.data.catalog import Sizes, truthful_title
 from dpcl_core.data.columns import Late, is_text, pq
 from dpcl_core.data.dataset import Content, Dataset, Images, Source, Split, Windows
-from dpcl_core.data.files import DataFiles
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.rows import digits
-from dpcl_core.data.tables import TextSheet, joined_texts
 from dpcl_core.data.texts import Canary, Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
@@ -132,7 +130,7 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     parts = []
     for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True):
         texts, images = [one for one in read if isinstance(one, Texts)], [one for one in read if isinstance(one, Images)]
-        content = (joined_texts(texts) if texts else parquet.concatenated(images, None)) if card.members else read[0]
+        content = (tables.joined_texts(texts) if texts else parquet.concatenated(images, None)) if card.members else read[0]
         parts.append(Split(content, split.labels, split.sources, split.keys))
     train, test = parts
     canaries: tuple[Canary, ...] = ()
@@ -145,7 +143,7 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     return Dataset(card.name, title, named.classes, train, test, named.sources, canaries, named.n_train, other_labels)
 
 
-def _find(card: DatasetCard) -> DataFiles | None:
+def _find(card: DatasetCard) -> files.DataFiles | None:
     """The dataset's files, downloaded if necessary; None for the bundled one."""
     if card.name == catalog.BUNDLED:
         return None
@@ -158,7 +156,7 @@ def _find(card: DatasetCard) -> DataFiles | None:
         return files.find(card)
 
 
-def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tuple[Content, Content]:
+def _read(card: DatasetCard, data_files: files.DataFiles | None, rows: Outline) -> tuple[Content, Content]:
     """The examples of the training and test parts."""
     train_paths, test_paths = (data_files.train, data_files.test or data_files.train) if data_files else ((), ())
     train_rows, test_rows = rows.train.rows, rows.test.rows
@@ -177,8 +175,8 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
         is_single = data_files is not None and not data_files.test
-        texts = TextSheet(train_paths, card, is_private=True).texts(train_rows)
-        return texts, TextSheet(test_paths, card, is_private=is_single).texts(test_rows)
+        texts = tables.TextSheet(train_paths, card, is_private=True).texts(train_rows)
+        return texts, tables.TextSheet(test_paths, card, is_private=is_single).texts(test_rows)
     tested = _images(card, *test, is_private=is_divided)
     trained = _images(replace(card, shape=card.shape or tested.shape), *train, is_private=True)
     if trained.shape != tested.shape:

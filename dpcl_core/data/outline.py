@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dpcl_core.data import coins, columns, files, lines, parquet, rows, sheets, tables, tagged
 from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard
 from dpcl_core.data.columns import Column, is_list, pa, pc
-from dpcl_core.data.files import DataFiles
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
 from dpcl_core.errors import BadInput, instead_of
 
@@ -114,7 +113,7 @@ class Outline:
         return n_units * np.where(kind_counts > 0, kind_counts / len(kinds), 1 / n_kinds)
 
 
-def outline(card: DatasetCard, data_files: DataFiles | None) -> Outline:
+def outline(card: DatasetCard, data_files: files.DataFiles | None) -> Outline:
     """The outline of one dataset's files (None: the bundled one), cached until a file changes.
 
     Raises BadInput naming file, row and what is allowed.
@@ -138,7 +137,7 @@ class _Opened:
 
 
 @lru_cache(maxsize=32)
-def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
+def _outline(card: DatasetCard, data_files: files.DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
@@ -180,7 +179,7 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     return np.sort(rows[order[place < card.per_person]])
 
 
-def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, dict[int, BadInput]]:
+def refused(card: DatasetCard, data_files: files.DataFiles) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
     data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), dict[int, BadInput]()
     usable_rows(data.reader, data.train_rows, data.facts, errors)
@@ -209,7 +208,7 @@ def _needed(card: DatasetCard) -> str:
     return ", and ".join(["a label of 1 to 200 characters", *also])
 
 
-def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
+def _opened(card: DatasetCard, data_files: files.DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
     paths = (data_files.train, data_files.test) if data_files else ((), ())
     contents = [Contents(card, paths[0], stamp), Contents(card, paths[1], stamp, is_private=False)]
     train_reader = row_reader(card, data_files.train if data_files else (), is_private=True)
@@ -298,7 +297,7 @@ def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def _stamp(data_files: DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]]:
+def _stamp(data_files: files.DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]]:
     """File names, times and sizes, which change when the files do."""
     with instead_of(OSError, say=BadInput(files.FIELD, card.name, "its folder must be readable by you")):
         if data_files.is_folder:

@@ -27,7 +27,6 @@ from dpcl_core.data import coins, lines
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.columns import Column, Table, is_text, joined, of_arrow, pa, pc, pq
 from dpcl_core.data.files import DataFiles, ending
-from dpcl_core.data.lines import MAX_COLUMNS, Form
 from dpcl_core.data.schema import CONTROL, DOUBT
 from dpcl_core.errors import BadInput
 
@@ -132,7 +131,7 @@ def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
     return replace(card, columns=form.names, separator=form.separator)
 
 
-def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple[list[bytes], Form]:
+def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple[list[bytes], lines.Form]:
     """The rows of a CSV, TSV or JSON lines file, and their form.
 
     `is_private`: each line is a row, usable or not. Else a value between quotes may have several lines. Raises BadInput for
@@ -142,7 +141,7 @@ def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple
     content = content_of(path, shown)
     rows = lines.of_rows(content)
     has_header = ending(path) in DELIMITED and card.has_names
-    start, form = 0, Form(card.columns, card.separator)
+    start, form = 0, lines.Form(card.columns, card.separator)
     if has_header:
         start, form = _header(content, path, card, is_public=not is_private)
     if not is_private and ending(path) in DELIMITED:
@@ -269,7 +268,7 @@ def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
     return list(card.columns)
 
 
-def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> tuple[int, Form]:
+def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> tuple[int, lines.Form]:
     """Where the rows of a CSV or TSV file begin, and what the line that names their columns says.
 
     Raises BadInput where it names no columns, in the same words for every line that nobody has said to name them: it may be
@@ -321,8 +320,8 @@ def first_names(names: Sequence[str]) -> str:
 
 def _check_names(names: Sequence[str], shown: str) -> None:
     """Raises BadInput for too many columns, for two of one name, and for a name that is not printed as it is."""
-    if len(names) > MAX_COLUMNS:
-        raise BadInput(shown, f"{len(names):,} columns", f"must have at most {MAX_COLUMNS:,} columns")
+    if len(names) > lines.MAX_COLUMNS:
+        raise BadInput(shown, f"{len(names):,} columns", f"must have at most {lines.MAX_COLUMNS:,} columns")
     if repeated := [name for name in names if names.count(name) > 1]:
         raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
     if place := next((place for place, name in enumerate(names, start=1) if CONTROL.search(name)), None):

@@ -17,11 +17,7 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, intake, load, outline, schema, sheets, table_features, tables
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
 from dpcl_core.data.dataset import AS_READ, Dataset, Images
-from dpcl_core.data.files import DataFiles
-from dpcl_core.data.intake import Asked
-from dpcl_core.data.outline import Outline
 from dpcl_core.data.sheets import EMBEDDING_COLUMN
-from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.errors import BadInput, DataMissing, instead_of
 from dpcl_core.spec import DataSpec, fields_of, updated
 
@@ -67,7 +63,7 @@ class Understood:
     assumed: tuple[str, ...]
 
 
-def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> Understood:
+def understood(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline) -> Understood:
     """What was understood of these files. Raises BadInput as reading them does."""
     is_divided = not data_files.test
     columns, undeclared, n_values = tuple[Column, ...](), tuple[str, ...](), 0
@@ -93,7 +89,7 @@ def understand(name: str) -> Understood:
     return replace(found, assumed=found.assumed + said)
 
 
-def _read_as(card: DatasetCard, data_files: DataFiles, outlined: Outline, is_divided: bool) -> list[str]:
+def _read_as(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, is_divided: bool) -> list[str]:
     """What the form of the file makes public, what its first line was taken for, and what is lost on the way in: of public
     rows counted, with the reason; of private ones by rule alone."""
     said, suffix = [], data_files.train[0].suffix
@@ -117,7 +113,7 @@ def _read_as(card: DatasetCard, data_files: DataFiles, outlined: Outline, is_div
 
 
 def _columns(
-    card: DatasetCard, data_files: DataFiles, encoding: RowEncoding | None
+    card: DatasetCard, data_files: files.DataFiles, encoding: table_features.RowEncoding | None
 ) -> tuple[tuple[Column, ...], tuple[str, ...], int]:
     names = sheets.header(data_files.train[0], card)
     called = {sheets.CANONICAL[role]: column for role, column in card.roles}
@@ -147,7 +143,7 @@ def described(feature: Feature, width: int) -> str:
 
 
 def _assumed(
-    card: DatasetCard, data_files: DataFiles, outlined: Outline, undeclared: tuple[str, ...], is_divided: bool
+    card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, undeclared: tuple[str, ...], is_divided: bool
 ) -> list[str]:
     unit = {"text": "text", "tagged": "sentence", "image": "picture"}.get(card.kind, "row")
     said = []
@@ -183,7 +179,7 @@ def _assumed(
 
 _FIELD = "data check"
 _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no epsilon: do not pass it on."
-_NOTHING = Asked()
+_NOTHING = intake.Asked()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -271,7 +267,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
 
-def report(named: str, asked: Asked = _NOTHING) -> Report:
+def report(named: str, asked: intake.Asked = _NOTHING) -> Report:
     """The report on own:NAME, NAME, a folder or a file. Raises BadInput, DataMissing as a run does."""
     with _looked_for(named, asked) as name:
         card = catalog.card(name)
@@ -294,7 +290,7 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
     )
 
 
-def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
+def write_schema(named: str, asked: intake.Asked = _NOTHING) -> Path:
     """Writes the public facts as a `schema.toml` beside the data, to be edited by hand; gives its path.
 
     Beside a file NAME.csv it is `NAME.schema.toml`. Raises BadInput where one exists already or it cannot be written.
@@ -316,7 +312,7 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
     return path
 
 
-def printed_report(named: str, asked: Asked = _NOTHING, *, with_schema: bool, as_json: bool) -> str:
+def printed_report(named: str, asked: intake.Asked = _NOTHING, *, with_schema: bool, as_json: bool) -> str:
     """The output of the command; with `with_schema` it writes the schema first."""
     path = write_schema(named, asked) if with_schema else None
     result = report(named, asked)
@@ -353,7 +349,7 @@ def _as_it_lies(path: Path) -> str | None:
 
 
 @contextmanager
-def _looked_for(named: str, asked: Asked) -> Iterator[str]:
+def _looked_for(named: str, asked: intake.Asked) -> Iterator[str]:
     """own:NAME for a name, a file or a folder; within this context that folder is the one searched."""
     if named in catalog.CARDS:
         raise BadInput(_FIELD, named, "must be data of your own: a folder, or its name")

@@ -29,7 +29,6 @@ from dpcl_core.events import Planned
 from dpcl_core.privacy.budgets import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs import charges, database, queue, tables
-from dpcl_core.runs.charges import OWN
 from dpcl_core.runs.process import log_file
 from dpcl_core.runs.run import Run, spec_of
 from dpcl_core.runs.shards import Sets
@@ -86,7 +85,7 @@ class Looks:
 
 def looks_at(store: Store, dataset: str) -> Looks | None:
     """The looks so far at a dataset, and at data that share rows with it; None for public ones, which nobody counts."""
-    if not dataset.startswith(OWN):
+    if not dataset.startswith(charges.OWN):
         return None
     known = own.kept_marks(dataset)
     with store.reading() as connection:
@@ -473,7 +472,7 @@ def check_at_start(store: Store, spec: RunSpec, gives: charges.Gives = "models")
 
 
 def _check_owner(store: Store, dataset: str) -> None:
-    owner = own.owner(dataset) if dataset.startswith(OWN) else None
+    owner = own.owner(dataset) if dataset.startswith(charges.OWN) else None
     if owner is None:
         raise BadInput("data", dataset, "must be data of your own on this computer, as own:NAME")
     if store.visitor is not None and owner != store.visitor.owner:

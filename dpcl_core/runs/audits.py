@@ -24,8 +24,7 @@ from dpcl_core.runs.run import LONGEST_NAME, Run, checked_id, workload_of
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import OPEN, audits, runs, studies, trials, turns
 from dpcl_core.spec import Cell, RunSpec
-from dpcl_core.tuning import settings
-from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
+from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec, parse
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.audit_bounds import Audited
@@ -142,7 +141,7 @@ class Studies:
         payloads = select(trials.c.payload).where(trials.c.study_id == row.id).order_by(trials.c.number)
         sizes, done = Sizes(**row.sizes) if row.sizes else None, self.store.rows(payloads)
         turn = self.store.get(str(self.store.scalar(newest.order_by(runs.c.number.desc()).limit(1))))
-        return Study(row.id, settings.parse(row.settings), sizes, tuple(Trial(**one.payload) for one in done), turn)
+        return Study(row.id, parse(row.settings), sizes, tuple(Trial(**one.payload) for one in done), turn)
 
 
 def _digest(text: str) -> str:

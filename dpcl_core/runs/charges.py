@@ -33,8 +33,7 @@ from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import statement
-from dpcl_core.privacy.statement import shown_number
+from dpcl_core.privacy.statement import OF_ALL, all_models, shown_number
 from dpcl_core.runs import tables
 from dpcl_core.runs.run import spec_of
 from dpcl_core.spec import SMALLEST_DELTA, RunSpec
@@ -219,8 +218,8 @@ def released_bound(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
     if not _is_bounded(spec):
         return math.inf, n * delta
     for name, total in (stated or {}).get("parts", {}).items():
-        if name.startswith(statement.OF_ALL) and math.isfinite(float(total)):
-            return float(total), delta if name == statement.all_models(n, delta, delta) else n * delta
+        if name.startswith(OF_ALL) and math.isfinite(float(total)):
+            return float(total), delta if name == all_models(n, delta, delta) else n * delta
     if stated is not None and spec.params.is_noise_given and n == 1:
         return float(stated["epsilon"]), delta
     if spec.params.shares_batches and len(spec.privacy.epsilons) > 1:

@@ -28,7 +28,6 @@ from dpcl_core.runs.process import TIED, Patience, Tie, WarmWorker, log_file, sp
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, machines
-from dpcl_core.unforeseen import masked
 
 # The machines that share a store on a server: each says every few seconds that it looks after the queue.
 
@@ -252,7 +251,7 @@ def _end_of_log(run: Run) -> str:
     if run.readable_spec is None or run.readable_spec.data.dataset.startswith("own:"):
         return ""
     try:
-        return masked(log_file(run.id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
+        return unforeseen.masked(log_file(run.id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
     except OSError:
         return ""
 
@@ -387,7 +386,7 @@ class RayExecutor(Supervisor):
         _connected()
         hosts = {str(node["NodeManagerHostname"]) for node in _nodes().values()}
         if make_url(self.store.url).get_backend_name() == "sqlite" and hosts - {socket.gethostname()}:
-            raise BadInput("--store", masked(self.store.url), _ONE_COMPUTER)
+            raise BadInput("--store", unforeseen.masked(self.store.url), _ONE_COMPUTER)
 
     def schedule(self) -> None:
         import ray

@@ -33,9 +33,7 @@ from dpcl_core.runs.executor import FREE_SECONDS, WORKER, LocalExecutor, Supervi
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import End, Failure, Run, Status
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.spec import RunSpec
-from dpcl_core.unforeseen import masked
 
 _QUEUE_SECONDS, _LONGEST_SECONDS = 0.25, 2.0  # between looks at a queue, the longer the less happens in it
 TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
@@ -198,7 +196,7 @@ def carry_out(
     `patience` is over; the run then goes on after its last checkpoint, as after a crash.
     """
     run = patience.outlast(lambda: store.get(run_id))
-    if run.status not in ACTIVE or run.process != process.me():
+    if run.status not in tables.ACTIVE or run.process != process.me():
         return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
     device = process.bare(run.runs_on or run.device)
@@ -255,7 +253,7 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
             last = number
             if on_event is not None:
                 on_event(event)
-        if status != "queued" and status not in ACTIVE:
+        if status != "queued" and status not in tables.ACTIVE:
             return status
         patience.outlast(supervisor.check)
         time.sleep(_QUEUE_SECONDS)
@@ -396,7 +394,7 @@ def _failure(error: BaseException, *, is_own: bool) -> Failure:
     kind = failure_kind(error)
     if is_own and kind == "internal":
         return Failure(kind, unforeseen.recorded(error), "")
-    message = masked(" ".join(str(error).split())) or type(error).__name__
+    message = unforeseen.masked(" ".join(str(error).split())) or type(error).__name__
     sentence = {
         "out-of-memory": "The computer ran out of memory: fewer examples, a smaller backbone or fewer seeds need less.",
         "internal": f"The program itself went wrong ({type(error).__name__}: {message}); the settings are kept.",

@@ -15,8 +15,7 @@ from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
-from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.scenarios.catalog import ClassIncremental, classes_per_task, number_of_tasks
 from dpcl_core.spec import RunSpec, fields_of, validated
 
 On = Literal["public", "private"]
@@ -128,8 +127,8 @@ def searched(tune: TuneSpec) -> RunSpec:
     if tune.on == "private" or tune.proxy is None:
         return tune.base
     facts = datasets.facts_of(tune.base.data)
-    n_tasks = scenarios.number_of_tasks(tune.base.scenario, facts.n_classes, facts.sources)
-    n_home = scenarios.classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
+    n_tasks = number_of_tasks(tune.base.scenario, facts.n_classes, facts.sources)
+    n_home = classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
     per_task = min(datasets.facts(tune.proxy).n_classes, max(2, int(n_home)))
     data = replace(tune.base.data, dataset=tune.proxy, train_per_class=None, train_per_source=None, test_per_class=None)
     return replace(tune.base, data=data, scenario=ClassIncremental(tasks=1, classes_per_task=per_task), public_labels=None)
