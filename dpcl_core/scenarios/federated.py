@@ -10,16 +10,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog, incremental
-from dpcl_core.scenarios.catalog import (
-    ClassIncremental,
-    Federated,
-    IBlurry,
-    OfClients,
-    Permuted,
-    SiBlurry,
-    SourceIncremental,
-    Split,
-)
+from dpcl_core.scenarios.catalog import Federated, OfClients
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 from dpcl_core.spec import Recurrence, ScenarioSpec, fields_of, parameter
 
@@ -245,32 +236,32 @@ class Held(OfClients):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldClassIncremental(Held, ClassIncremental):
+class HeldClassIncremental(Held, catalog.ClassIncremental):
     """New classes in every task, with clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldSplit(Held, Split):
+class HeldSplit(Held, catalog.Split):
     """Classes in their own order, with clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldPermuted(Held, Permuted):
+class HeldPermuted(Held, catalog.Permuted):
     """Values in another order, with clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldSourceIncremental(Held, SourceIncremental):
+class HeldSourceIncremental(Held, catalog.SourceIncremental):
     """New sources, with clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldIBlurry(Held, IBlurry):
+class HeldIBlurry(Held, catalog.IBlurry):
     """Blurred tasks of equal size, with clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldSiBlurry(Held, SiBlurry):
+class HeldSiBlurry(Held, catalog.SiBlurry):
     """Blurred tasks of random size, with clients."""
 
 
