@@ -20,7 +20,6 @@ from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.checks import ResolvedRun
 from dpcl_core.data import catalog
-from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
 from dpcl_core.methods import catalog as methods
@@ -347,14 +346,14 @@ def coarse(seconds: float) -> float:
     return next(step * power for step in (1, 2, 5, 10, 20) if seconds <= step * power)
 
 
-def _unit(card: DatasetCard, stream: TaskStream) -> str:
+def _unit(card: catalog.DatasetCard, stream: TaskStream) -> str:
     """The privacy unit, as one of `privacy.guarantee.PROTECTED`."""
     if stream.unit == "example" and card.has_people:
         return "person"
     return "text" if stream.unit == "example" and card.kind == "text" else stream.unit
 
 
-def _limits(card: DatasetCard, stream: TaskStream) -> tuple[str, ...]:
+def _limits(card: catalog.DatasetCard, stream: TaskStream) -> tuple[str, ...]:
     """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
     of_clients = catalog.public_by_form(card) if card.is_own else ()
     return of_clients if stream.unit == "user" else card.limits
