@@ -124,13 +124,11 @@ class Supervisor:
     def settle(self) -> None:
         """Looks until it is known which runs go on: once, or for seconds where a silent process cannot be inspected."""
         end = time.monotonic() + SILENT_SECONDS + _PAUSE_SECONDS
-        while any(map(self._is_doubtful, self.check())) and time.monotonic() < end:
+        while time.monotonic() < end:
+            silent = [run for run in self.check() if run.status in ACTIVE and (run.silent_seconds or 0.0) > SILENT_SECONDS]
+            if not any(run.process is None or process.is_alive(run.process) is None for run in silent):
+                return
             time.sleep(_PAUSE_SECONDS)
-
-    @staticmethod
-    def _is_doubtful(run: Run) -> bool:
-        is_silent = run.silent_seconds is not None and run.silent_seconds > SILENT_SECONDS
-        return run.status in ACTIVE and is_silent and (run.process is None or process.is_alive(run.process) is None)
 
     def _is_given_up(self, run: Run) -> bool:
         """Ends a run whose process is gone or stuck, and resumes it where that loses nothing and has not failed twice.

@@ -295,12 +295,8 @@ class Recorder:
     def add(self, event: Event) -> None:
         with self._lock:
             # Newer progress replaces an unwritten older one on the same line: which lines there are depends on no time.
-            last = self._waiting[-1] if self._waiting else None
-            if (
-                isinstance(event, Progress)
-                and isinstance(last, Progress)
-                and (last.task, last.text) == (event.task, event.text)
-            ):
+            lines = [(one.task, one.text) for one in (*self._waiting[-1:], event) if isinstance(one, Progress)]
+            if len(lines) == 2 and lines[0] == lines[1]:
                 self._waiting.pop()
             self._waiting.append(event)
 
@@ -370,21 +366,17 @@ class Recorder:
     def _watch(self) -> None:
         """Ends this process where a step goes on after a stop; the other thread may be held up by the store."""
         while not self._ended.wait(TICK_SECONDS):
-            if self._stopped_at is not None and time.monotonic() - self._stopped_at > GRACE_SECONDS:
-                self._cut_off()
-
-    def _cut_off(self) -> None:
-        """Ends this process in the middle of a step; the other thread has sent the events before it."""
-        if self._over.is_set():
-            return  # the step has just ended by itself
-        unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
-        end: End = "cancelled" if self._trouble is None else "failed"
-        try:
-            failure = None if self._trouble is None else self._failed_as(self._trouble)
-            self._store.end(self._run_id, end, failure, by=process.me())
-            self._on_cut_off()
-        finally:
-            os._exit(1)
+            is_late = self._stopped_at is not None and time.monotonic() - self._stopped_at > GRACE_SECONDS
+            if not is_late or self._over.is_set():  # in time, or the step has just ended by itself
+                continue
+            unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
+            end: End = "cancelled" if self._trouble is None else "failed"
+            try:  # the other thread has sent the events before it
+                failure = None if self._trouble is None else self._failed_as(self._trouble)
+                self._store.end(self._run_id, end, failure, by=process.me())
+                self._on_cut_off()
+            finally:
+                os._exit(1)
 
 
 def _failure(error: BaseException, *, is_own: bool) -> Failure:
