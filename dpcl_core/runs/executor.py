@@ -124,9 +124,10 @@ class Supervisor:
     def settle(self) -> None:
         """Looks until it is known which runs go on: once, or for seconds where a silent process cannot be inspected."""
         end = time.monotonic() + SILENT_SECONDS + _PAUSE_SECONDS
-        while time.monotonic() < end:
+        while True:
             silent = [run for run in self.check() if run.status in ACTIVE and (run.silent_seconds or 0.0) > SILENT_SECONDS]
-            if not any(run.process is None or process.is_alive(run.process) is None for run in silent):
+            is_known = not any(run.process is None or process.is_alive(run.process) is None for run in silent)
+            if is_known or time.monotonic() >= end:
                 return
             time.sleep(_PAUSE_SECONDS)
 
