@@ -326,7 +326,7 @@ def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object
     from dpcl_core.runs import administration
 
     names: Any = getattr(data, "column_names", None)  # of a dataset, or else of a frame
-    names = list(getattr(data, "columns", ()) if names is None else names)
+    names = list(names or getattr(data, "columns", ()))
     if names and handed.TARGET not in names and asked.columns.target is None and asked.instead is None:
         raise BadInput("target", "nothing", f"must be the column to predict: {', '.join(map(str, names[:12]))}")
     seen = administration.marks_kept(store)

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -195,9 +195,8 @@ def _present(column: Column, name: str) -> list[str]:
     return [cell for word in column.words(name) if word and (cell := word.strip()).lower() not in _MISSING]
 
 
-def unread_cells(table: Table, features: Sequence[Feature], cells: str = "public cells") -> list[str]:
+def unread_cells(table: Table, features: Sequence[Feature], cells: str = "public cells") -> Iterator[str]:
     """Of features that hold numbers: the cells that hold none, in sentences. Private ones are missing, too, uncounted."""
-    said = []
     for feature in features:
         if feature.is_text or feature.categories or feature.name not in table.columns:
             continue
@@ -205,8 +204,7 @@ def unread_cells(table: Table, features: Sequence[Feature], cells: str = "public
         if others := [word for word in words if math.isnan(_value(word, feature.written))]:
             some = ", ".join(repr(one[:20]) for one in dict.fromkeys(others[:2]))
             counted = f"{len(others)} of {len(words):,} {cells} are no number ({some})"
-            said.append(f"{feature.name}: {counted} and count as missing.")
-    return said
+            yield f"{feature.name}: {counted} and count as missing."
 
 
 def column_numbers(column: Column, name: str, written: Writing = "") -> NDArray[np.float64]:

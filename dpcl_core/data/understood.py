@@ -67,7 +67,7 @@ def understood(card: DatasetCard, data_files: files.DataFiles, outlined: outline
     """What was understood of these files. Raises BadInput as reading them does."""
     is_divided = not data_files.test
     columns, undeclared, n_values = tuple[Column, ...](), tuple[str, ...](), 0
-    assumed = _read_as(card, data_files, outlined, is_divided)
+    assumed = [*_read_as(card, data_files, outlined, is_divided)]
     if card.kind in ("text", "table", "embedding") and not data_files.is_folder:
         encoding = None
         if card.kind == "table":
@@ -89,27 +89,26 @@ def understand(name: str) -> Understood:
     return replace(found, assumed=found.assumed + said)
 
 
-def _read_as(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, is_divided: bool) -> list[str]:
+def _read_as(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, is_divided: bool) -> Iterator[str]:
     """What the form of the file makes public, what its first line was taken for, and what is lost on the way in: of public
     rows counted, with the reason; of private ones by rule alone."""
-    said, suffix = [], data_files.train[0].suffix
+    suffix = data_files.train[0].suffix
     if suffix in sheets.TYPED:
-        said += [f"Public by declaration: {one}." for one in catalog.public_by_form(card)]
+        yield from (f"Public by declaration: {one}." for one in catalog.public_by_form(card))
     if card.coins == 1:
-        said.append(EARLIER)
+        yield EARLIER
     if suffix in sheets.DELIMITED and card.kind != "tagged":
         data = "The first line is a row of data: columns are called column1, column2, and so on."
         named = "The line that names the columns is public. Where the first line is a row of data, say --no-header."
-        said += [named, "A column without a name is left out.", _LINES] if card.has_names else [data, _LINES]
+        yield from [named, "A column without a name is left out.", _LINES] if card.has_names else [data, _LINES]
     if outlined.lost:
         lost = "; ".join(f"{n:,} of them: {why}" for why, n in outlined.lost)
         n_lost = sum(n for _, n in outlined.lost)
-        said.append(f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind.")
+        yield f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind."
     if card.kind == "image":
-        said.append(AS_READ)
+        yield AS_READ
     if card.has_people and not is_divided:
-        said.append("Training rows of people who also stand in the public part are left out.")
-    return said
+        yield "Training rows of people who also stand in the public part are left out."
 
 
 def _columns(
@@ -144,37 +143,35 @@ def described(feature: Feature, width: int) -> str:
 
 def _assumed(
     card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, undeclared: tuple[str, ...], is_divided: bool
-) -> list[str]:
+) -> Iterator[str]:
     unit = {"text": "text", "tagged": "sentence", "image": "picture"}.get(card.kind, "row")
-    said = []
     if not is_divided:
         place, n_public = data_files.test[0], len(np.unique(outlined.test.rows))
         where = f"{place.name}/" if place.is_dir() else place.name
-        said.append(f"{n_public:,} {unit}s in {where} are not protected: they are the public test part.")
+        yield f"{n_public:,} {unit}s in {where} are not protected: they are the public test part."
     if is_divided:
         share = card.held_out or HELD_OUT
         part = {HELD_OUT: "A fifth"}.get(share, f"A share of {share:.0%}")
         of_people = " All rows of a person are on one side." if card.has_people else ""
-        said.append(f"{part} is set aside for testing. It is not protected.{of_people}")
+        yield f"{part} is set aside for testing. It is not protected.{of_people}"
     if not card.n_train:
         words = " words" if card.kind == "tagged" else ""
-        said.append(f"About {outlined.n_train:,}{words} to train on.")
+        yield f"About {outlined.n_train:,}{words} to train on."
     if not card.classes:
         more = f" and {len(outlined.classes) - 12:,} more" if len(outlined.classes) > 12 else ""
         labels = ", ".join(outlined.classes[:12]) + more
         rest = "left out" if card.kind == "tagged" else "added if enough people have them"
-        said.append(f"The labels of the test part are public: {labels}. Labels seen only in training are {rest}.")
+        yield f"The labels of the test part are public: {labels}. Labels seen only in training are {rest}."
     if undeclared:
-        said.append(
+        yield (
             "Nothing is declared about the features: every number goes through one fixed public squashing, and words are "
             "hashed. The test part decides which columns hold numbers."
         )
     if card.has_people:
         several = f"Each person is protected as a whole; up to {card.per_person} {unit}s of each are used."
-        said.append(several if card.per_person > 1 else f"Each person counts once; one {unit} of each is used.")
+        yield several if card.per_person > 1 else f"Each person counts once; one {unit} of each is used."
     elif card.kind in ("text", "table", "embedding"):
-        said.append(f"Every {unit} counts as another person: where people have several, name the column of the person.")
-    return said
+        yield f"Every {unit} counts as another person: where people have several, name the column of the person."
 
 
 _FIELD = "data check"
