@@ -7,6 +7,7 @@ import math
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -406,10 +407,9 @@ def as_sets(values: Mapping[str, object]) -> str:
 
 def read_value(text: str) -> object:
     """The value of a setting as it is typed: TOML, else a bare word."""
-    try:
+    with suppress(ValueError, RecursionError):
         return tomllib.loads(f"v = {text}")["v"]
-    except (ValueError, RecursionError):
-        return text  # --set method=cosine; also numbers of thousands of digits, and lists inside lists
+    return text  # --set method=cosine; also numbers of thousands of digits, and lists inside lists
 
 
 def _toml(value: object) -> str:

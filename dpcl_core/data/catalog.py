@@ -54,11 +54,9 @@ class DatasetFacts:
 
 def score(name: str) -> str:
     """Name of the score on the dataset: "entity F1" where words are tagged, else "accuracy"."""
-    try:
-        is_tagged = card(name).kind == "tagged"
-    except (BadInput, DataMissing):  # a run on data that have been removed
-        is_tagged = False
-    return "entity F1" if is_tagged else "accuracy"
+    with suppress(BadInput):  # a run on data that have been removed
+        return "entity F1" if card(name).kind == "tagged" else "accuracy"
+    return "accuracy"
 
 
 def card(name: str) -> DatasetCard:
@@ -104,11 +102,10 @@ def _folder_card(name: str) -> DatasetCard:
     if kind in DIVISIBLE:
         may_show = kind == "text" and files.is_marked(divided)
         return replace(own, held_out=None if files.find(divided).test else HELD_OUT, may_show=may_show)
-    try:
-        is_divided = kind == "image" and (found := files.find(divided)).is_folder and not found.test
-    except BadInput:  # reported where the files are needed
-        is_divided = False
-    return divided if is_divided else own
+    with suppress(BadInput):  # reported where the files are needed
+        if kind == "image" and (found := files.find(divided)).is_folder and not found.test:
+            return divided
+    return own
 
 
 def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:
@@ -316,19 +313,17 @@ def kind_of_files(card: DatasetCard) -> Kind | None:
 
 def _found(card: DatasetCard) -> files.DataFiles | None:
     """The files of a folder, which may be one for both parts; None where they cannot be found, as is reported elsewhere."""
-    try:
+    with suppress(BadInput, OSError):
         return files.find(replace(card, held_out=0.5))
-    except (BadInput, OSError):
-        return None
+    return None
 
 
 def with_public_columns(card: DatasetCard, share: float) -> DatasetCard:
     """The card with the columns that public lines have, where no first line names them; `share`: of rows that are public."""
-    try:
+    with suppress(BadInput, OSError):  # reported where the files are needed
         divided = replace(card, held_out=share)
         return replace(sheets.by_public_lines(divided, files.find(divided)), held_out=card.held_out)
-    except (BadInput, OSError):  # reported where the files are needed
-        return card
+    return card
 
 
 def public_by_form(card: DatasetCard) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, Self
@@ -267,10 +268,9 @@ _NO_LENGTH = (0x01, *range(0xD0, 0xD9))  # markers of JPEG that stand alone
 
 def trimmed(content: bytes) -> bytes:
     """The file up to the end of its picture."""
-    try:
+    with suppress(IndexError, ValueError):
         return content[: _end(content)]
-    except (IndexError, ValueError):
-        return content
+    return content
 
 
 def _end(content: bytes) -> int:

@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -222,10 +222,9 @@ def _of_hub(data: Any, stem: Path) -> Path:
 def _file(cell: Mapping[str, Any] | None) -> bytes:
     """The bytes of a picture's file; none where there is no such file."""
     if cell is None or cell["bytes"] is None:
-        try:
+        with suppress(OSError):
             return Path(cell["path"]).read_bytes() if cell and cell["path"] else b""
-        except OSError:
-            return b""
+        return b""
     return bytes(cell["bytes"])
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -203,10 +204,9 @@ def unit_of(spec: RunSpec) -> str | None:
 
 def people(dataset: str) -> str | None:
     """The column of people in own data; empty where there is none; None for data that are not here."""
-    try:
+    with suppress(BadInput):
         return dict(datasets.card(dataset).roles).get("person", "")
-    except BadInput:
-        return None
+    return None
 
 
 def released_bound(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:

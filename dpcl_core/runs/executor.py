@@ -249,10 +249,9 @@ def _end_of_log(run: Run) -> str:
     """What is stored and shown of a run's log. Of own data nothing, since it may quote rows: it stays in its file."""
     if run.readable_spec is None or run.readable_spec.data.dataset.startswith("own:"):
         return ""
-    try:
+    with suppress(OSError):
         return unforeseen.masked(log_file(run.id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
-    except OSError:
-        return ""
+    return ""
 
 
 # Moves the queue of a store for as long as a server or `dpcl work` is up, whether or not anybody looks at a page.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -319,10 +320,9 @@ def classifiers_of(connection: sa.Connection, run_id: str) -> list[Classifier]:
 
 def read_event(document: Mapping[str, JsonValue]) -> Event:
     """The event of a stored document; a warning in place of one that cannot be read."""
-    try:
+    with suppress(KeyError, TypeError, ValueError):
         return from_json(document)
-    except (KeyError, TypeError, ValueError):
-        return Note("warning", "One entry of this run can no longer be read by this version of the program.")
+    return Note("warning", "One entry of this run can no longer be read by this version of the program.")
 
 
 # What only one transaction may do at a time: PostgreSQL has many writers at once, where SQLite has one.
