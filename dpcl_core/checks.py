@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import tomllib
@@ -17,6 +16,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.fields import in_toml
 from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
@@ -383,11 +383,11 @@ def to_toml(spec: RunSpec) -> str:
     """The spec as TOML; `parse(read_toml(...))` gives it back. Settings that are None are left out."""
     document = asdict(spec)
     top = {key: value for key, value in document.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {_toml(value)}" for key, value in top.items() if value is not None]
+    lines = [f"{key} = {in_toml(value)}" for key, value in top.items() if value is not None]
     for name, table in document.items():
         if isinstance(table, dict) and table:
             lines += ["", f"[{name}]"]
-            lines += [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
+            lines += [f"{key} = {in_toml(value)}" for key, value in table.items() if value is not None]
     return "\n".join(lines) + "\n"
 
 
@@ -402,7 +402,7 @@ def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str
 
 def as_sets(values: Mapping[str, object]) -> str:
     """Values by dotted key as they are written on a command line: `--set key=value ...`; without those that are None."""
-    return " ".join(f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in values.items() if value is not None)
+    return " ".join(f"--set {shlex.quote(f'{key}={in_toml(value)}')}" for key, value in values.items() if value is not None)
 
 
 def read_value(text: str) -> object:
@@ -410,21 +410,6 @@ def read_value(text: str) -> object:
     with suppress(ValueError, RecursionError):
         return tomllib.loads(f"v = {text}")["v"]
     return text  # --set method=cosine; also numbers of thousands of digits, and lists inside lists
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return "inf" if math.isinf(value) else repr(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
-    # A JSON string is a TOML basic string, except that TOML requires the delete character to be escaped.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _text(value: object, field: str) -> str:

@@ -288,3 +288,19 @@ def in_json(value: object) -> str:
         # Where Python turns to powers of ten, the other writer has one digit more before it does.
         return format(Decimal(repr(value)), "f") if 1e-5 <= abs(value) < 1e-4 else repr(value).replace("e-0", "e-")
     return json.dumps(value, ensure_ascii=False)
+
+
+def in_toml(value: object) -> str:
+    """A setting as TOML: a truth value, a number, a table, a list or a text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return "inf" if math.isinf(value) else repr(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {in_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(in_toml(inner) for inner in value) + "]"
+    # A JSON string is a TOML basic string, except that TOML requires the delete character to be escaped.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

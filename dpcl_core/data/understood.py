@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -34,9 +34,7 @@ _WRITTEN: dict[Writing, str] = {
     "dmy": "date (day, month, year), in years", "mdy": "date (month, day, year), in years",
 }  # fmt: skip
 Use = Literal["target", "text", "source", "person", "time", "feature", "unused"]
-_ROLES: dict[str, Use] = {
-    "label": "target", "text": "text", "domain": "source", sheets.PERSON: "person", sheets.TIME: "time",
-}  # fmt: skip
+_ROLES = {column: cast(Use, role) for role, column in sheets.CANONICAL.items()}
 
 
 @dataclass(frozen=True, slots=True)
