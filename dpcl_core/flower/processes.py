@@ -371,33 +371,28 @@ class Roll:
         now = set(self.transport.nodes())
         return {client: node for client, node in self.node_of.items() if node in now}
 
+    def collect(self, question: Question, clients: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The vectors [n, width] of these clients, at most one from each that was asked, of the width asked for.
 
-@dataclass
-class Collector:
-    """Collects the answers to a question: at most one vector from each client that was asked, of the width asked for."""
-
-    roll: Roll
-
-    def __call__(self, question: Question, clients: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The vectors [n, width] of these clients. Raises NobodyThere where no client at all is connected any more."""
-        roll, log = self.roll, self.roll.log
-        connected = roll.connected()
+        Raises NobodyThere where no client at all is connected any more.
+        """
+        connected = self.connected()
         if not connected:
             raise NobodyThere(f"clients = 0: none is connected in task {question.task + 1}; nothing more is released")
         wanted = {connected[client]: client for client in clients.tolist() if client in connected}
         vectors: dict[int, NDArray[np.float64]] = {}
-        for node, record in roll.transport.ask(list(wanted), participant.question_record(question)) if wanted else ():
+        for node, record in self.transport.ask(list(wanted), participant.question_record(question)) if wanted else ():
             client = wanted.get(node)
             try:
                 if client is None:
                     raise Unusable("nobody who was asked")
                 if client in vectors:
                     raise Unusable("a second answer")
-                vectors[client] = participant.vector_of(record, question, roll.part.keys[client])
+                vectors[client] = participant.vector_of(record, question, self.part.keys[client])
             except Unusable as error:
-                log(f"task {question.task + 1}, round {question.round + 1}: client {client}: {error}; not counted")
+                self.log(f"task {question.task + 1}, round {question.round + 1}: client {client}: {error}; not counted")
         for client in set(clients.tolist()) - set(vectors):
-            log(f"task {question.task + 1}, round {question.round + 1}: client {client} counts as zeros")
+            self.log(f"task {question.task + 1}, round {question.round + 1}: client {client} counts as zeros")
         nothing = np.zeros(question.width)
         return np.array([vectors.get(client, nothing) for client in clients.tolist()]).reshape(len(clients), question.width)
 
@@ -415,7 +410,7 @@ def events(part: Participant, transport: Transport, wait_seconds: float, log: Ca
     yield from part.events
     spec, card = part.spec, methods.card(part.spec.method)
     (seed,), plan = spec.seeds, next(of_kind(part.events, Planned), None)
-    make = cast(MakeLearner, partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=Collector(roll)))
+    make = cast(MakeLearner, partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=roll.collect))
     run, cells = ResolvedRun.of(spec, part.context), list(spec.cells())
     group = Group(spec, run, cells, {seed: part.stream}, part.context, make=make, planned=plan)
     for event in group.events():
