@@ -151,10 +151,16 @@ def facts(name: str, caps: Caps = UNCAPPED) -> DatasetFacts:
         for kept in (UNCAPPED, caps)
     )
     only = parts[0] if not dataset.members else None
-    title, n_classes = truthful_title(dataset, members(dataset), subset, full), sum(len(sizes.train) for sizes in subset)
-    n_train, n_test = (sum(of_split) for of_split in zip(*(sizes.totals for sizes in subset), strict=True))
-    names = (only.classes, only.sources) if only else (dataset.classes or None, dataset.members)
-    return DatasetFacts(name, title, n_train, n_test, n_classes, *names, is_here=None not in parts)
+    return DatasetFacts(
+        name=name,
+        title=truthful_title(dataset, members(dataset), subset, full),
+        n_train=sum(sizes.totals[0] for sizes in subset),
+        n_test=sum(sizes.totals[1] for sizes in subset),
+        n_classes=sum(len(sizes.train) for sizes in subset),
+        classes=only.classes if only else (dataset.classes or None),
+        sources=only.sources if only else dataset.members,
+        is_here=None not in parts,
+    )
 
 
 def needed_bytes(data: DataSpec) -> float:

@@ -138,9 +138,17 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
         from dpcl_core.data.synthetic import plant
 
         train, canaries = plant(train, tuple(source.name for source in named.sources))
-    title = truthful_title(card, members, [Sizes.of(part) for part in thinned], [Sizes.of(part) for part in full])
-    other_labels = tuple(name for one in full for name in one.undeclared) if undeclared else ()
-    return Dataset(card.name, title, named.classes, train, test, named.sources, canaries, named.n_train, other_labels)
+    return Dataset(
+        name=card.name,
+        title=truthful_title(card, members, [Sizes.of(part) for part in thinned], [Sizes.of(part) for part in full]),
+        classes=named.classes,
+        train=train,
+        test=test,
+        sources=named.sources,
+        canaries=canaries,
+        n_people=named.n_train,
+        undeclared=tuple(name for one in full for name in one.undeclared) if undeclared else (),
+    )
 
 
 def _find(card: DatasetCard) -> files.DataFiles | None:
