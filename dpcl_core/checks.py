@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.fields import in_toml
 from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
@@ -24,7 +24,7 @@ from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.given_lists import for_training
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios import clients
+from dpcl_core.scenarios import federated
 from dpcl_core.scenarios.catalog import ScenarioCard
 from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, S, Settings, fields_of, validated
 
@@ -54,7 +54,7 @@ def parse(raw: Raw) -> RunSpec:
     said = _table(raw.get("scenario", {}), "scenario")
     scenario = scenarios.card(_text(said.get("kind", DEFAULT_SCENARIO), "scenario.kind"))
     params = _settings(method.params, _table(raw.get("params", {}), "params"), "params")
-    settings = clients.settings_of(scenario.name, has_clients=method.has_clients)
+    settings = federated.settings_of(scenario.name, has_clients=method.has_clients)
     stream = _settings(settings, {**said, "kind": scenario.name}, "scenario")
     return validated(RunSpec, {**raw, "method": method.name, "params": params, "scenario": stream}, known=_SETTINGS)
 
@@ -70,7 +70,7 @@ class ResolvedRun:
     spec: RunSpec
     method: MethodCard
     dataset: DatasetCard
-    backbone: BackboneCard
+    backbone: backbones.BackboneCard
     scenario: ScenarioCard
     facts: public_sizes.PublicSizes
 
@@ -174,7 +174,7 @@ def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dat
 
 
 def _check_network(
-    spec: RunSpec, backbone: BackboneCard, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard
+    spec: RunSpec, backbone: backbones.BackboneCard, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard
 ) -> None:
     """Raises BadInput where the network does not read these data, or not for this method."""
     is_written = dataset.kind in ("text", "tagged")  # its values are what an encoder makes of it
@@ -198,8 +198,8 @@ def _check_network(
         raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": "source-incremental"}})
     if dataset.kind == "tagged" and not is_together:
         allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
-        federated = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
-        raise BadInput("scenario.protocol", protocol, allowed, federated)
+        fix = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
+        raise BadInput("scenario.protocol", protocol, allowed, fix)
     if backbone.is_language_model and not reads_texts and not is_adapted:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train", fitting)
     if reads_texts and not backbone.is_language_model:
@@ -276,7 +276,7 @@ def _default(raw: Raw, key: str) -> dict[str, object]:
         model: type[Settings] = methods.card(str(raw.get("method", DEFAULT_METHOD))).params
     elif table == "scenario":
         kind = str(_table(raw.get("scenario", {}), table).get("kind", DEFAULT_SCENARIO))
-        model = clients.settings_of(kind, has_clients=methods.card(str(raw.get("method", DEFAULT_METHOD))).has_clients)
+        model = federated.settings_of(kind, has_clients=methods.card(str(raw.get("method", DEFAULT_METHOD))).has_clients)
     else:
         return {}
     field, given = fields_of(model).get(name), _table(raw.get(table, {}), table)
@@ -396,11 +396,11 @@ def to_toml(spec: RunSpec) -> str:
     """The spec as TOML; `parse(read_toml(...))` gives it back. Settings that are None are left out."""
     document = asdict(spec)
     top = {key: value for key, value in document.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {_toml(value)}" for key, value in top.items() if value is not None]
+    lines = [f"{key} = {in_toml(value)}" for key, value in top.items() if value is not None]
     for name, table in document.items():
         if isinstance(table, dict) and table:
             lines += ["", f"[{name}]"]
-            lines += [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
+            lines += [f"{key} = {in_toml(value)}" for key, value in table.items() if value is not None]
     return "\n".join(lines) + "\n"
 
 
@@ -415,30 +415,14 @@ def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str
 
 def as_sets(values: Mapping[str, object]) -> str:
     """Values by dotted key as they are written on a command line: `--set key=value ...`; without those that are None."""
-    return " ".join(f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in values.items() if value is not None)
+    return " ".join(f"--set {shlex.quote(f'{key}={in_toml(value)}')}" for key, value in values.items() if value is not None)
 
 
 def read_value(text: str) -> object:
     """The value of a setting as it is typed: TOML, else a bare word."""
-    try:
+    with suppress(ValueError, RecursionError):
         return tomllib.loads(f"v = {text}")["v"]
-    except (ValueError, RecursionError):
-        return text  # --set method=cosine; also numbers of thousands of digits, and lists inside lists
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return "inf" if math.isinf(value) else repr(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
-    # A JSON string is a TOML basic string, except that TOML requires the delete character to be escaped.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return text  # --set method=cosine; also numbers of thousands of digits, and lists inside lists
 
 
 def _text(value: object, field: str) -> str:

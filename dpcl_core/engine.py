@@ -17,10 +17,9 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
-from dpcl_core.data import anchors, load, own
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.dataset import Content, Dataset, Form
-from dpcl_core.data.images import Images
+from dpcl_core.data import load, own
+from dpcl_core.data.dataset import Content, Dataset, Form, Images
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, References, Started, TaskLearned
@@ -131,14 +130,9 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     first = streams[spec.seeds[0]]
     names = zip(*([task.name for task in stream.tasks] for stream in streams.values()), strict=True)
     public = checks.public_classes(spec, first.classes)
-    yield Started(
-        n_tasks=len(first.tasks),
-        # "task k" where task k differs between seeds
-        task_names=tuple(of[0] if len(set(of)) == 1 else f"task {k}" for k, of in enumerate(names, start=1)),
-        dataset_title=dataset.title,
-        n_train=dataset.n_people,
-        n_test=len(dataset.test),
-    )
+    # "task k" where task k differs between seeds
+    named = tuple(of[0] if len(set(of)) == 1 else f"task {k}" for k, of in enumerate(names, start=1))
+    yield Started(len(first.tasks), named, dataset.title, n_train=dataset.n_people, n_test=len(dataset.test))
     known = references.before_training(spec, list(streams.values()), public, device)
     yield known
     if first.metric == "entity-f1":
@@ -355,7 +349,7 @@ def _anchors(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generato
     """Features of public examples for methods that use anchors, along the network's public axes as the data's; else None."""
     if not run.method.needs_anchors:
         return None
-    public = anchors.public_examples(dataset.train.images)
+    public = load.public_examples(dataset.train.images)
     what = "sentences" if isinstance(public.content, Texts | Sentences) else "examples"
     yield Note("info", f"Public {what}: {public.title}.")
     features = yield from inputs(run.spec, run.backbone, public.content, device, of=f" of public {what}")

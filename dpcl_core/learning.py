@@ -20,8 +20,7 @@ from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.checks import ResolvedRun
 from dpcl_core.data import catalog
-from dpcl_core.data.card import DatasetCard
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
@@ -302,7 +301,8 @@ class Group:
         """Gives fresh parts the state after the checkpoint's task."""
         if checkpoint.document is None or checkpoint.arrays is None or not isinstance(learner, state.Durable):
             raise self._refusal("the state of its method was not kept, and its noise must not be drawn twice")
-        try:
+        damaged = self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged")
+        with instead_of(ValueError, TypeError, LookupError, AttributeError, say=damaged):
             document = json.loads(checkpoint.document)
             if (wrote := document["program"]) != __version__:
                 raise self._refusal(f"version {wrote} of the program wrote its checkpoint, this is {__version__}")
@@ -316,10 +316,6 @@ class Group:
                 self._lists.lists |= {seed: [tuple(one) for one in of] for seed, of in document["lists"]}
                 self._show_lists(self._lists)
             state.restore({"learner": learner, "observer": observer}, document["parts"], arrays_file.load(checkpoint.arrays))
-        except BadInput:
-            raise
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged") from error
         if isinstance(learner, state.Recalling):
             learner.recall(self._rounds[: checkpoint.task + 1])
 
@@ -351,7 +347,7 @@ def coarse(seconds: float) -> float:
     return next(step * power for step in (1, 2, 5, 10, 20) if seconds <= step * power)
 
 
-def _unit(card: DatasetCard, stream: TaskStream) -> str:
+def _unit(card: catalog.DatasetCard, stream: TaskStream) -> str:
     """The privacy unit, as one of `privacy.guarantee.PROTECTED`."""
     if stream.unit == "example" and card.has_people:
         return "person"
@@ -359,7 +355,7 @@ def _unit(card: DatasetCard, stream: TaskStream) -> str:
     return of_kind.get(card.kind, "example") if stream.unit == "example" else stream.unit
 
 
-def _limits(card: DatasetCard, stream: TaskStream) -> tuple[str, ...]:
+def _limits(card: catalog.DatasetCard, stream: TaskStream) -> tuple[str, ...]:
     """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
     of_clients = catalog.public_by_form(card) if card.is_own else ()
     return of_clients if stream.unit == "user" else card.limits

@@ -21,7 +21,7 @@ import pytest
 from dpcl_core import checks, engine, export
 from dpcl_core.data import catalog, files, load, outline, rows
 from dpcl_core.data.card import Kind
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios_catalog

@@ -395,8 +395,7 @@ def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview
         for split in (columns.train, columns.test)
     )
     sources = columns.train.sources, columns.test.sources, columns.sources
-    table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
-    tasks = open_stream(scenario, table, seed).tasks
+    tasks = open_stream(scenario, Table(train, test, columns.classes, *sources, n_people=columns.n_train), seed).tasks
     counts = np.array([np.bincount(task.train.labels.astype(np.intp), minlength=len(shown.classes)) for task in tasks])
     if scenario.n_users is None:
         return replace(shown, counts=counts)
@@ -430,8 +429,8 @@ def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed, as the scenario splits the table, and its clients. Raises BadInput as the scenario does."""
     clients: Any = None
     if scenario.n_users is not None and not card(scenario.kind).has_clients:
-        clients = import_module("dpcl_core.scenarios.clients")  # builds on the settings here
-        table = clients.dealt_out(scenario, table, seed)
+        clients = import_module("dpcl_core.scenarios.federated")  # builds on the settings here
+        table = clients.dealt_to_clients(scenario, table, seed)
     stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
     if table.train.sentences is not None:
         stream = replace(stream, metric="entity-f1")

@@ -188,8 +188,7 @@ def _accuracy(spec: RunSpec, context: PublicContext, task: Task) -> Generator[Pr
     for event in learner.learn({cell.seed: task}, {cell: ledger}):
         if isinstance(event, Progress):
             yield event
-    scores = next(iter(learner.scores(cell.seed, task).values()))
-    return float((scores[0].argmax(axis=1) == task.test.labels).mean())
+    return float((next(iter(learner.scores(cell.seed, task).values()))[0].argmax(axis=1) == task.test.labels).mean())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dpcl_core.data.dataset import Source
 from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
 from dpcl_core.methods.federated.matchers import PublicView
-from dpcl_core.scenarios import catalog, clients
+from dpcl_core.scenarios import catalog, federated
 from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.scenarios.federated import _order, dealt_out
 from dpcl_core.scenarios.one_vs_rest import against_rest
@@ -66,7 +66,7 @@ def places(chosen: ScenarioSpec, rows: np.ndarray, seed: int) -> dict[int, set[t
 def ways() -> list[ScenarioSpec]:
     plain = [validated(card.settings, way) for name, card in catalog.CARDS.items() for way in WAYS.get(name, [])]
     held = [
-        validated(clients.settings_of(name, has_clients=True), {**way, "clients": 6})
+        validated(federated.settings_of(name, has_clients=True), {**way, "clients": 6})
         for name in catalog.WITHOUT_CLIENTS for way in WAYS.get(name, [])
     ]  # fmt: skip
     return [*plain, *held]
@@ -107,8 +107,8 @@ def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: ScenarioSpec,
         n_tasks = catalog.number_of_tasks(chosen, N_CLASSES, tuple(source.name for source in whole.sources))
         held = dealt_out(chosen, whole, _order(chosen, whole, n_tasks), seed).train.users
     else:
-        assert isinstance(chosen, clients.Held)
-        held = clients.dealt_out(chosen, whole, seed).train.users
+        assert isinstance(chosen, federated.Held)
+        held = federated.dealt_to_clients(chosen, whole, seed).train.users
     assert held is not None
     before, after = (places(chosen, kept, seed) for kept in (rows, rows[held != leaving]))
     others = {number for number in before if held[number] != leaving}
