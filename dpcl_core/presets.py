@@ -149,7 +149,7 @@ def settings(name: str) -> dict[str, object]:
     """Raw settings of a run of the cosine classifier on own:NAME in two tasks, with a list of labels learned privately.
 
     It has one model, as every budget and seed is a release of its own. Its tasks are the sources where the data have some,
-    else groups of classes. Tagged sentences, which need clients, get a federated method. Raises BadInput as reading the data
+    else groups of classes. Tagged sentences get a federated method. Raises BadInput as reading the data
     does, and for data of a single class.
     """
     facts, card = datasets.facts(name), datasets.card(name)

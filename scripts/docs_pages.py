@@ -84,8 +84,9 @@ _LARGE = """
 Small trainings of what was opened to methods later; average accuracy in percent, one seed. `make combinations` carries out
 those that are missing here. They show that it runs and what it takes, not what a budget is worth: ε = 8 needs far more
 examples. Without noise each had to beat chance by ten points, which was set beforehand; the blurred stream of clients with
-photographs missed that at first (19), and got more examples and dimensions; sentences that no client holds missed it with 30
-of a source (5 % of names), and got 300. Minutes on one core of a busy machine.
+photographs missed that at first (19), and got more examples and dimensions. A language model fine-tuned on one class
+against the rest, and sentences that no client holds, missed it at their first settings and are not in the table. Minutes
+on one core of a busy machine.
 """
 _RATES = """
 ## The rate of LoRA on texts

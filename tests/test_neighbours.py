@@ -112,7 +112,7 @@ _STREAMS: Mapping[str, Raw] = {
     "clients with tagged words": {"kind": "source-incremental", "clients": 3},
     "texts in another order": {"kind": "permuted", "tasks": 2},
     "a blurred stream of texts": {"kind": "i-blurry", "tasks": 2},
-    "sentences that no client holds": {"kind": "source-incremental"},
+    "sentences that no client holds": {"kind": "permuted", "tasks": 2, "images": "disjoint"},
     "one class against the rest, read": {"kind": "one-vs-rest", "tasks": 2},
     "one class against the rest, seen": {"kind": "one-vs-rest"},
     "one class against the rest, remembered": {"kind": "one-vs-rest", "tasks": 2},
