@@ -20,6 +20,7 @@ from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Attack, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.federated.client_training import Clients, Head, LocalPlan, averaged, client_draws, local_updates
 from dpcl_core.methods.federated.cslr_published import CslrPublishedParams
 from dpcl_core.methods.federated.lists import ListLearner, Lists
@@ -237,8 +238,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
 
 def fitting(spec: RunSpec) -> tuple[str, ...]:
     """The attacks that fit the run's releases: with noisy lists, clients release only these and the head."""
-    assert isinstance(spec.params, CslrPublishedParams)
-    return ("lists", "head") if spec.params.noisy_lists else ("rounds", "pooled", "head")
+    return ("lists", "head") if settings_of(spec, CslrPublishedParams).noisy_lists else ("rounds", "pooled", "head")
 
 
 def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> audit_bounds.Audited:
@@ -252,8 +252,7 @@ def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> aud
 
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise and the rounds of a run at a claimed budget; no noise at infinity."""
-    params = spec.params
-    assert isinstance(params, CslrPublishedParams)
+    params = settings_of(spec, CslrPublishedParams)
     dataset = datasets.facts_of(spec.data)
     n_tasks = scenarios.number_of_tasks(spec.scenario, dataset.n_classes, dataset.sources)
     n_of_client = n_tasks if spec.scenario.recurrence == "every" else 1

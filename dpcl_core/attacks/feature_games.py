@@ -20,6 +20,7 @@ from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data import catalog as datasets
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.features.params import PeftParams
@@ -175,10 +176,9 @@ def head_worst_case_game(spec: RunSpec, epsilon: float, n_persons: int = _N_ON_A
     the other label instead. The statistics are the difference of the two classes' weights on the axis, after either task,
     and the difference between tasks.
     """
-    assert isinstance(spec.params, PeftParams)
     # Long enough to be clipped as long as the wrong class has probability above 0.35 / length, short enough for the weights
     # to leave both classes likely.
-    rows = max(4.0, 2 * spec.params.clip_norm) * np.eye(n_persons, dtype=np.float32)
+    rows = max(4.0, 2 * settings_of(spec, PeftParams).clip_norm) * np.eye(n_persons, dtype=np.float32)
     labels, crowd = np.arange(n_persons, dtype=np.int64) % 2, _crowd_labels(spec, epsilon)
     others = Examples(np.zeros((len(crowd), n_persons), dtype=np.float32), crowd)
     known, takes_part = _context(spec, n_persons, 2, n_persons + len(crowd)), partial(play.coins, n=n_persons)
@@ -334,8 +334,7 @@ def _gradients(spec: RunSpec, pictures: NDArray[np.generic], labels: NDArray[np.
 
     from dpcl_core.methods.features.side_by_side import Gradients
 
-    assert isinstance(spec.params, PeftParams)
-    clipped = Gradients(initial_network(spec, n_classes), spec.params.clip_norm, 1, "cpu")
+    clipped = Gradients(initial_network(spec, n_classes), settings_of(spec, PeftParams).clip_norm, 1, "cpu")
     grads = [clipped.of(pictures[[index]], labels[[index]]) for index in range(len(labels))]
     return np.stack([torch.cat([part.flatten() for part in parts]).double().numpy() for parts in grads])
 
@@ -352,8 +351,7 @@ def _adapter_statistics(spec: RunSpec, seen: Released, directions: Floats, n_cla
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
     """The game of an audit of a last layer or of adapters in one training."""
-    assert isinstance(spec.params, PeftParams)
-    if spec.params.adapter != "head":
+    if settings_of(spec, PeftParams).adapter != "head":
         return pictures_game(spec, epsilon, N_PICTURES)
     return head_worst_case_game(spec, epsilon, N_PERSONS)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.federated import fedcil_dp, matchers
 from dpcl_core.methods.federated.params import (
@@ -49,8 +50,7 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
     whatever their training. Sets the radius that follows from the public points, which every learner would otherwise
     compute again.
     """
-    params = spec.params
-    assert isinstance(params, ReleaseParams)
+    params = settings_of(spec, ReleaseParams)
     radius = matchers.PublicEmbeddings.of(anchors, 0, params.dimensions, params.radius).view.radius
     update: dict[str, float | int] = {"radius": radius}
     if isinstance(params, ServerParams):
@@ -70,8 +70,7 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
     Each target client has rows of one label of its own. For lists that clients noise themselves all have the same label,
     because each list is a separate release.
     """
-    params, is_own = spec.params, spec.method == "local-list"
-    assert isinstance(params, ReleaseParams)
+    params, is_own = settings_of(spec, ReleaseParams), spec.method == "local-list"
     n_targets = 10 if is_natural else 1 if params.slots == "even" and not is_own else n_targets
     n_labels = 1 if is_own else n_targets
     rows, other, anchors = _digits() if is_natural else _extreme(n_targets, max(24, params.dimensions + 1))

@@ -18,6 +18,7 @@ from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import adapted_model, baseline, pecl, public_text, sculpting, training
@@ -141,8 +142,7 @@ def gradients(spec: RunSpec, known: PublicContext, rows: public_text.Planes, lab
 
 def _loss(spec: RunSpec, known: PublicContext, rows: public_text.Planes) -> TextLoss:
     """PeCL's loss, with its unlearning term for sensitive tokens."""
-    params = spec.params
-    assert isinstance(params, PeclParams)
+    params = settings_of(spec, PeclParams)
     scorer = sculpting.Scorer(params, params.score2_scope, BACKBONE, printed=False)
     empty = Examples(rows[:0], np.zeros(0, np.int64))
     scorer.open(Task(0, _TASKS[0], empty, empty, known.public), known.classes)
@@ -329,8 +329,7 @@ def audit_of_life(spec: RunSpec, trials: int) -> list[Audited]:
     which of two texts that differ in every token it is. Args: trials: simulated trainings on each side. Raises BadInput as
     the method's card does.
     """
-    params, facts = spec.params, of_spec(spec)
-    assert isinstance(params, PeclParams)
+    params, facts = settings_of(spec, PeclParams), of_spec(spec)
     check(spec, facts)
     attacked = _life_of_copy if params.is_local else _life_of_text
     return [attacked(spec, params, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]

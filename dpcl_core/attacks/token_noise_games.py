@@ -21,6 +21,7 @@ from dpcl_core.attacks.play import CONFIDENCE, Attack, Floats, Guesses
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import pecl_published, sensitivity
 from dpcl_core.methods.language.params import LanguageParams
@@ -231,8 +232,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
 
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise of a run in which the least noised token has nominal budget `epsilon`."""
-    params = spec.params
-    assert isinstance(params, pecl_published.PublishedParams)
+    params = settings_of(spec, pecl_published.PublishedParams)
     is_sentence = params.granularity == "sentence"
     return Setting(params.eps_lower, epsilon, spec.privacy.delta, params.epochs, params.length, is_sentence)
 
@@ -306,8 +306,7 @@ Copies = Callable[[Table, Tokens], Table]  # one noisy copy of each token [m, d]
 
 def _copies_of(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[Copies, int, float]:
     """The releases of a token: what makes one noisy copy, how many of them the attacker sees, and the accounted epsilon."""
-    params, privacy = spec.params, spec.privacy
-    assert isinstance(params, LanguageParams)
+    params, privacy = settings_of(spec, LanguageParams), spec.privacy
     if methods.is_nominal(spec.method):
         level = printed_ratio(epsilon, privacy.delta)
 

@@ -12,7 +12,7 @@ from annotated_types import Interval
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Permuted
 from dpcl_core.spec import LabelSetting, Params, RunSpec, parameter
@@ -96,8 +96,7 @@ def input_form(form: Form | None, n_inputs: int) -> Form:
 
 def check_lifelong(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings inconsistent with each other or with the stream."""
-    params = spec.params
-    assert isinstance(params, NetworkParams)
+    params = settings_of(spec, NetworkParams)
     if params.head == "per-task" and spec.labels != "prior":
         allowed = "needs labels = prior: it takes each task's own list of labels as public"
         raise BadInput("params.head", "per-task", allowed, {"labels": "prior"})
@@ -127,8 +126,7 @@ def variant(spec: RunSpec, basic: str | None = None) -> str:
 
     A shared head is named where classes differ from task to task: printed numbers fit a head for each task.
     """
-    params = spec.params
-    assert isinstance(params, BatchParams)
+    params = settings_of(spec, BatchParams)
     name: str = params.variant
     if params.variant == "basic":
         name = basic or f"{params.epochs} epoch{'s' if params.epochs > 1 else ''}"
@@ -146,15 +144,13 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     )
 
 
-def batch_size(params: Params) -> int:
+def batch_size(params: BatchParams) -> int:
     """Examples in a batch; no task may have fewer."""
-    assert isinstance(params, BatchParams)
     return params.batch_size
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: BatchParams, facts: PublicSizes) -> str:
     """The settings in numbers, for a task of average size."""
-    assert isinstance(params, BatchParams)
     batches = int(facts.task_size) // params.batch_size
     steps = params.steps if params.variant == "balanced" else batches * params.epochs
     batches_text = f"{batches:,} batches of {params.batch_size} in a task, one of them kept for good."
