@@ -258,16 +258,11 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     n_of_client = n_tasks if spec.scenario.recurrence == "every" else 1
     # Transport decides like an assignment here, but is a hundred times slower; a random order is no clustering.
     rule: Rule = "nearest" if params.rule == "nearest" and params.matcher != "random" else "hungarian"
+    sigma = cslr_accounting.printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0
     return Setting(
-        claimed=epsilon,
-        noise_multiplier=cslr_accounting.printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0,
-        n_rounds=n_of_client * params.rounds,
-        sample_rate=params.participation,
-        delta=spec.privacy.delta,
-        rule=rule,
-        n_groups=params.modes_per_task,
+        epsilon, sigma, n_of_client * params.rounds, params.participation, spec.privacy.delta, rule, params.modes_per_task,
         list_size=params.list_size if params.noisy_lists else 0,
-    )
+    )  # fmt: skip
 
 
 AUDITS = {"cslr-published": catalog.Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}

@@ -84,9 +84,7 @@ def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     how = "is its label in the list?" if is_read else "projection of the sums on the example"
     streams = play.one_person(spec, known, crowd, pair)
     raced = 0 if is_read else _STREAM
-    return Game(
-        spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read, raced=raced
-    )
+    return Game(spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read, raced=raced)
 
 
 def _evidence(spec: RunSpec, running: Sequence[Floats]) -> Floats:
@@ -155,16 +153,11 @@ _HEAD_ADVERSARY = (
 _HEAD_DIGIT_ADVERSARY = "sees the weights after each task, knows every other example and the digit in question"
 
 
-def worst_case_game(spec: RunSpec, epsilon: float) -> Game:
-    """A game with many worst-case persons in one training, on the last layer or on adapters."""
-    assert isinstance(spec.params, PeftParams)
-    return head_worst_case_game(spec, epsilon) if spec.params.adapter == "head" else adapter_worst_case_game(spec)
-
-
-def real_digit_game(spec: RunSpec, epsilon: float) -> Game:
-    """A game on one real digit among others, on the last layer or on adapters."""
-    assert isinstance(spec.params, PeftParams)
-    return head_real_digit_game(spec, epsilon) if spec.params.adapter == "head" else adapter_real_digit_game(spec)
+def peft_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """A game with many worst-case persons in one training, or on one real digit, on the last layer or on adapters."""
+    if settings_of(spec, PeftParams).adapter == "head":
+        return head_real_digit_game(spec, epsilon) if is_natural else head_worst_case_game(spec, epsilon)
+    return adapter_real_digit_game(spec) if is_natural else adapter_worst_case_game(spec)
 
 
 def head_worst_case_game(spec: RunSpec, epsilon: float, n_persons: int = _N_ON_AXES) -> Game:
@@ -422,7 +415,7 @@ def _last_inputs(network: Adapted, drawn: NDArray[np.uint8]) -> Floats:
     return torch.cat(pieces).double().numpy()
 
 
-_PEFT = Audit({"learner": play.through_learner(worst_case_game, real_digit_game)}, trials=20_000, planted=planted_game)
+_PEFT = Audit({"learner": play.worst_and_natural(peft_game)}, trials=20_000, planted=planted_game)
 AUDITS = {
     "cosine": Audit({"learner": play.worst_and_natural(cosine_game)}, trials=12_000, planted=cosine_axes_game),
     **dict.fromkeys(("peft-ensemble", "naive", "non-cl"), _PEFT),

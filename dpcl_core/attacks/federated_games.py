@@ -18,13 +18,7 @@ from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.federated import fedcil_dp, matchers
-from dpcl_core.methods.federated.params import (
-    ClippedParams,
-    RehearsalParams,
-    ReleaseParams,
-    RoundParams,
-    ServerParams,
-)
+from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, ReleaseParams, RoundParams, ServerParams
 from dpcl_core.privacy.continual import choose
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec, updated
@@ -107,9 +101,7 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
     who, sent = "real digits" if is_natural else "the longest vector", "list" if is_own else "vector"
     attack = f"projection of what was released on the client's own {sent} (a client with {who})"
     streams = lambda seed, side: tasks(takes_part(seed) == side)  # noqa: E731
-    return Game(
-        spec, known, streams, score, attack, _ADVERSARY, takes_part=takes_part, planted="clients", raced=n_tasks
-    )
+    return Game(spec, known, streams, score, attack, _ADVERSARY, takes_part=takes_part, planted="clients", raced=n_tasks)
 
 
 def _parts(seen: Seen, n_targets: int) -> Floats:
@@ -227,11 +219,8 @@ def _flat(seen: Seen) -> Floats:
     return np.concatenate([part.astype(np.float64).ravel() for name, part in seen.items() if name != "generator"])
 
 
-def _planted_clients_game(spec: RunSpec, epsilon: float) -> Game:
-    return release_game(spec, epsilon, is_natural=False, n_targets=N_CLIENTS)
-
-
-_RELEASES = catalog.Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_planted_clients_game)
+_PLANTED = partial(release_game, is_natural=False, n_targets=N_CLIENTS)
+_RELEASES = catalog.Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_PLANTED)
 _ROUNDS = catalog.Audit({"learner": play.through_learner(round_game, natural_round_game)}, trials=4000)
 AUDITS = {
     **dict.fromkeys(("cslr-server-head", "cslr-central", "dp-stat-share", "label-means", "local-list"), _RELEASES),

@@ -40,16 +40,11 @@ N_RECORDS = 2000  # planted texts if each is noised by itself
 _CLASSES = ("good", "poor")
 
 
-def worst_case_game(spec: RunSpec, epsilon: float) -> Game:
-    """A game on worst-case texts: in adapters, or of noisy copies."""
-    is_copied = methods.card(spec.method).noises_embeddings(spec.params)
-    return copy_game(spec, epsilon, is_natural=False) if is_copied else distinct_answer_game(spec)
-
-
-def natural_game(spec: RunSpec, epsilon: float) -> Game:
-    """A game on real sentences: in adapters, or of noisy copies."""
-    is_copied = methods.card(spec.method).noises_embeddings(spec.params)
-    return copy_game(spec, epsilon, is_natural=True) if is_copied else real_sentence_game(spec)
+def text_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """A game on worst-case texts or real sentences: in adapters, or of noisy copies."""
+    if methods.card(spec.method).noises_embeddings(spec.params):
+        return copy_game(spec, epsilon, is_natural=is_natural)
+    return real_sentence_game(spec) if is_natural else distinct_answer_game(spec)
 
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
@@ -391,7 +386,7 @@ def _tasks_of_person(facts: PublicSizes) -> int:
     return facts.n_tasks if facts.recurrence == "every" else 1
 
 
-_TRIALS, _LEARNER = 4800, play.through_learner(worst_case_game, natural_game)
+_TRIALS, _LEARNER = 4800, play.worst_and_natural(text_game)
 _BASELINE = catalog.Audit({"learner": _LEARNER}, _TRIALS, planted=planted_game)
 AUDITS = {
     "pecl": catalog.Audit({"learner": _LEARNER, "life": audit_of_life}, _TRIALS, planted=planted_game),

@@ -155,10 +155,7 @@ def random_half(seed: int) -> NDArray[np.bool_]:
 
 
 def distinct_label_game(
-    spec: RunSpec,
-    epsilon: float,
-    n_persons: int = _N_PERSONS,
-    takes_part: Callable[[int], NDArray[np.bool_]] = random_half,
+    spec: RunSpec, epsilon: float, n_persons: int = _N_PERSONS, takes_part: Callable[[int], NDArray[np.bool_]] = random_half
 ) -> Game:
     """A game with many persons of distinct labels. The two sides swap who takes part.
 

@@ -25,16 +25,10 @@ from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import pecl_published, sensitivity
 from dpcl_core.methods.language.params import LanguageParams
-from dpcl_core.privacy import audit_bounds, statement
+from dpcl_core.privacy import audit_bounds, statement, text_mechanisms
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.privacy.text_mechanisms import (
-    clipped,
-    noisy_embeddings,
-    printed_ratio,
-    printed_ratios,
-    published_embeddings,
-)
+from dpcl_core.privacy.text_mechanisms import clipped, noisy_embeddings, printed_ratios, published_embeddings
 from dpcl_core.spec import RunSpec
 
 _WIDTH = 64  # of the embeddings, where the game can choose: small; wider ones reveal more
@@ -308,7 +302,7 @@ def _copies_of(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[Copie
     """The releases of a token: what makes one noisy copy, how many of them the attacker sees, and the accounted epsilon."""
     params, privacy = settings_of(spec, LanguageParams), spec.privacy
     if methods.is_nominal(spec.method):
-        level = printed_ratio(epsilon, privacy.delta)
+        level = text_mechanisms.printed_ratio(epsilon, privacy.delta)
 
         def printed(table: Table, tokens: Tokens) -> Table:
             book, levels = Ledger(privacy.delta, "replace", "once"), np.full((len(tokens), 1), level)

@@ -54,14 +54,9 @@ def tests(form: Form, figure: Figure) -> tuple[Ordering, ...]:
 
 
 def draw(
-    paper: Paper,
-    form: Form,
-    figure: Figure,
-    *,
-    epsilon: float | None = None,
-    test: Ordering | None = None,
+    paper: Paper, form: Form, figure: Figure, *, epsilon: float | None = None, test: Ordering | None = None,
     dark: bool = False,
-) -> Drawn:
+) -> Drawn:  # fmt: skip
     """One of the paper's figures from the form's runs. `epsilon`: one of `budgets`; `test`: one of `tests`."""
     if figure.has_tests:
         return _p_values(form, test, dark)

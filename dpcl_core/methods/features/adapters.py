@@ -262,15 +262,6 @@ class Training:
     noise: Noise
 
 
-def train_adapters(
-    start: Adapter, pictures: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule, noise_multiplier: float,
-    batches: Batches, noise: Noise,
-) -> Generator[int, None, Adapter]:
-    """`train_together` for one model."""
-    (trained,) = yield from train_together([Training(start, pictures, labels, noise_multiplier, batches, noise)], plan)
-    return trained
-
-
 def train_together(trainings: Sequence[Training], plan: Schedule) -> Generator[int, None, list[Adapter]]:
     """DP-SGD with Adam on cross-entropy: yields the steps taken so far, of all models, and returns the trained ones.
 

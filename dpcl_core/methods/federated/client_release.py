@@ -168,9 +168,7 @@ def release_vectors(
     return decoded(totals[0], layout, targets, expected_clients(n_clients), stds)
 
 
-def decoded(
-    totals: Floats, layout: Layout, targets: Floats, expected: float, stds: Sequence[float]
-) -> list[Replay]:
+def decoded(totals: Floats, layout: Layout, targets: Floats, expected: float, stds: Sequence[float]) -> list[Replay]:
     """The mixtures decoded from noisy sums [E, D], with noise of `stds` on each coordinate: post-processing of the sums."""
     weights, means = layout.decoded(totals, expected, np.array(stds))
     mixtures = zip(weights, means, totals, strict=True)
@@ -404,9 +402,7 @@ class Replay:
     targets: Floats
     sums: Floats | None = None
 
-    def sample(
-        self, n: int, generator: np.random.Generator
-    ) -> tuple[Singles, Singles, Ints]:
+    def sample(self, n: int, generator: np.random.Generator) -> tuple[Singles, Singles, Ints]:
         """Sampled embeddings z [n, d], their targets y [n, C] and components k [n]."""
         k = generator.choice(len(self.weights), size=n, p=self.weights / self.weights.sum())
         drawn = generator.standard_normal((n, self.means.shape[1]), dtype=np.float32)

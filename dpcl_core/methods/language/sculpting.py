@@ -154,13 +154,9 @@ class Scorer:
         """Score (Eq. 1) of every token [n, length]; 0 in stop words and at padding."""
         tokens = inputs[:, :, TOKEN]
         is_token = tokens != PADDING
-        return sensitivity.scores(
-            np.where(is_token, log_probabilities, 0.0),
-            self.score2[np.where(is_token, tokens, 0)],
-            (inputs[:, :, STOP] != 0) | ~is_token,
-            alpha=self._params.alpha,
-            clamped=not self._printed,
-        )
+        log_p, score2 = np.where(is_token, log_probabilities, 0.0), self.score2[np.where(is_token, tokens, 0)]
+        is_stop, alpha = (inputs[:, :, STOP] != 0) | ~is_token, self._params.alpha
+        return sensitivity.scores(log_p, score2, is_stop, alpha=alpha, clamped=not self._printed)
 
 
 def means(scores: NDArray[np.float64], inputs: Planes) -> NDArray[np.float64]:

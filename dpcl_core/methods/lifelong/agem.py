@@ -18,7 +18,7 @@ from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
 from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes, refuse_budgets
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy.dp_events import dp
@@ -211,7 +211,7 @@ def picked(params: BatchParams, n_batches: int, generator: np.random.Generator) 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a finite budget, and as `params.check_lifelong` does."""
-    settings.refuse_budgets(spec, "A-GEM adds no noise; dp-agem is its private form")
+    refuse_budgets(spec, "A-GEM adds no noise; dp-agem is its private form")
     settings.check_lifelong(spec, facts)
 
 

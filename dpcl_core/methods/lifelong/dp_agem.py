@@ -123,6 +123,8 @@ class Model:
         from dpcl_core.methods.lifelong import nets
 
         self._spec, self._params, self._cell, self._context = spec, settings_of(spec, DpAgemParams), cell, context
+        # The seed of coins in teaching; None: those of a release are the operating system's.
+        self._coin_seed = cell.seed if spec.privacy.noise == "seeded" else None
         self._form = settings.input_form(context.form, context.n_inputs)
         self._public = self._params.plan(spec.privacy, context.n_tasks, context.recurrence)
         self._noises = odometer.noises(self._public, cell.epsilon)
@@ -192,11 +194,6 @@ class Model:
         batches = steps.batches(self._coin_seed, f"{purpose} at epsilon {self._cell.epsilon}")
         noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
         return Source(examples, classes, plan, batches, noise, steps.noise_multiplier)
-
-    @property
-    def _coin_seed(self) -> int | None:
-        """The seed of coins in teaching; None: those of a release are the operating system's."""
-        return self._cell.seed if self._spec.privacy.noise == "seeded" else None
 
     def _noisy_gradient(self, source: Source) -> list[Tensor]:
         """Noisy sum of clipped gradients on a batch, divided by the expected batch size. An empty batch gives noise alone.

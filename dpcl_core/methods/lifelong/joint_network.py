@@ -18,7 +18,7 @@ from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes, refuse_budgets
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import NetworkName
 from dpcl_core.privacy.dp_events import dp
@@ -153,7 +153,7 @@ make_learner = JointNetwork
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a finite budget, for a network that cannot read the data, and as `params.check_lifelong` does."""
-    settings.refuse_budgets(spec, "this training adds no noise; it is the ceiling of the methods that do")
+    refuse_budgets(spec, "this training adds no noise; it is the ceiling of the methods that do")
     settings.check_lifelong(spec, facts)
     params = settings_of(spec, JointNetworkParams)
     if params.network != "lifelong" and datasets.card(spec.data.dataset).kind != "sensor":
@@ -169,11 +169,6 @@ def n_steps(params: JointNetworkParams, facts: PublicSizes) -> int:
 def derived(params: JointNetworkParams, facts: PublicSizes) -> str:
     """The settings in numbers."""
     return f"{n_steps(params, facts):,} steps on all tasks together, after the last has arrived."
-
-
-def names(spec: RunSpec) -> tuple[str, str]:
-    """The network and the variant as table 4 names them."""
-    return TITLES[settings_of(spec, JointNetworkParams).network], "noiseless"
 
 
 PRINTED = Print(
@@ -200,5 +195,5 @@ CARD = settings.network_card(
     source="Centralised training of Lai et al. 2022, appendix D",
     params=JointNetworkParams, key_settings=("network", "epochs", "learning_rate"), module=__name__,
     cells_per_learner="cell", trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED,
-    table_names=names,
+    table_names=lambda spec: (TITLES[settings_of(spec, JointNetworkParams).network], "noiseless"),  # as table 4 has them
 )

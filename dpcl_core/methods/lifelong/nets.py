@@ -56,12 +56,9 @@ class Block(nn.Module):
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
         self.way = nn.Sequential(
-            Conv(n_in, n_out, 3, stride, bias=False),
-            nn.GroupNorm(_GROUPS, n_out),
-            nn.ReLU(),
-            Conv(n_out, n_out, 3, 1, bias=False),
-            nn.GroupNorm(_GROUPS, n_out),
-        )
+            Conv(n_in, n_out, 3, stride, bias=False), nn.GroupNorm(_GROUPS, n_out), nn.ReLU(),
+            Conv(n_out, n_out, 3, 1, bias=False), nn.GroupNorm(_GROUPS, n_out),
+        )  # fmt: skip
         self.around: nn.Module = nn.Identity()
         if n_in != n_out or stride != 1:
             self.around = nn.Sequential(Conv(n_in, n_out, 1, stride, bias=False), nn.GroupNorm(_GROUPS, n_out))

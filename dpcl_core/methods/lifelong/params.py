@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
@@ -114,13 +113,6 @@ def check_lifelong(spec: RunSpec, facts: PublicSizes) -> None:
                 raise BadInput("params.epochs_by_task", epochs, "must be whole numbers from 1 to 1000")
 
 
-def refuse_budgets(spec: RunSpec, why: str) -> None:
-    """Raises BadInput with this reason for a finite budget: the method adds no noise."""
-    for epsilon in spec.privacy.epsilons:
-        if math.isfinite(epsilon):
-            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", f"must be inf: {why}", {"privacy.epsilons": (math.inf,)})
-
-
 def variant(spec: RunSpec, basic: str | None = None) -> str:
     """The settings as tables name them; `basic`: variant = basic, by its epochs unless given.
 
@@ -165,13 +157,8 @@ def is_noised_in_every_task(spec: RunSpec, facts: PublicSizes) -> bool:
 
 LABELS: tuple[LabelSetting, ...] = ("prior", "prior-const", "data", "dp-learned")
 # What the cards of this family have in common, and those of all methods that train a whole network.
-card = partial(
-    MethodCard, scenarios=WITHOUT_CLIENTS,
-)
-network_card = partial(
-    card, packages=("torch",), ceiling="joint-network",
-    differences=differences,
-)
+card = partial(MethodCard, scenarios=WITHOUT_CLIENTS)
+network_card = partial(card, packages=("torch",), ceiling="joint-network", differences=differences)
 
 
 # What Lai et al. print for all methods, for those that train on fixed batches, and for those that train on sums.
