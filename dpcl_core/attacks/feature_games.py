@@ -155,7 +155,8 @@ _HEAD_DIGIT_ADVERSARY = "sees the weights after each task, knows every other exa
 
 def peft_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     """A game with many worst-case persons in one training, or on one real digit, on the last layer or on adapters."""
-    if settings_of(spec, PeftParams).adapter == "head":
+    params = settings_of(spec, PeftParams)
+    if params.adapter == "head":
         return head_real_digit_game(spec, epsilon) if is_natural else head_worst_case_game(spec, epsilon)
     return adapter_real_digit_game(spec) if is_natural else adapter_worst_case_game(spec)
 
@@ -244,8 +245,7 @@ _HOW = "how far adapter and last layer moved along the example's gradient"
 def _on_bundled_network(spec: RunSpec, backbone: str = BACKBONE, **params: float) -> RunSpec:
     """The settings that are played: one pass over the task, on a bundled network."""
     data = replace(spec.data, backbone=backbone)
-    played = updated(spec.params, epochs=1, **params)
-    return replace(spec, params=played, data=data, labels="prior")
+    return replace(spec, params=updated(spec.params, epochs=1, **params), data=data, labels="prior")
 
 
 def adapter_worst_case_game(spec: RunSpec) -> Game:
@@ -344,7 +344,8 @@ def _adapter_statistics(spec: RunSpec, seen: Released, directions: Floats, n_cla
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
     """The game of an audit of a last layer or of adapters in one training."""
-    if settings_of(spec, PeftParams).adapter != "head":
+    params = settings_of(spec, PeftParams)
+    if params.adapter != "head":
         return pictures_game(spec, epsilon, N_PICTURES)
     return head_worst_case_game(spec, epsilon, N_PERSONS)
 

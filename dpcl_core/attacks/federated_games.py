@@ -53,8 +53,7 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
         update |= {"local_steps": 1, "batch_size": 1, "hidden": 0}
     if isinstance(params, RehearsalParams):
         update |= {"samples": 1}
-    unseen = replace(spec.data, dataset="own:audit")
-    return replace(spec, params=updated(params, **update), data=unseen)
+    return replace(spec, params=updated(params, **update), data=replace(spec.data, dataset="own:audit"))
 
 
 def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: int = _N_TARGETS) -> Game:

@@ -77,8 +77,7 @@ def _released(setting: Setting, table: Floats, tokens: list[int], ratios: Floats
     """n fresh releases of one text: [n, L, d], in units of C."""
     book = Ledger(setting.delta, "replace", "once")
     texts = np.tile(np.array(tokens), (n, 1))
-    levels = np.tile(ratios, (n, 1))
-    return published_embeddings(table, texts, levels, 1.0, noise, book, task=0).astype(np.float64)
+    return published_embeddings(table, texts, np.tile(ratios, (n, 1)), 1.0, noise, book, task=0).astype(np.float64)
 
 
 def _level(setting: Setting, noise: Noise, n: int) -> Guesses:
@@ -318,8 +317,7 @@ def _copies_of(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[Copie
 
     for task in range(n_texts):
         once(np.zeros((1, 1), np.float32), np.zeros((1, params.length), np.int64), task)
-    accounted = book.epsilon()
-    return lambda table, tokens: once(table, tokens[:, None])[:, 0], n_texts, accounted
+    return lambda table, tokens: once(table, tokens[:, None])[:, 0], n_texts, book.epsilon()
 
 
 def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n: int) -> audit_bounds.Audited:

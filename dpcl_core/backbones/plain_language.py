@@ -312,6 +312,5 @@ def kinds(spans: Sequence[Span], offsets: NDArray[np.int64]) -> NDArray[np.int32
     """For each token 1 + the index in `KINDS` of the span that it shares a character with, 0 outside any."""
     indices = np.zeros(len(offsets), np.int32)
     for span in spans:
-        inside = (offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)
-        indices[inside] = _NUMBER[span.kind]
+        indices[(offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)] = _NUMBER[span.kind]
     return indices

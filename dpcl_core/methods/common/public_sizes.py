@@ -74,8 +74,7 @@ class PublicSizes:
 
 def run_sizes(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:
     """Public sizes of a run, before its data are read; `n_tasks` from the scenario's settings."""
-    classes = dataset.classes or tuple(map(str, range(dataset.n_classes)))
-    n_labels = len(spec.scenario.label_names(classes))
+    n_labels = len(spec.scenario.label_names(dataset.classes or tuple(map(str, range(dataset.n_classes)))))
     sizes = source_sizes(spec)
     return PublicSizes(dataset.n_train, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users, sizes)
 

@@ -68,8 +68,7 @@ def by_matching(lists: Lists, ids: Ints, n_slots: int) -> Slotted:
     """Shares and means by a matcher's slot ids [n, L]; a client's entries in one slot are averaged by weight."""
     belongs = (ids[:, None, :] == np.arange(n_slots)[:, None]) * lists.weights[:, None, :]
     weights = belongs.sum(axis=2)
-    means = belongs @ lists.means / np.where(weights > 0, weights, 1)[:, :, None]
-    return Slotted(_shares(weights), means)
+    return Slotted(_shares(weights), belongs @ lists.means / np.where(weights > 0, weights, 1)[:, :, None])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

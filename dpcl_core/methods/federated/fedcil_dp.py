@@ -136,8 +136,7 @@ class AcGan:
         those of `local`; without it the consistency terms are left out.
         """
         rows = [local[0], generated.x, *(batch.x for batch in (replayed, server) if batch is not None)]
-        x = np.concatenate(rows, axis=-2)
-        *inputs, out = self.classifier.forward(params, x)
+        *inputs, out = self.classifier.forward(params, np.concatenate(rows, axis=-2))
         parts = np.split(out, np.cumsum([batch.shape[-2] for batch in rows])[:-1], axis=-2)
         share = 1.0 if replayed is None else 0.5
         gradients = [share * _loss_gradient(parts[0], local[1], 1.0), _loss_gradient(parts[1], generated.labels, 0.0)]
@@ -241,8 +240,7 @@ class FedCilDp:
             seed, purpose = None if release else self._cell.seed, f"round {done} of task {task.index}"
             draws = client_training.client_draws(with_rows, seed, purpose)
             # At first the global generator has not seen the task's labels: consistency starts in the second round.
-            updates = self._updates(clients, with_rows, draws, is_first=done == 0)
-            self._average(updates, task.index, ledger)
+            self._average(self._updates(clients, with_rows, draws, is_first=done == 0), task.index, ledger)
             for weights in (self._generator, self._classifier):
                 client_training.stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
             self._consolidate(generator(self._cell.seed, f"consolidation {done} of task {task.index}"))

@@ -123,8 +123,7 @@ def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Te
     from scipy.optimize import nnls  # takes long to load, and other methods' runs load this module, too
 
     above_least, _ = nnls(r.cpu().numpy(), -(q.T @ g).cpu().numpy() - r.cpu().numpy() @ least)
-    flat = g + torch.from_numpy(above_least + least).to(g) @ units
-    pieces = torch.split(flat, [grad.numel() for grad in grads])
+    pieces = torch.split(g + torch.from_numpy(above_least + least).to(g) @ units, [grad.numel() for grad in grads])
     return [piece.view_as(grad).to(grad.dtype) for piece, grad in zip(pieces, grads, strict=True)]
 
 

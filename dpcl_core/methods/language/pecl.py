@@ -221,8 +221,7 @@ def schedule(params: PeclParams, task_size: float) -> Schedule:
 
 def events(params: PeclParams, privacy: PrivacySpec, task_size: float, multiplier: float) -> Sequence[dp.DpEvent]:
     """Events that a task charges to each of its people under mode = central."""
-    plan = schedule(params, task_size)
-    steps = accounting.of_steps(plan.steps(multiplier))
+    steps = accounting.of_steps(schedule(params, task_size).steps(multiplier))
     if not params.releases_mean_score:
         return [steps]
     return [steps, dp.GaussianDpEvent(params.mean_score_std * task_size * SENSITIVITY[privacy.adjacency])]

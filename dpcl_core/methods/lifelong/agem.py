@@ -91,8 +91,7 @@ class Agem:
         seen: set[int] = set()
         for tasks, labels in zip(learned, self._lists, strict=True):
             task, seen = tasks[self._cell.seed], {*seen, *labels}
-            per_task = self._params.head == "per-task"
-            self._store(task, self._batches(task, labels if per_task else tuple(sorted(seen))))
+            self._store(task, self._batches(task, labels if self._params.head == "per-task" else tuple(sorted(seen))))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete."""
@@ -120,8 +119,7 @@ class Agem:
 
         train = labelled(task, competing)
         size, device = self._size(len(train)), self._context.device
-        draws = generator(self._cell.seed, f"batches of task {task.index}")
-        chosen = fixed(len(train), size, draws)
+        chosen = fixed(len(train), size, generator(self._cell.seed, f"batches of task {task.index}"))
         if not chosen and not self._context.counted:
             chosen = [np.arange(len(train))]
         if not chosen:

@@ -130,8 +130,7 @@ class Model:
         self._noises = odometer.noises(self._public, cell.epsilon)
         self._turns = odometer.capped_schedule(self._public, self._noises, self._params.memory_epsilon_cap)
         self._net = nets.build(self._form, context.n_classes, cell.seed).to(context.device)
-        is_clipped = self._noises.first > 0
-        self._gradients = Gradients(self._net, self._params.clip_norm if is_clipped else math.inf)
+        self._gradients = Gradients(self._net, self._params.clip_norm if self._noises.first > 0 else math.inf)
         self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # each finished task's kept sample and labels
         self._places: list[NDArray[np.int64]] = []  # of each kept sample among the task's examples of competing classes
         self._released: tuple[int, ...] = ()  # labels of all lists so far
@@ -349,11 +348,12 @@ def names(spec: RunSpec) -> tuple[str, str]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices where Lai et al. leave something open, and deviations from their paper."""
+    params = settings_of(spec, DpAgemParams)
     clipped = (
         "The paper's NaiveGaussian clips averaged gradients layer by layer and states no δ; ours clips every example's "
         "whole gradient, and pays for each replay."
     )
-    return (*settings.differences(spec), *([clipped] if settings_of(spec, DpAgemParams).budget != "lifetime" else []))
+    return (*settings.differences(spec), *([clipped] if params.budget != "lifetime" else []))
 
 
 _NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5

@@ -90,8 +90,7 @@ class CoefficientMemory(LinearReadout):
         """The loss of a task, from one release for every budget; its examples are not read again."""
         cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
         books, context = [ledgers[cell] for cell in cells], self._context
-        labels = task.train.labels
-        space = label_space(self._labels, task.prior, context.public, labels, books, task=task.index)
+        space = label_space(self._labels, task.prior, context.public, task.train.labels, books, task=task.index)
         train = labelled(task, space)
         features, noises = self._features(seed, train.inputs), [self._noises[cell] for cell in cells]
         sums = noisy_coefficients(

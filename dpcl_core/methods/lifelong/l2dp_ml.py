@@ -174,14 +174,8 @@ class L2dpMl(Agem):
         noise = noise_of(spec.privacy.noise, self._cell, "one noise for all")
         height, _, n_channels = self._form.planes
         self._draws = nets.draw(self._plan, noise, n_channels, height, context.device, chosen.output_noise)
+        self.kept_records: Records = nets.Draws, nets.Statistics
         self._statistics = nets.Statistics.fresh(self._net.first.out_channels, context.device)
-
-    @property
-    def kept_records(self) -> Records:
-        """The classes of its draws and its statistics."""
-        from dpcl_core.methods.lifelong.nets import Draws, Statistics
-
-        return Draws, Statistics
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for progress in super().learn(tasks, ledgers):

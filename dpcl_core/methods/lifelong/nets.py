@@ -274,8 +274,7 @@ def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection,
     for start, end in pairwise(cuts):
         block = grads[start:end]
         grad, ref = (torch.cat([part.reshape(-1) for part in parts]) for parts in (block, refs[start:end]))
-        flat = project(grad, ref, when)
-        pieces = torch.split(flat, [one.numel() for one in block])
+        pieces = torch.split(project(grad, ref, when), [one.numel() for one in block])
         result += [piece.view_as(one) for piece, one in zip(pieces, block, strict=True)]
     return result
 
