@@ -210,7 +210,7 @@ class Affine(nn.Module):
         self.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)
 
     def forward(self, maps: Tensor) -> Tensor:
-        return cast(Tensor, maps * self.weight[:, None, None] + self.bias[:, None, None])
+        return maps * self.weight[:, None, None] + self.bias[:, None, None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -78,7 +78,7 @@ class Standardised(nn.Module):
         self.register_buffer("scale", (norm.running_var + norm.eps).rsqrt()[:, None, None])
 
     def forward(self, maps: Tensor) -> Tensor:
-        return cast(Tensor, (maps - self.mean) * self.scale)
+        return (maps - self.mean) * self.scale
 
 
 class Tail(Inside):

@@ -42,7 +42,7 @@ class Whitened(nn.Module):
 
     def frozen(self, images: Tensor) -> Tensor:
         """The frozen features [b, feature_dim]: `pooled`, whitened by constants of the training pictures."""
-        return cast(Tensor, (self.pooled(images) - self.centre) @ self.whitening)
+        return (self.pooled(images) - self.centre) @ self.whitening
 
     @torch.no_grad()
     def whiten(self, pooled: Tensor) -> None:
