@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import catalog, play
-from dpcl_core.attacks.play import Attack, Guesses
+from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import settings_of
@@ -32,7 +32,6 @@ from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
-Floats = NDArray[np.float64]
 Rule = Literal["nearest", "hungarian"]
 _N_CLIENTS, _N_MODES, _WIDTH, _ROWS = 20, 4, 16, 40  # synthetic clients; their lists come from real fits
 _SETS = ((0, 0.35), (5, 0.5))  # seed and spread: worst of a dozen under one-to-one matching, and under nearest groups

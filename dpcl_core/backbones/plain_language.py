@@ -220,8 +220,7 @@ class PlainModel:
         return self._affine(mixed.transpose(0, 2, 1, 3).reshape(n, length, width), f"{name}.c_proj")
 
     def _affine(self, states: Floats, name: str) -> Floats:
-        made: Floats = states @ self._state[f"{name}.weight"] + self._state[f"{name}.bias"]
-        return made
+        return states @ self._state[f"{name}.weight"] + self._state[f"{name}.bias"]
 
     def _normed(self, states: Floats, name: str) -> Floats:
         centred: Floats = states - states.mean(axis=-1, keepdims=True)

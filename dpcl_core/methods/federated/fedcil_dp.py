@@ -193,8 +193,7 @@ def class_gradient(logits: Singles, labels: Ints) -> Singles:
 
 def binary_gradient(logits: Singles, target: float) -> Singles:
     """Gradient of binary cross-entropy summed over rows, in the logits; `target` is 0 or 1."""
-    gradient: Singles = (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - target).astype(np.float32)
-    return gradient
+    return (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - target).astype(np.float32)
 
 
 def kl_gradients(target: Singles, logits: Singles) -> tuple[Singles, Singles]:

@@ -361,5 +361,4 @@ def input_norms(net: Adapted, texts: Prompted, device: str, reading: Reading = c
             net.split.above(states_of(net, batch, reading, 0), last, whole=True)
         n_tokens += int(batch.mask.sum())
         totals += torch.stack([(passed[layer][0].norm(dim=2) * batch.mask).sum().double().cpu() for layer in layers])
-    means: list[float] = (totals / max(1, n_tokens)).tolist()
-    return means
+    return (totals / max(1, n_tokens)).tolist()
