@@ -53,12 +53,10 @@ class FedCilDpParams(federated.ClippedParams):
 
     noise_size: int = parameter(64, "Noise dimensions", "Random numbers that the generator starts from.", ge=1, le=1024)
     consolidation_steps: int = parameter(
-        20, "", "Steps on embeddings of the noised generator alone, by the server, after a round.", ge=0, le=1000
-    )
+        20, "", "Steps on embeddings of the noised generator alone, by the server, after a round.", ge=0, le=1000)
     consistency: float = parameter(
         1.0, "Consistency weight",
-        "What agreeing with the server's generated embeddings counts for a client.", ge=0, le=1000
-    )
+        "What agreeing with the server's generated embeddings counts for a client.", ge=0, le=1000)
 
 
 CARD = federated.card(

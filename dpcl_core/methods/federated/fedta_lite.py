@@ -36,8 +36,7 @@ class FedTaLiteParams(federated.RoundParams):
 
     learning_rate: float = parameter(0.1, "", "Step size of plain gradient descent.", gt=0, le=100)
     mixing: float = parameter(
-        0.5, "Mixing weight α", "What the nearest anchor counts beside the feature (alpha).", ge=0, le=100
-    )
+        0.5, "Mixing weight α", "What the nearest anchor counts beside the feature (alpha).", ge=0, le=100)
 
 
 UNKNOWN = "Its mixing equations were not at hand."

@@ -34,13 +34,11 @@ class GemParams(BaselineParams):
     memory_size: int = parameter(256, "", "Texts of each task kept, on average; each is kept by chance.", ge=1, le=10**6)
     margin: float = parameter(
         0.0, "", "Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs.",
-        ge=0, le=10
-    )
+        ge=0, le=10)
     reference_share: float = parameter(
         0.5, "Share of ε for the reference",
         "Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total.",
-        ge=0.01, le=0.99
-    )
+        ge=0.01, le=0.99)
 
     keeps_texts: ClassVar[bool] = True
 

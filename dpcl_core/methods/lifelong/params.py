@@ -35,8 +35,7 @@ class NetworkParams(Params):
 
     head: Head = parameter(
         "shared",
-        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete."
-    )
+        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete.")
 
     @property
     def is_task_given(self) -> bool:
