@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -46,6 +47,17 @@ def entry(field: str, name: str, known: Mapping[str, T]) -> T:
     if name not in known:
         raise unknown(field, name, known)
     return known[name]
+
+
+@contextmanager
+def instead_of(*kinds: type[Exception], say: Exception) -> Iterator[None]:
+    """Within this context `say` is raised in the place of errors of these kinds; what is refused as BadInput stays."""
+    try:
+        yield
+    except kinds as error:
+        if isinstance(error, BadInput):
+            raise
+        raise say from error
 
 
 class Diverged(RuntimeError):

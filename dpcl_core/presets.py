@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal
 
 from dpcl_core import checks, paths
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.checks import USUAL_DELTA, default_delta
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
@@ -150,12 +149,12 @@ def settings(name: str) -> dict[str, object]:
     """Raw settings of a run of the cosine classifier on own:NAME in two tasks, with a list of labels learned privately.
 
     It has one model, as every budget and seed is a release of its own. Its tasks are the sources where the data have some,
-    else groups of classes. Tagged sentences, which need clients, get a federated method. Raises BadInput as reading the data
+    else groups of classes. Tagged sentences get a federated method. Raises BadInput as reading the data
     does, and for data of a single class.
     """
     facts, card = datasets.facts(name), datasets.card(name)
     kind, network = card.kind, usual_network(name)
-    delta = min(USUAL_DELTA, default_delta(facts.n_train))
+    delta = min(checks.USUAL_DELTA, checks.default_delta(facts.n_train))
     privacy = PrivacySpec(epsilons=(PrivacySpec().usual_epsilon,), delta=delta)
     share = _label_share(privacy, facts.n_train // facts.n_classes, card.rows_per_unit)
     raw: dict[str, object] = {

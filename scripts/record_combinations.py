@@ -46,6 +46,7 @@ ROWS: Mapping[str, tuple[str, str, str, Mapping[str, object], Mapping[str, objec
     "LoRA on a language model's blocks": ("peft-ensemble", "ag_news", "smollm2", _CLASSES, _LORA, 30),
     "a language model on a blurred stream": (
         "lm-seqft", "ag_news", "smollm2", {"kind": "i-blurry", "tasks": 2}, _LM, 40),
+    "one class against the rest in photographs": ("cosine", "cifar10", "lite0", {"kind": "one-vs-rest"}, {}, 60),
 }  # fmt: skip
 
 

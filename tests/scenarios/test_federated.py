@@ -12,8 +12,8 @@ from dpcl_core.data import coins
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import federated
-from dpcl_core.scenarios.catalog import Federated, number_of_tasks
-from dpcl_core.scenarios.federated import MIN_ROWS, open_stream
+from dpcl_core.scenarios.catalog import Federated, number_of_tasks, open_stream
+from dpcl_core.scenarios.federated import MIN_ROWS
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import examples, records, table
 from tests.support.tiers import quick
