@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+T = TypeVar("T")
 FailureKind = Literal["wrong-input", "out-of-memory", "diverged", "data-missing", "worker-died", "store", "internal"]
 INPUT: tuple[FailureKind, ...] = ("wrong-input", "data-missing")  # failures that a changed input repairs
 
@@ -39,6 +40,13 @@ def unknown(field: str, name: str, known: Iterable[str], also: str = "") -> BadI
     near = get_close_matches(name, names, n=1, cutoff=0.7)
     guess = f"did you mean {near[0]}? It " if near else ""
     return BadInput(field, name, f"{guess}must be one of {', '.join(names)}{also}")
+
+
+def entry(field: str, name: str, known: Mapping[str, T]) -> T:
+    """What a table has under a name. Raises the error of `unknown` where it has none."""
+    if name not in known:
+        raise unknown(field, name, known)
+    return known[name]
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def _worst_case(spec: RunSpec, game: Game) -> Audited:
 def _head(method: str, **changes: Any) -> Audited:
     raw = {**presets.raw("digits-peft-head"), "method": method, "privacy": {"epsilons": [1.0], "delta": 1e-5}, **changes}
     spec = checks.parse(raw)
-    return _worst_case(spec, feature_games.worst_case_game(spec, 1.0))
+    return _worst_case(spec, feature_games.peft_game(spec, 1.0, is_natural=False))
 
 
 def _network() -> Audited:
@@ -52,7 +52,7 @@ def _of_texts(method: str, adjacency: str = "add-remove", **params: Any) -> Audi
     data = {"dataset": "pii-synthetic", "backbone": language_games.BACKBONE}
     given: dict[str, Any] = {"data": data, "params": params, "scenario": {"kind": "source-incremental"}}
     spec = _spec(method, privacy={"adjacency": adjacency}, **given)
-    return _worst_case(spec, language_games.worst_case_game(spec, 1.0))
+    return _worst_case(spec, language_games.text_game(spec, 1.0, is_natural=False))
 
 
 def _of_adapters(adapter: str) -> Audited:

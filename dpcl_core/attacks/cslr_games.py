@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import catalog, play
-from dpcl_core.attacks.play import Attack, Guesses
+from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.federated.client_training import Clients, Head, LocalPlan, averaged, client_draws, local_updates
 from dpcl_core.methods.federated.cslr_published import CslrPublishedParams
 from dpcl_core.methods.federated.lists import ListLearner, Lists
@@ -31,7 +32,6 @@ from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
-Floats = NDArray[np.float64]
 Rule = Literal["nearest", "hungarian"]
 _N_CLIENTS, _N_MODES, _WIDTH, _ROWS = 20, 4, 16, 40  # synthetic clients; their lists come from real fits
 _SETS = ((0, 0.35), (5, 0.5))  # seed and spread: worst of a dozen under one-to-one matching, and under nearest groups
@@ -237,8 +237,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
 
 def fitting(spec: RunSpec) -> tuple[str, ...]:
     """The attacks that fit the run's releases: with noisy lists, clients release only these and the head."""
-    assert isinstance(spec.params, CslrPublishedParams)
-    return ("lists", "head") if spec.params.noisy_lists else ("rounds", "pooled", "head")
+    return ("lists", "head") if settings_of(spec, CslrPublishedParams).noisy_lists else ("rounds", "pooled", "head")
 
 
 def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> audit_bounds.Audited:
@@ -252,23 +251,17 @@ def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> aud
 
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise and the rounds of a run at a claimed budget; no noise at infinity."""
-    params = spec.params
-    assert isinstance(params, CslrPublishedParams)
+    params = settings_of(spec, CslrPublishedParams)
     dataset = datasets.facts_of(spec.data)
     n_tasks = scenarios.number_of_tasks(spec.scenario, dataset.n_classes, dataset.sources)
     n_of_client = n_tasks if spec.scenario.recurrence == "every" else 1
     # Transport decides like an assignment here, but is a hundred times slower; a random order is no clustering.
     rule: Rule = "nearest" if params.rule == "nearest" and params.matcher != "random" else "hungarian"
+    sigma = cslr_accounting.printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0
     return Setting(
-        claimed=epsilon,
-        noise_multiplier=cslr_accounting.printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0,
-        n_rounds=n_of_client * params.rounds,
-        sample_rate=params.participation,
-        delta=spec.privacy.delta,
-        rule=rule,
-        n_groups=params.modes_per_task,
+        epsilon, sigma, n_of_client * params.rounds, params.participation, spec.privacy.delta, rule, params.modes_per_task,
         list_size=params.list_size if params.noisy_lists else 0,
-    )
+    )  # fmt: skip
 
 
 AUDITS = {"cslr-published": catalog.Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}

@@ -20,6 +20,7 @@ from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data import catalog as datasets
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.features.params import PeftParams
@@ -83,9 +84,7 @@ def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     how = "is its label in the list?" if is_read else "projection of the sums on the example"
     streams = play.one_person(spec, known, crowd, pair)
     raced = 0 if is_read else _STREAM
-    return Game(
-        spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read, raced=raced
-    )
+    return Game(spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read, raced=raced)
 
 
 def _evidence(spec: RunSpec, running: Sequence[Floats]) -> Floats:
@@ -154,16 +153,12 @@ _HEAD_ADVERSARY = (
 _HEAD_DIGIT_ADVERSARY = "sees the weights after each task, knows every other example and the digit in question"
 
 
-def worst_case_game(spec: RunSpec, epsilon: float) -> Game:
-    """A game with many worst-case persons in one training, on the last layer or on adapters."""
-    assert isinstance(spec.params, PeftParams)
-    return head_worst_case_game(spec, epsilon) if spec.params.adapter == "head" else adapter_worst_case_game(spec)
-
-
-def real_digit_game(spec: RunSpec, epsilon: float) -> Game:
-    """A game on one real digit among others, on the last layer or on adapters."""
-    assert isinstance(spec.params, PeftParams)
-    return head_real_digit_game(spec, epsilon) if spec.params.adapter == "head" else adapter_real_digit_game(spec)
+def peft_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """A game with many worst-case persons in one training, or on one real digit, on the last layer or on adapters."""
+    params = settings_of(spec, PeftParams)
+    if params.adapter == "head":
+        return head_real_digit_game(spec, epsilon) if is_natural else head_worst_case_game(spec, epsilon)
+    return adapter_real_digit_game(spec) if is_natural else adapter_worst_case_game(spec)
 
 
 def head_worst_case_game(spec: RunSpec, epsilon: float, n_persons: int = _N_ON_AXES) -> Game:
@@ -175,10 +170,9 @@ def head_worst_case_game(spec: RunSpec, epsilon: float, n_persons: int = _N_ON_A
     the other label instead. The statistics are the difference of the two classes' weights on the axis, after either task,
     and the difference between tasks.
     """
-    assert isinstance(spec.params, PeftParams)
     # Long enough to be clipped as long as the wrong class has probability above 0.35 / length, short enough for the weights
     # to leave both classes likely.
-    rows = max(4.0, 2 * spec.params.clip_norm) * np.eye(n_persons, dtype=np.float32)
+    rows = max(4.0, 2 * settings_of(spec, PeftParams).clip_norm) * np.eye(n_persons, dtype=np.float32)
     labels, crowd = np.arange(n_persons, dtype=np.int64) % 2, _crowd_labels(spec, epsilon)
     others = Examples(np.zeros((len(crowd), n_persons), dtype=np.float32), crowd)
     known, takes_part = _context(spec, n_persons, 2, n_persons + len(crowd)), partial(play.coins, n=n_persons)
@@ -251,8 +245,7 @@ _HOW = "how far adapter and last layer moved along the example's gradient"
 def _on_bundled_network(spec: RunSpec, backbone: str = BACKBONE, **params: float) -> RunSpec:
     """The settings that are played: one pass over the task, on a bundled network."""
     data = replace(spec.data, backbone=backbone)
-    played = updated(spec.params, epochs=1, **params)
-    return replace(spec, params=played, data=data, labels="prior")
+    return replace(spec, params=updated(spec.params, epochs=1, **params), data=data, labels="prior")
 
 
 def adapter_worst_case_game(spec: RunSpec) -> Game:
@@ -334,8 +327,7 @@ def _gradients(spec: RunSpec, pictures: NDArray[np.generic], labels: NDArray[np.
 
     from dpcl_core.methods.features.side_by_side import Gradients
 
-    assert isinstance(spec.params, PeftParams)
-    clipped = Gradients(initial_network(spec, n_classes), spec.params.clip_norm, 1, "cpu")
+    clipped = Gradients(initial_network(spec, n_classes), settings_of(spec, PeftParams).clip_norm, 1, "cpu")
     grads = [clipped.of(pictures[[index]], labels[[index]]) for index in range(len(labels))]
     return np.stack([torch.cat([part.flatten() for part in parts]).double().numpy() for parts in grads])
 
@@ -352,8 +344,8 @@ def _adapter_statistics(spec: RunSpec, seen: Released, directions: Floats, n_cla
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
     """The game of an audit of a last layer or of adapters in one training."""
-    assert isinstance(spec.params, PeftParams)
-    if spec.params.adapter != "head":
+    params = settings_of(spec, PeftParams)
+    if params.adapter != "head":
         return pictures_game(spec, epsilon, N_PICTURES)
     return head_worst_case_game(spec, epsilon, N_PERSONS)
 
@@ -424,7 +416,7 @@ def _last_inputs(network: Adapted, drawn: NDArray[np.uint8]) -> Floats:
     return torch.cat(pieces).double().numpy()
 
 
-_PEFT = Audit({"learner": play.through_learner(worst_case_game, real_digit_game)}, trials=20_000, planted=planted_game)
+_PEFT = Audit({"learner": play.worst_and_natural(peft_game)}, trials=20_000, planted=planted_game)
 AUDITS = {
     "cosine": Audit({"learner": play.worst_and_natural(cosine_game)}, trials=12_000, planted=cosine_axes_game),
     **dict.fromkeys(("peft-ensemble", "naive", "non-cl"), _PEFT),

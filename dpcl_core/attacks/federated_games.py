@@ -15,15 +15,10 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.federated import fedcil_dp, matchers
-from dpcl_core.methods.federated.params import (
-    ClippedParams,
-    RehearsalParams,
-    ReleaseParams,
-    RoundParams,
-    ServerParams,
-)
+from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, ReleaseParams, RoundParams, ServerParams
 from dpcl_core.privacy.continual import choose
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec, updated
@@ -49,8 +44,7 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
     whatever their training. Sets the radius that follows from the public points, which every learner would otherwise
     compute again.
     """
-    params = spec.params
-    assert isinstance(params, ReleaseParams)
+    params = settings_of(spec, ReleaseParams)
     radius = matchers.PublicEmbeddings.of(anchors, 0, params.dimensions, params.radius).view.radius
     update: dict[str, float | int] = {"radius": radius}
     if isinstance(params, ServerParams):
@@ -59,8 +53,7 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
         update |= {"local_steps": 1, "batch_size": 1, "hidden": 0}
     if isinstance(params, RehearsalParams):
         update |= {"samples": 1}
-    unseen = replace(spec.data, dataset="own:audit")
-    return replace(spec, params=updated(params, **update), data=unseen)
+    return replace(spec, params=updated(params, **update), data=replace(spec.data, dataset="own:audit"))
 
 
 def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: int = _N_TARGETS) -> Game:
@@ -70,8 +63,7 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
     Each target client has rows of one label of its own. For lists that clients noise themselves all have the same label,
     because each list is a separate release.
     """
-    params, is_own = spec.params, spec.method == "local-list"
-    assert isinstance(params, ReleaseParams)
+    params, is_own = settings_of(spec, ReleaseParams), spec.method == "local-list"
     n_targets = 10 if is_natural else 1 if params.slots == "even" and not is_own else n_targets
     n_labels = 1 if is_own else n_targets
     rows, other, anchors = _digits() if is_natural else _extreme(n_targets, max(24, params.dimensions + 1))
@@ -108,9 +100,7 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
     who, sent = "real digits" if is_natural else "the longest vector", "list" if is_own else "vector"
     attack = f"projection of what was released on the client's own {sent} (a client with {who})"
     streams = lambda seed, side: tasks(takes_part(seed) == side)  # noqa: E731
-    return Game(
-        spec, known, streams, score, attack, _ADVERSARY, takes_part=takes_part, planted="clients", raced=n_tasks
-    )
+    return Game(spec, known, streams, score, attack, _ADVERSARY, takes_part=takes_part, planted="clients", raced=n_tasks)
 
 
 def _parts(seen: Seen, n_targets: int) -> Floats:
@@ -228,11 +218,8 @@ def _flat(seen: Seen) -> Floats:
     return np.concatenate([part.astype(np.float64).ravel() for name, part in seen.items() if name != "generator"])
 
 
-def _planted_clients_game(spec: RunSpec, epsilon: float) -> Game:
-    return release_game(spec, epsilon, is_natural=False, n_targets=N_CLIENTS)
-
-
-_RELEASES = catalog.Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_planted_clients_game)
+_PLANTED = partial(release_game, is_natural=False, n_targets=N_CLIENTS)
+_RELEASES = catalog.Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_PLANTED)
 _ROUNDS = catalog.Audit({"learner": play.through_learner(round_game, natural_round_game)}, trials=4000)
 AUDITS = {
     **dict.fromkeys(("cslr-server-head", "cslr-central", "dp-stat-share", "label-means", "local-list"), _RELEASES),

@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from dpcl_core.attacks import catalog, play
-from dpcl_core.attacks.play import Attack, Guesses
+from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import dataset
 from dpcl_core.methods.common.public_sizes import of_spec
@@ -33,7 +32,6 @@ from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import RunSpec
 
-Floats = NDArray[np.float64]
 Keep = Callable[[Floats], Floats]
 _BLOCK = 100  # games whose singular values are computed at once
 

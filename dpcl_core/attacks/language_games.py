@@ -18,6 +18,7 @@ from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import adapted_model, baseline, pecl, public_text, sculpting, training
@@ -39,16 +40,11 @@ N_RECORDS = 2000  # planted texts if each is noised by itself
 _CLASSES = ("good", "poor")
 
 
-def worst_case_game(spec: RunSpec, epsilon: float) -> Game:
-    """A game on worst-case texts: in adapters, or of noisy copies."""
-    is_copied = methods.card(spec.method).noises_embeddings(spec.params)
-    return copy_game(spec, epsilon, is_natural=False) if is_copied else distinct_answer_game(spec)
-
-
-def natural_game(spec: RunSpec, epsilon: float) -> Game:
-    """A game on real sentences: in adapters, or of noisy copies."""
-    is_copied = methods.card(spec.method).noises_embeddings(spec.params)
-    return copy_game(spec, epsilon, is_natural=True) if is_copied else real_sentence_game(spec)
+def text_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """A game on worst-case texts or real sentences: in adapters, or of noisy copies."""
+    if methods.card(spec.method).noises_embeddings(spec.params):
+        return copy_game(spec, epsilon, is_natural=is_natural)
+    return real_sentence_game(spec) if is_natural else distinct_answer_game(spec)
 
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
@@ -141,8 +137,7 @@ def gradients(spec: RunSpec, known: PublicContext, rows: public_text.Planes, lab
 
 def _loss(spec: RunSpec, known: PublicContext, rows: public_text.Planes) -> TextLoss:
     """PeCL's loss, with its unlearning term for sensitive tokens."""
-    params = spec.params
-    assert isinstance(params, PeclParams)
+    params = settings_of(spec, PeclParams)
     scorer = sculpting.Scorer(params, params.score2_scope, BACKBONE, printed=False)
     empty = Examples(rows[:0], np.zeros(0, np.int64))
     scorer.open(Task(0, _TASKS[0], empty, empty, known.public), known.classes)
@@ -329,8 +324,7 @@ def audit_of_life(spec: RunSpec, trials: int) -> list[Audited]:
     which of two texts that differ in every token it is. Args: trials: simulated trainings on each side. Raises BadInput as
     the method's card does.
     """
-    params, facts = spec.params, of_spec(spec)
-    assert isinstance(params, PeclParams)
+    params, facts = settings_of(spec, PeclParams), of_spec(spec)
     check(spec, facts)
     attacked = _life_of_copy if params.is_local else _life_of_text
     return [attacked(spec, params, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]
@@ -392,7 +386,7 @@ def _tasks_of_person(facts: PublicSizes) -> int:
     return facts.n_tasks if facts.recurrence == "every" else 1
 
 
-_TRIALS, _LEARNER = 4800, play.through_learner(worst_case_game, natural_game)
+_TRIALS, _LEARNER = 4800, play.worst_and_natural(text_game)
 _BASELINE = catalog.Audit({"learner": _LEARNER}, _TRIALS, planted=planted_game)
 AUDITS = {
     "pecl": catalog.Audit({"learner": _LEARNER, "life": audit_of_life}, _TRIALS, planted=planted_game),

@@ -15,6 +15,7 @@ from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common import dpsgd, learner
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.per_example_gradients import Gradients, clip_weights, noisy_means
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.lifelong import dp_agem, dp_coeff_memory, nets, odometer, quadratic
@@ -111,8 +112,7 @@ def audit_of_life(spec: RunSpec, trials: int) -> list[audit_bounds.Audited]:
 
 
 def _life_audited(spec: RunSpec, facts: PublicSizes, epsilon: float, trials: int) -> audit_bounds.Audited:
-    params = spec.params
-    assert isinstance(params, dp_agem.DpAgemParams)
+    params = settings_of(spec, dp_agem.DpAgemParams)
     plan = params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
     noises = odometer.noises(plan, epsilon)
     turns = odometer.capped_schedule(plan, noises, params.memory_epsilon_cap)
@@ -155,10 +155,7 @@ def random_half(seed: int) -> NDArray[np.bool_]:
 
 
 def distinct_label_game(
-    spec: RunSpec,
-    epsilon: float,
-    n_persons: int = _N_PERSONS,
-    takes_part: Callable[[int], NDArray[np.bool_]] = random_half,
+    spec: RunSpec, epsilon: float, n_persons: int = _N_PERSONS, takes_part: Callable[[int], NDArray[np.bool_]] = random_half
 ) -> Game:
     """A game with many persons of distinct labels. The two sides swap who takes part.
 
@@ -245,8 +242,7 @@ _SUMS_ADVERSARY = "sees the released sums of every task, knows every other examp
 
 def _on_few_features(spec: RunSpec, n_features: int) -> RunSpec:
     """The settings that are played: few features, and one step on the released sums."""
-    assert isinstance(spec.params, dp_coeff_memory.CoeffMemoryParams)
-    params = replace(spec.params, steps=1, features=n_features, solution="steps")
+    params = replace(settings_of(spec, dp_coeff_memory.CoeffMemoryParams), steps=1, features=n_features, solution="steps")
     return replace(spec, params=params)
 
 
@@ -391,8 +387,7 @@ def audit_of_records(spec: RunSpec, trials: int) -> Sequence[audit_bounds.Audite
 
 def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     """The game on two records, two digits if `is_natural`."""
-    params = spec.params
-    assert isinstance(params, IndependentLaplaceParams)
+    params = settings_of(spec, IndependentLaplaceParams)
     spec, n_tasks = replace(spec, params=replace(params, steps=1)), _n_tasks(spec, 1)
     pixels, classes = digits()
     n_values = pixels.shape[1]

@@ -86,8 +86,7 @@ def judged(
     cut = int(_CHOOSING * len(scores)) if scores.shape[1] > 1 else 0
     revealed, chosen = took_part[:cut], 0
     if min(revealed.sum(), (~revealed).sum()) > 1:
-        areas = [Area.of(column[revealed], column[~revealed]).value for column in scores[:cut].T]
-        chosen = int(np.argmax(areas))
+        chosen = int(np.argmax([Area.of(column[revealed], column[~revealed]).value for column in scores[:cut].T]))
     order, coins = np.argsort(scores[cut:, chosen], kind="stable"), took_part[cut:]
     half = int(_GUESSED * len(coins)) // 2
     right = int((~coins[order[:half]]).sum() + coins[order[-half:]].sum())
@@ -159,8 +158,7 @@ def one_step_game(
     They are in the first task, or in every task where people recur: one coin decides about all that there is of a person.
     """
     n, takes_part = len(own), partial(play.coins, n=len(own))
-    table = np.concatenate([own.inputs, others.inputs])
-    all_examples = Examples(table, np.concatenate([own.labels, others.labels]))
+    all_examples = Examples(np.concatenate([own.inputs, others.inputs]), np.concatenate([own.labels, others.labels]))
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side

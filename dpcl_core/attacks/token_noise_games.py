@@ -21,19 +21,14 @@ from dpcl_core.attacks.play import CONFIDENCE, Attack, Floats, Guesses
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import pecl_published, sensitivity
 from dpcl_core.methods.language.params import LanguageParams
-from dpcl_core.privacy import audit_bounds, statement
+from dpcl_core.privacy import audit_bounds, statement, text_mechanisms
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.privacy.text_mechanisms import (
-    clipped,
-    noisy_embeddings,
-    printed_ratio,
-    printed_ratios,
-    published_embeddings,
-)
+from dpcl_core.privacy.text_mechanisms import clipped, noisy_embeddings, printed_ratios, published_embeddings
 from dpcl_core.spec import RunSpec
 
 _WIDTH = 64  # of the embeddings, where the game can choose: small; wider ones reveal more
@@ -82,8 +77,7 @@ def _released(setting: Setting, table: Floats, tokens: list[int], ratios: Floats
     """n fresh releases of one text: [n, L, d], in units of C."""
     book = Ledger(setting.delta, "replace", "once")
     texts = np.tile(np.array(tokens), (n, 1))
-    levels = np.tile(ratios, (n, 1))
-    return published_embeddings(table, texts, levels, 1.0, noise, book, task=0).astype(np.float64)
+    return published_embeddings(table, texts, np.tile(ratios, (n, 1)), 1.0, noise, book, task=0).astype(np.float64)
 
 
 def _level(setting: Setting, noise: Noise, n: int) -> Guesses:
@@ -231,8 +225,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
 
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise of a run in which the least noised token has nominal budget `epsilon`."""
-    params = spec.params
-    assert isinstance(params, pecl_published.PublishedParams)
+    params = settings_of(spec, pecl_published.PublishedParams)
     is_sentence = params.granularity == "sentence"
     return Setting(params.eps_lower, epsilon, spec.privacy.delta, params.epochs, params.length, is_sentence)
 
@@ -306,10 +299,9 @@ Copies = Callable[[Table, Tokens], Table]  # one noisy copy of each token [m, d]
 
 def _copies_of(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[Copies, int, float]:
     """The releases of a token: what makes one noisy copy, how many of them the attacker sees, and the accounted epsilon."""
-    params, privacy = spec.params, spec.privacy
-    assert isinstance(params, LanguageParams)
+    params, privacy = settings_of(spec, LanguageParams), spec.privacy
     if methods.is_nominal(spec.method):
-        level = printed_ratio(epsilon, privacy.delta)
+        level = text_mechanisms.printed_ratio(epsilon, privacy.delta)
 
         def printed(table: Table, tokens: Tokens) -> Table:
             book, levels = Ledger(privacy.delta, "replace", "once"), np.full((len(tokens), 1), level)
@@ -325,8 +317,7 @@ def _copies_of(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[Copie
 
     for task in range(n_texts):
         once(np.zeros((1, 1), np.float32), np.zeros((1, params.length), np.int64), task)
-    accounted = book.epsilon()
-    return lambda table, tokens: once(table, tokens[:, None])[:, 0], n_texts, accounted
+    return lambda table, tokens: once(table, tokens[:, None])[:, 0], n_texts, book.epsilon()
 
 
 def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n: int) -> audit_bounds.Audited:

@@ -170,8 +170,7 @@ class Pictures(Inside):
             # With `antialias` torch resizes as Pillow does, which the frozen extractor uses.
             maps = functional.interpolate(maps, size=form.size, mode=form.interpolation, antialias=True)
             maps = maps.round().clamp(0, 255)
-        features: Tensor = self.network((maps - self.mean) / self.std)
-        return features
+        return cast(Tensor, self.network((maps - self.mean) / self.std))
 
 
 class Values(Inside):
@@ -198,8 +197,7 @@ class Values(Inside):
         return 1 + math.isqrt(math.prod(self._shape))
 
     def forward(self, values: Tensor) -> Tensor:
-        features: Tensor = self.network(values.to(next(self.parameters()).dtype))
-        return features
+        return cast(Tensor, self.network(values.to(next(self.parameters()).dtype)))
 
 
 class Affine(nn.Module):
@@ -211,8 +209,7 @@ class Affine(nn.Module):
         self.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)
 
     def forward(self, maps: Tensor) -> Tensor:
-        changed: Tensor = maps * self.weight[:, None, None] + self.bias[:, None, None]
-        return changed
+        return maps * self.weight[:, None, None] + self.bias[:, None, None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -47,13 +47,8 @@ class Bundled:
         from dpcl_core.backbones.networks import SIZE, normalised
 
         ready = network(self.name).to(self.device).eval()
-        return in_batches(
-            lambda pixels: ready.frozen(normalised(pixels)),
-            Input(SIZE, 3, "bilinear"),
-            pictures(images, self.name),
-            self.feature_dim,
-            self.device,
-        )
+        form, given = Input(SIZE, 3, "bilinear"), pictures(images, self.name)
+        return in_batches(lambda pixels: ready.frozen(normalised(pixels)), form, given, self.feature_dim, self.device)
 
 
 def make(card: BackboneCard, device: str) -> Bundled:

@@ -18,7 +18,7 @@ from dpcl_core.backbones import packaged, weights
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import Kind, tables
-from dpcl_core.errors import BadInput, DataMissing, unknown
+from dpcl_core.errors import BadInput, DataMissing, entry, unknown
 from dpcl_core.machine import lacking
 from dpcl_core.spec import validated
 
@@ -303,11 +303,9 @@ def backbones_by_kind() -> list[Kept]:
 
 def clean(name: str) -> Kept:
     """Deletes the kept files of this name; gives what there was. Raises BadInput for an unknown name."""
-    known = {kept.name: kept for kept in backbones_by_kind()}
-    if name not in known:
-        raise unknown("--delete", name, known)
-    known[name].clean()
-    return known[name]
+    kept = entry("--delete", name, {kept.name: kept for kept in backbones_by_kind()})
+    kept.clean()
+    return kept
 
 
 def _size(folder: Path) -> int:

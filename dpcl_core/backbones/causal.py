@@ -98,8 +98,7 @@ class Adapted(nn.Module):
             actual = f"a text with task and label has {ids.shape[1]}"
             allowed = f"looks back on {self.context} tokens, and {actual}: lower params.length"
             raise BadInput(FIELD, self._name, allowed)
-        embedded: Tensor = self.model.get_input_embeddings()(ids.clamp(min=0))  # type: ignore[operator]
-        return embedded
+        return cast(Tensor, self.model.get_input_embeddings()(ids.clamp(min=0)))  # type: ignore[operator]
 
     def states(self, ids: Tensor, mask: Tensor) -> Tensor:
         """What the first adapted block reads [b, S, width] of ids int64 [b, S]; from kept states if there are blocks below.
@@ -118,8 +117,7 @@ class Adapted(nn.Module):
 
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
         """Logits [b, S, size] of the next token, from embeddings [b, S, width] and mask [b, S], 0 at padding."""
-        logits: Tensor = self.model(inputs_embeds=embeddings, attention_mask=mask, use_cache=False).logits
-        return logits
+        return cast(Tensor, self.model(inputs_embeds=embeddings, attention_mask=mask, use_cache=False).logits)
 
     def trainable(self) -> dict[str, nn.Parameter]:
         """The trained tensors by name: LAYER.A [rank, inputs] and LAYER.B [outputs, rank] of each adapted layer in turn."""
@@ -201,8 +199,7 @@ def embedding_table(model: PreTrainedModel) -> NDArray[np.float32]:
     """The rows of a model's table of token embeddings [size, width]."""
     layer = model.get_input_embeddings()
     assert isinstance(layer, nn.Embedding)
-    table: NDArray[np.float32] = layer.weight.detach().float().cpu().numpy()
-    return table
+    return cast("NDArray[np.float32]", layer.weight.detach().float().cpu().numpy())
 
 
 @lru_cache(maxsize=1)

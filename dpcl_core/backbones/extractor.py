@@ -52,12 +52,9 @@ def result_of(steps: Generator[object, None, Returned]) -> Returned:
 
 
 def cached(
-    kind: Literal["texts", "pictures"],
-    identity: str,
-    feature_dim: int,
-    contents: Sequence[bytes],
+    kind: Literal["texts", "pictures"], identity: str, feature_dim: int, contents: Sequence[bytes],
     compute: Callable[[Sequence[int]], Floats],
-) -> Floats:
+) -> Floats:  # fmt: skip
     """The vectors [n, feature_dim] of examples with these contents; computes only those that the cache lacks, each once.
 
     `identity`: of the network, as in `Extractor`. `compute`: the vectors of the examples at these places. A damaged file is

@@ -42,8 +42,7 @@ class KeptStates:
 
     def of(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Half-precision states [b, S, width] of ids int64 [b, S]; 0 at the padding, which must be at the end."""
-        lengths = mask.sum(dim=1).tolist()
-        rows = [row[:length] for row, length in zip(ids.cpu().numpy(), lengths, strict=True)]
+        rows = [row[:length] for row, length in zip(ids.cpu().numpy(), mask.sum(dim=1).tolist(), strict=True)]
         states = torch.zeros((*ids.shape, self._width), dtype=torch.half)
         missing: dict[str, list[int]] = {}
         for place, row in enumerate(rows):

@@ -78,8 +78,7 @@ class Standardised(nn.Module):
         self.register_buffer("scale", (norm.running_var + norm.eps).rsqrt()[:, None, None])
 
     def forward(self, maps: Tensor) -> Tensor:
-        standard: Tensor = (maps - self.mean) * self.scale
-        return standard
+        return (maps - self.mean) * self.scale
 
 
 class Tail(Inside):
@@ -118,8 +117,7 @@ class Tail(Inside):
     def forward(self, maps: Tensor) -> Tensor:
         # Plain layout: Opacus reads a convolution's inputs by their strides, and takes any other for this one.
         kept = maps.permute(0, 3, 1, 2).to(next(self.parameters()).dtype).contiguous()
-        features: Tensor = self.stages(kept).mean((2, 3))
-        return features
+        return cast(Tensor, self.stages(kept).mean((2, 3)))
 
 
 def make_network(card: BackboneCard, device: str, resolution: int | None = None) -> Network:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -240,13 +240,10 @@ def _passed(made: nn.Module, probes: Tensor) -> list[tuple[str, Tensor, Tensor]]
 
         return note
 
-    hooks = [layer.register_forward_hook(noting(name)) for name, layer in made.named_modules()]
-    try:
-        with torch.no_grad():
-            made(probes.clone())
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for name, layer in made.named_modules():
+            hooks.enter_context(layer.register_forward_hook(noting(name)))
+        made(probes.clone())
     return seen
 
 

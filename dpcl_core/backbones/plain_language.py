@@ -220,8 +220,7 @@ class PlainModel:
         return self._affine(mixed.transpose(0, 2, 1, 3).reshape(n, length, width), f"{name}.c_proj")
 
     def _affine(self, states: Floats, name: str) -> Floats:
-        made: Floats = states @ self._state[f"{name}.weight"] + self._state[f"{name}.bias"]
-        return made
+        return states @ self._state[f"{name}.weight"] + self._state[f"{name}.bias"]
 
     def _normed(self, states: Floats, name: str) -> Floats:
         centred: Floats = states - states.mean(axis=-1, keepdims=True)
@@ -312,6 +311,5 @@ def kinds(spans: Sequence[Span], offsets: NDArray[np.int64]) -> NDArray[np.int32
     """For each token 1 + the index in `KINDS` of the span that it shares a character with, 0 outside any."""
     indices = np.zeros(len(offsets), np.int32)
     for span in spans:
-        inside = (offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)
-        indices[inside] = _NUMBER[span.kind]
+        indices[(offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)] = _NUMBER[span.kind]
     return indices

@@ -16,7 +16,7 @@ from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard, Kind
-from dpcl_core.errors import BadInput, unknown
+from dpcl_core.errors import BadInput, entry
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.scenarios import catalog as scenarios
@@ -104,9 +104,7 @@ def _added(built_in: Collection[str]) -> dict[str, MethodCard]:
 
 def card(name: str) -> MethodCard:
     """The card of a method. Raises BadInput naming the known ones."""
-    if name not in (cards := _cards()):
-        raise unknown("method", name, cards)
-    return cards[name]
+    return entry("method", name, _cards())
 
 
 def is_nominal(name: str) -> bool:

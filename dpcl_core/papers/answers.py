@@ -201,8 +201,7 @@ def picture(of: Answer) -> str:
             [(name, Interval(claimed, None, None, 1)), ("attack", Interval(bound, None, None, 1))], unit="ε"
         )
     sides = [side for side in asked.sides if side[0] and side[1] in shown.runs][:2]
-    first = shown.runs[sides[0][1]]
-    budgets = sorted({model.epsilon for model in first.models})
+    budgets = sorted({model.epsilon for model in shown.runs[sides[0][1]].models})
     if len({side[1] for side in sides}) == 1 and len(budgets) >= _MANY_BUDGETS:
         levels = [shown.level(("", sides[0][1], epsilon), asked.metric) for epsilon in budgets]
         known = [(epsilon_text(one), level) for one, level in zip(budgets, levels, strict=True) if level is not None]

@@ -14,7 +14,7 @@ from functools import cache
 
 from dpcl_core import paths
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import unknown
+from dpcl_core.errors import entry
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Experiment, Paper, backbone_title, load, of_data
@@ -170,14 +170,9 @@ PAPERS: Mapping[str, Paper] = {
 
 def paper(name: str) -> Paper:
     """A paper. Raises BadInput naming the known ones."""
-    if name not in PAPERS:
-        raise unknown("paper", name, PAPERS)
-    return PAPERS[name]
+    return entry("paper", name, PAPERS)
 
 
 def experiment(of: Paper, name: str) -> Experiment:
     """An experiment of a paper. Raises BadInput naming the known ones."""
-    by_name = {experiment.name: experiment for experiment in of.experiments}
-    if name not in by_name:
-        raise unknown("--experiment", name, by_name)
-    return by_name[name]
+    return entry("--experiment", name, {experiment.name: experiment for experiment in of.experiments})

@@ -109,8 +109,7 @@ def verdict_text(claim: Claim) -> str:
 
 def form(paper: Paper, experiment: Experiment, size: Size, runs: Mapping[str, Measured] | None = None) -> Form:
     """An experiment at one size with its verdicts. `runs`: results by label (None: as recorded)."""
-    preset = experiment.preset(size)
-    specs = presets.variants(preset)
+    specs = presets.variants(experiment.preset(size))
     known = questions.recorded(specs) if runs is None else runs
     is_toy = any(spec.data.backbone in paper.toys for spec in specs.values())
     return Form(experiment, size, specs, known, judged(experiment, size, specs, known), is_toy)

@@ -112,15 +112,11 @@ def comparison_rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Mea
             by_layer.pop((_key(row), ""), None)
             published_row = printed.get(_key(row), row)
             remarks = (*published_row.remarks, *run.made_before)
+            spent, channels = run.accounted(epsilon), run.channel_epsilons(epsilon)
             by_layer[_key(row), name] = replace(
-                published_row,
-                ours=ours,
-                remarks=remarks,
-                is_comparable=comparable,
-                accounted_epsilon=run.accounted(epsilon),
-                channel_epsilons=run.channel_epsilons(epsilon),
-                layer=name,
-            )
+                published_row, ours=ours, remarks=remarks, is_comparable=comparable, accounted_epsilon=spent,
+                channel_epsilons=channels, layer=name,
+            )  # fmt: skip
     several = Counter(key for key, _ in by_layer)
     by_layer = {place: replace(row, is_one_of_several=several[place[0]] > 1) for place, row in by_layer.items()}
     order = list(dict.fromkeys([row.name for row in printed.values()] + [row.name for row in by_layer.values()]))

@@ -235,8 +235,22 @@ class Elsewhere(Document):
         return f"{experiment.preset(self.size)} on {self.on}"
 
 
-@dataclass(frozen=True, slots=True)
-class Experiment:
+class _Described(Document):
+    """What a file says of an experiment and the record keeps as it is."""
+
+    name: _Words
+    title: _Words
+    question: _Words
+    table: _Words | None = None
+    n_classes: int = Field(gt=1)
+    is_ours: bool = False
+    has_match_rates: bool = False
+    earlier: _Words | None = None
+    figures: tuple[Figure, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
+
+
+class Experiment(_Described):
     """One experiment. Preset NAME is the paper's protocol, NAME-small a version that takes minutes on two cores.
 
     NAME-bundled, where there is one, uses all available data and a bundled network. `prints` selects its numbers among all
@@ -250,22 +264,12 @@ class Experiment:
     `elsewhere`: other data on which its claims were tested.
     """
 
-    name: str
-    title: str
-    question: str
-    table: str | None
     prints: Callable[[Published], bool]
-    n_classes: int
     metrics: tuple[str, ...]
     orderings: tuple[Ordering, ...]
-    departures: tuple[str, ...] = ()
-    small_departures: tuple[str, ...] = ()
-    is_ours: bool = False
-    has_match_rates: bool = False
-    earlier: str | None = None
-    dataset: str = ""
-    figures: tuple[Figure, ...] = ()
-    elsewhere: tuple[Elsewhere, ...] = ()
+    departures: tuple[str, ...]
+    small_departures: tuple[str, ...]
+    dataset: str
 
     @property
     def claimed_in(self) -> tuple[str, str]:
@@ -362,22 +366,12 @@ class _Claimed(Document):
         return tuple(Ordering(self.says, *both, self.metric, self.kind, self.test, is_ours) for both in sides)
 
 
-class _Experiment(Document):
-    name: _Words
-    title: _Words
-    question: _Words
-    table: _Words | None = None
+class _Experiment(_Described):
     prints: _Prints | None = None
-    n_classes: int = Field(gt=1)
     metrics: tuple[_Words, ...] | None = None
     orderings: _Words
     departures: tuple[_Words, ...] = ()
     small_departures: tuple[_Words, ...] = ()
-    is_ours: bool = False
-    has_match_rates: bool = False
-    earlier: _Words | None = None
-    figures: tuple[Figure, ...] = ()
-    elsewhere: tuple[Elsewhere, ...] = ()
 
 
 class _File(Document):

@@ -35,14 +35,12 @@ class Drawn:
 def shown_runs(form: Form, figure: Figure) -> dict[str, Measured]:
     """The runs of a figure with results, by label."""
     named = [run for _, points in figure.points for _, run in points]
-    wanted = figure.runs or named or tuple(form.specs)
-    return {label: form.runs[label] for label in wanted if label in form.runs}
+    return {label: form.runs[label] for label in figure.runs or named or tuple(form.specs) if label in form.runs}
 
 
 def budgets(form: Form, figure: Figure) -> tuple[float, ...]:
     """The budgets of which a figure shows one at a time; empty where it shows all of them together."""
-    runs = shown_runs(form, figure).values()
-    every = [sorted({model.epsilon for model in run.models}) for run in runs]
+    every = [sorted({model.epsilon for model in run.models}) for run in shown_runs(form, figure).values()]
     is_split = not figure.has_tests and (bool(figure.points) or sum(map(len, every)) > _MOST_LINES)
     return tuple(sorted({epsilon for own in every if len(own) > 1 for epsilon in own})) if is_split else ()
 
@@ -54,14 +52,9 @@ def tests(form: Form, figure: Figure) -> tuple[Ordering, ...]:
 
 
 def draw(
-    paper: Paper,
-    form: Form,
-    figure: Figure,
-    *,
-    epsilon: float | None = None,
-    test: Ordering | None = None,
+    paper: Paper, form: Form, figure: Figure, *, epsilon: float | None = None, test: Ordering | None = None,
     dark: bool = False,
-) -> Drawn:
+) -> Drawn:  # fmt: skip
     """One of the paper's figures from the form's runs. `epsilon`: one of `budgets`; `test`: one of `tests`."""
     if figure.has_tests:
         return _p_values(form, test, dark)
@@ -99,8 +92,7 @@ def _over_tasks(paper: Paper, form: Form, figure: Figure, epsilon: float | None,
             theme.nothing(note or "None of these runs has been carried out here yet.", dark, 160), pd.DataFrame(), ""
         )
     n_tasks = max(int(line.rows["after_task"].max()) + 1 for line in lines)
-    preset = form.experiment.preset(form.size)
-    references = questions.references_beside(preset, form.specs, form.runs, figure.metric)
+    references = questions.references_beside(form.experiment.preset(form.size), form.specs, form.runs, figure.metric)
     picture = curves.averages_over_tasks(
         lines, n_tasks=n_tasks, of="accuracy" if figure.metric == "AA" else "forgetting",
         score=comparison.quantity("AA", form.specs.values()), printed=printed, references=references, dark=dark,

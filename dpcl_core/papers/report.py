@@ -297,8 +297,7 @@ def layer(count: claims.LayerCount) -> tuple[str, str]:
     """One layer in words: its name with its runs, and what it means with the claims that come out."""
     decided = f" {count.n_found} of {count.n_claims} decided claims come out." if count.n_claims else ""
     runs = f" ({count.n_here} of {counted(count.n_runs, 'run')})" if count.n_runs else ""
-    title = f"{capital(count.layer)}{runs}"
-    return title, f"{claims.MEANING[count.layer]}{decided}"
+    return f"{capital(count.layer)}{runs}", f"{claims.MEANING[count.layer]}{decided}"
 
 
 def source(label: str, run: Measured | None) -> str:

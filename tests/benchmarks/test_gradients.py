@@ -172,7 +172,7 @@ def prepared(backbone: str, kind: Kind) -> tuple[Adapted, torch.optim.Optimizer]
 
 
 def our_step(backbone: str, kind: Kind, clip_norm: float = 1.0) -> Way:
-    """A step as `adapters.train_adapters` takes it; without clipping, and then without noise, it is the one of eps = inf."""
+    """A step as `adapters.train_together` takes it; without clipping, and then without noise, it is the one of eps = inf."""
     start = adapters.fresh(adaptable.load(backbone), kind, 4, range(N_LABELS), N_LABELS, 0)
     one = adapters.Training(start, *pictures(), 0.0 if math.isinf(clip_norm) else 1.0, Batches(1.0, None), ReleaseNoise())
     steps = adapters.train_together([one], Schedule(1.0, sys.maxsize, clip_norm, 1e-3, N_PICTURES))

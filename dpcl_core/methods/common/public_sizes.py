@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,13 @@ def refusal(spec: RunSpec, task: str) -> BadInput:
     """The error for a task without a public label."""
     labels = ", ".join(spec.public_labels or ())
     return BadInput("public_labels", labels, f"must name a label of every task: {task} would have none")
+
+
+def refuse_budgets(spec: RunSpec, why: str) -> None:
+    """Raises BadInput with this reason for a finite budget: the method adds no noise."""
+    for epsilon in spec.privacy.epsilons:
+        if math.isfinite(epsilon):
+            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", f"must be inf: {why}", {"privacy.epsilons": (math.inf,)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +74,7 @@ class PublicSizes:
 
 def run_sizes(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:
     """Public sizes of a run, before its data are read; `n_tasks` from the scenario's settings."""
-    classes = dataset.classes or tuple(map(str, range(dataset.n_classes)))
-    n_labels = len(spec.scenario.label_names(classes))
+    n_labels = len(spec.scenario.label_names(dataset.classes or tuple(map(str, range(dataset.n_classes)))))
     sizes = source_sizes(spec)
     return PublicSizes(dataset.n_train, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users, sizes)
 

@@ -61,8 +61,7 @@ class Recalling(Protocol):
 def saved(parts: Mapping[str, Durable]) -> tuple[dict[str, JsonValue], Arrays]:
     """The state of named objects. Raises TypeError for a value that cannot be kept."""
     writer = _Writer()
-    document = {name: writer.written(one, _with_own({}, one)) for name, one in parts.items()}
-    return document, writer.arrays
+    return {name: writer.written(one, _with_own({}, one)) for name, one in parts.items()}, writer.arrays
 
 
 def restore(parts: Mapping[str, Durable], document: Mapping[str, JsonValue], arrays: Arrays) -> None:

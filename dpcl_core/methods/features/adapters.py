@@ -262,15 +262,6 @@ class Training:
     noise: Noise
 
 
-def train_adapters(
-    start: Adapter, pictures: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule, noise_multiplier: float,
-    batches: Batches, noise: Noise,
-) -> Generator[int, None, Adapter]:
-    """`train_together` for one model."""
-    (trained,) = yield from train_together([Training(start, pictures, labels, noise_multiplier, batches, noise)], plan)
-    return trained
-
-
 def train_together(trainings: Sequence[Training], plan: Schedule) -> Generator[int, None, list[Adapter]]:
     """DP-SGD with Adam on cross-entropy: yields the steps taken so far, of all models, and returns the trained ones.
 
@@ -296,8 +287,7 @@ def train_together(trainings: Sequence[Training], plan: Schedule) -> Generator[i
     n_fine = torch.zeros((), dtype=torch.int64, device=device)
     every = _STEPS_BETWEEN_LOOKS if gpu.is_gpu(device) else 1
     for step in range(plan.n_steps):
-        sums = gradients.sums(pictures, *examples.draw())
-        weights.grad = _means(sums, plan, trainings, weights.dtype)
+        weights.grad = _means(gradients.sums(pictures, *examples.draw()), plan, trainings, weights.dtype)
         adam.step()
         n_fine += (weights.abs().amax() <= LARGEST_WEIGHT) & (n_fine == step)  # false for NaN, too
         if ((step + 1) % every == 0 or step + 1 == plan.n_steps) and (fine := int(n_fine)) <= step:
@@ -322,8 +312,7 @@ class _Examples:
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         """Pictures [b, ...] of ascending rows."""
-        cuts = np.searchsorted(rows, self._starts)
-        parts = zip(self._arrays, self._starts, pairwise(cuts), strict=False)
+        parts = zip(self._arrays, self._starts, pairwise(np.searchsorted(rows, self._starts)), strict=False)
         return np.concatenate([array[rows[low:high] - start] for array, start, (low, high) in parts])
 
     def on(self, device: str) -> Tensor | Self:

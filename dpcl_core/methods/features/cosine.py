@@ -10,22 +10,12 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print
+from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import learned_list
 from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.common.stream_noise import (
-    ADDED_PRINTED,
-    FRESH_PRINTED,
-    PredictionParams,
-    RememberedParams,
-    check_remembered,
-    chosen,
-    derived,
-    has_shrunk,
-    predicts_shrunk,
-    remembers,
-)
+from dpcl_core.methods.common.stream_noise import PredictionParams, RememberedParams, remembers
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.privacy.continual import Stream, check_size, noisy_named_sums, noisy_stream_sums, shrunk
@@ -69,11 +59,11 @@ class CosineClassifier:
         self._streams: dict[int, Stream] = {}
         if remembers(spec):
             check_size(8 * context.n_tasks * context.n_classes * context.n_inputs)
-            factorisation = chosen(context).factorisation
+            factorisation = stream_noise.chosen(context).factorisation
             self._streams = {seed: Stream(factorisation, *self._sums.shape[2:]) for seed in self._seeds}
         self._stream_releases: dict[int, list[NDArray[np.float64]]] = {seed: [] for seed in self._streams}
-        self._shrunk = np.zeros_like(self._sums) if has_shrunk(spec, context.n_tasks) else None
-        self._is_shrunk = predicts_shrunk(spec, context.n_tasks)
+        self._shrunk = np.zeros_like(self._sums) if stream_noise.has_shrunk(spec, context.n_tasks) else None
+        self._is_shrunk = stream_noise.predicts_shrunk(spec, context.n_tasks)
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
         self._units: UnitRows | None = None
         # Made of what is released and public: by seed and rule the directions of its sums, and which are some; test rows.
@@ -243,7 +233,7 @@ def forecast(
     class_size, uses = facts.n_people / facts.n_classes, facts.n_tasks if spec.labels == "prior-const" else 1
     sigma = trainer.sigma(spec, epsilon)
     if remembers(spec):
-        sigma, uses = sigma * chosen(facts).least, 1
+        sigma, uses = sigma * stream_noise.chosen(facts).least, 1
     ratio = noise_to_signal(sigma, n_features, class_size, uses=uses)
     return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
 
@@ -254,14 +244,13 @@ CARD = params.card(
     summary="Sums the unit-length features of each class once per task, with Gaussian noise. A test example gets the class "
     "whose noisy sum is closest in direction. Nothing is trained, so a later task cannot overwrite an earlier one.",
     source="Tobaben et al. 2025, Algorithm 1",
-    params=CosineParams, key_settings=("noise_over_tasks", "prediction"), refuses=check_remembered, derived=derived,
-    module=__name__, planned=f"{__name__}:planned",
-    audit="dpcl_core.attacks.feature_games",
+    params=CosineParams, key_settings=("noise_over_tasks", "prediction"), refuses=stream_noise.check_remembered,
+    derived=stream_noise.derived, module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.feature_games",
     forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),
     printed=Print(
         params.SOURCE,
         params.OF_ALL
-        | {"params.noise_over_tasks": FRESH_PRINTED, "params.prediction": ADDED_PRINTED},
+        | {"params.noise_over_tasks": stream_noise.FRESH_PRINTED, "params.prediction": stream_noise.ADDED_PRINTED},
         left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},
     ),
 )

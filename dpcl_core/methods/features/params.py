@@ -11,7 +11,7 @@ from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, Schedule
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
@@ -66,8 +66,7 @@ class PeftParams(Params):
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput if the settings cannot be trained on data with these public sizes."""
-    params = spec.params
-    assert isinstance(params, PeftParams)
+    params = settings_of(spec, PeftParams)
     if params.adapter != "head" and not backbones.has_layers(spec.data.backbone):
         why = "there is no network whose layers could be adapted"
         allowed = f"must be head with data.backbone = {spec.data.backbone}: {why}"
@@ -75,27 +74,23 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     facts.check_sampled(params.sample_rate)
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: PeftParams) -> tuple[str, ...]:
     """Assumptions of the bound about arithmetic; none for heads (`methods.features.linear_heads`)."""
-    assert isinstance(params, PeftParams)
     return () if params.adapter == "head" else (ROUNDING_ASSUMED,)
 
 
-def training_steps(params: Params) -> tuple[float, int]:
+def training_steps(params: PeftParams) -> tuple[float, int]:
     """Sampling rate and number of steps."""
-    assert isinstance(params, PeftParams)
     return params.sample_rate, params.n_steps
 
 
 def variant(spec: RunSpec) -> str:
     """The adapter's name in the paper's tables."""
-    assert isinstance(spec.params, PeftParams)
-    return _VARIANTS[spec.params.adapter]
+    return _VARIANTS[settings_of(spec, PeftParams).adapter]
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: PeftParams, facts: PublicSizes) -> str:
     """Steps and batch size that follow from the settings, for a task of nominal size."""
-    assert isinstance(params, PeftParams)
     batch = params.sample_rate * facts.task_size
     return f"{params.n_steps} steps of DP-SGD a task, {batch:.0f} examples in a batch on average."
 

@@ -23,8 +23,7 @@ def cosine(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Scores:
     """Cosines [n, competing] of features [n, K] with class sums, shrunk ones where released; -inf for a zero sum."""
     last = steps[-1]
     sums = unit_rows(last.chosen(last.real("shrunk" if "shrunk" in last.arrays else "sums").T).T)
-    cosines: Scores = np.where(sums.any(axis=1), unit_rows(inputs) @ sums.T, -np.inf)
-    return cosines
+    return np.where(sums.any(axis=1), unit_rows(inputs) @ sums.T, -np.inf)
 
 
 def heads(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Scores:

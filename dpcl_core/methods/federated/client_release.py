@@ -68,8 +68,7 @@ def by_matching(lists: Lists, ids: Ints, n_slots: int) -> Slotted:
     """Shares and means by a matcher's slot ids [n, L]; a client's entries in one slot are averaged by weight."""
     belongs = (ids[:, None, :] == np.arange(n_slots)[:, None]) * lists.weights[:, None, :]
     weights = belongs.sum(axis=2)
-    means = belongs @ lists.means / np.where(weights > 0, weights, 1)[:, :, None]
-    return Slotted(_shares(weights), means)
+    return Slotted(_shares(weights), belongs @ lists.means / np.where(weights > 0, weights, 1)[:, :, None])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,9 +167,7 @@ def release_vectors(
     return decoded(totals[0], layout, targets, expected_clients(n_clients), stds)
 
 
-def decoded(
-    totals: Floats, layout: Layout, targets: Floats, expected: float, stds: Sequence[float]
-) -> list[Replay]:
+def decoded(totals: Floats, layout: Layout, targets: Floats, expected: float, stds: Sequence[float]) -> list[Replay]:
     """The mixtures decoded from noisy sums [E, D], with noise of `stds` on each coordinate: post-processing of the sums."""
     weights, means = layout.decoded(totals, expected, np.array(stds))
     mixtures = zip(weights, means, totals, strict=True)
@@ -404,9 +401,7 @@ class Replay:
     targets: Floats
     sums: Floats | None = None
 
-    def sample(
-        self, n: int, generator: np.random.Generator
-    ) -> tuple[Singles, Singles, Ints]:
+    def sample(self, n: int, generator: np.random.Generator) -> tuple[Singles, Singles, Ints]:
         """Sampled embeddings z [n, d], their targets y [n, C] and components k [n]."""
         k = generator.choice(len(self.weights), size=n, p=self.weights / self.weights.sum())
         drawn = generator.standard_normal((n, self.means.shape[1]), dtype=np.float32)

@@ -39,8 +39,7 @@ class Head:
 
     @property
     def _shapes(self) -> tuple[tuple[int, int], ...]:
-        widths = (self.n_inputs, *([self.n_hidden] if self.n_hidden else []), self.n_classes)
-        return tuple(pairwise(widths))
+        return tuple(pairwise((self.n_inputs, *([self.n_hidden] if self.n_hidden else []), self.n_classes)))
 
     def initial(self, generator: np.random.Generator) -> Singles:
         """Initial parameters [P]: uniform within 1/sqrt(fan-in), as torch's Linear."""
@@ -130,8 +129,7 @@ def train_copies(
 
 def cycled(n_rows: int, count: int, generator: np.random.Generator) -> Ints:
     """`count` row indices from successive random permutations: every row comes once before any repeats."""
-    orders = [generator.permutation(n_rows) for _ in range(-(-count // n_rows))]
-    return np.concatenate(orders)[:count]
+    return np.concatenate([generator.permutation(n_rows) for _ in range(-(-count // n_rows))])[:count]
 
 
 def stop_if_diverged(params: Singles, step: int, n_steps: int, learning_rate: float, turn: str = "step") -> None:
@@ -286,8 +284,7 @@ class RoundHead:
             raise BadInput("question.round", question.round, allowed)
         if question.state.shape != self._weights.shape:
             raise BadInput("question.state", question.state.shape, f"must be the {len(self._weights)} weights of a head")
-        clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
-        return self._updates(clients, question, chosen)
+        return self._updates(Clients.of(rows.z, rows.targets, rows.users, self._n_users), question, chosen)
 
     def trained(
         self, rows: TaskRows, index: int, ledger: Ledger, *, mixtures: Callable[[], Sequence[Replay]] | None = None,

@@ -45,17 +45,14 @@ class CslrCentralParams(
     head: Literal["private", "clean"] = parameter(
         "private", "Output layer",
         "private: the head's updates are clipped and noised, and epsilon is for both. clean: they travel as they are, as "
-        "published; epsilon is for the replay alone, and both together have no bound."
-    )
+        "published; epsilon is for the replay alone, and both together have no bound.")
     replay_share: float = parameter(
         0.5, "Share of ε for replay",
         "Share of epsilon that the replay may spend, where the head is private; the head has what is then left.",
-        gt=0, lt=1
-    )
+        gt=0, lt=1)
     releases: Literal["task", "round"] = parameter(
         "task", "Published after each",
-        "task: one release a task, of every client. round: one a round, of the clients who also send updates."
-    )
+        "task: one release a task, of every client. round: one a round, of the clients who also send updates.")
 
 
 def notes(params: CslrCentralParams) -> tuple[str, ...]:

@@ -67,42 +67,33 @@ class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, feder
     modes_per_task: int = parameter(
         4, "Groups of a task",
         "Groups that a round's lists are clustered into, of every label or of the whole task, as lists are; the paper's 1 "
-        "leaves nothing to match.", ge=1, le=64
-    )
+        "leaves nothing to match.", ge=1, le=64)
     lists: Literal["label", "task"] = parameter(
         "label", "Lists made for each",
         "What a client's list is of. label: one for each label of a task, so that an entry has one label. task: one of "
-        "all that the client has of a task, as printed; an entry's target is then a mixture of labels."
-    )
+        "all that the client has of a task, as printed; an entry's target is then a mixture of labels.")
     rule: federated.Rule = parameter(
         "hungarian", "Decision rule",
-        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport."
-    )
+        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport.")
     second_moments: Literal["diagonal", "full"] = parameter(
-        "diagonal", "Covariances", "What is released of second moments; full is as printed, and costs seconds a round."
-    )
+        "diagonal", "Covariances", "What is released of second moments; full is as printed, and costs seconds a round.")
     dimensions: Annotated[int, Interval(ge=2, le=1024)] | None = parameter(
-        None, "Public axes", "Public axes on which all of it happens; empty: the embedding as it is, as printed."
-    )
+        None, "Public axes", "Public axes on which all of it happens; empty: the embedding as it is, as printed.")
     noisy_lists: bool = parameter(
         False, "Noise on lists",
         "Whether clients noise the four statistics of every entry before lists are matched, by Table 5 and again in every "
-        "round, as printed (Algorithm 1, line 2)."
-    )
+        "round, as printed (Algorithm 1, line 2).")
     aggregation: Literal["shares", "entries"] = parameter(
         "shares", "Unit of averaging",
         "How groups are averaged. shares: entries count by their share of a client's texts, over the expected number of "
-        "clients. entries: each counts the same, over the clients that came, as printed (Eq. 2)."
-    )
+        "clients. entries: each counts the same, over the clients that came, as printed (Eq. 2).")
     averaging: float = parameter(
         0.9, "Weight of the last classifier",
         "What the replayed mixture keeps of a task's earlier rounds; 0: a round's own release alone (Eq. 2).",
-        ge=0, lt=1
-    )
+        ge=0, lt=1)
     targets: Literal["simplex", "raw"] = parameter(
         "simplex", "Anchor targets",
-        "Noisy targets of the mixture. simplex: brought back to shares that add up to 1. raw: as released, as printed."
-    )
+        "Noisy targets of the mixture. simplex: brought back to shares that add up to 1. raw: as released, as printed.")
 
 
 PRINTED = federated.printed_settings(

@@ -53,12 +53,10 @@ class FedCilDpParams(federated.ClippedParams):
 
     noise_size: int = parameter(64, "Noise dimensions", "Random numbers that the generator starts from.", ge=1, le=1024)
     consolidation_steps: int = parameter(
-        20, "", "Steps on embeddings of the noised generator alone, by the server, after a round.", ge=0, le=1000
-    )
+        20, "", "Steps on embeddings of the noised generator alone, by the server, after a round.", ge=0, le=1000)
     consistency: float = parameter(
         1.0, "Consistency weight",
-        "What agreeing with the server's generated embeddings counts for a client.", ge=0, le=1000
-    )
+        "What agreeing with the server's generated embeddings counts for a client.", ge=0, le=1000)
 
 
 CARD = federated.card(
@@ -136,8 +134,7 @@ class AcGan:
         those of `local`; without it the consistency terms are left out.
         """
         rows = [local[0], generated.x, *(batch.x for batch in (replayed, server) if batch is not None)]
-        x = np.concatenate(rows, axis=-2)
-        *inputs, out = self.classifier.forward(params, x)
+        *inputs, out = self.classifier.forward(params, np.concatenate(rows, axis=-2))
         parts = np.split(out, np.cumsum([batch.shape[-2] for batch in rows])[:-1], axis=-2)
         share = 1.0 if replayed is None else 0.5
         gradients = [share * _loss_gradient(parts[0], local[1], 1.0), _loss_gradient(parts[1], generated.labels, 0.0)]
@@ -194,8 +191,7 @@ def class_gradient(logits: Singles, labels: Ints) -> Singles:
 
 def binary_gradient(logits: Singles, target: float) -> Singles:
     """Gradient of binary cross-entropy summed over rows, in the logits; `target` is 0 or 1."""
-    gradient: Singles = (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - target).astype(np.float32)
-    return gradient
+    return (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - target).astype(np.float32)
 
 
 def kl_gradients(target: Singles, logits: Singles) -> tuple[Singles, Singles]:
@@ -241,8 +237,7 @@ class FedCilDp:
             seed, purpose = None if release else self._cell.seed, f"round {done} of task {task.index}"
             draws = client_training.client_draws(with_rows, seed, purpose)
             # At first the global generator has not seen the task's labels: consistency starts in the second round.
-            updates = self._updates(clients, with_rows, draws, is_first=done == 0)
-            self._average(updates, task.index, ledger)
+            self._average(self._updates(clients, with_rows, draws, is_first=done == 0), task.index, ledger)
             for weights in (self._generator, self._classifier):
                 client_training.stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
             self._consolidate(generator(self._cell.seed, f"consolidation {done} of task {task.index}"))

@@ -7,20 +7,18 @@ to the keys of other classes is smallest.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes, refuse_budgets
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, by_label, features
 from dpcl_core.methods.federated.client_training import participation
@@ -38,8 +36,7 @@ class FedTaLiteParams(federated.RoundParams):
 
     learning_rate: float = parameter(0.1, "", "Step size of plain gradient descent.", gt=0, le=100)
     mixing: float = parameter(
-        0.5, "Mixing weight α", "What the nearest anchor counts beside the feature (alpha).", ge=0, le=100
-    )
+        0.5, "Mixing weight α", "What the nearest anchor counts beside the feature (alpha).", ge=0, le=100)
 
 
 UNKNOWN = "Its mixing equations were not at hand."
@@ -47,10 +44,7 @@ UNKNOWN = "Its mixing equations were not at hand."
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a finite budget, and as `params.check_federated` does."""
-    for epsilon in spec.privacy.epsilons:
-        if math.isfinite(epsilon):
-            allowed = "must be inf: FedTA-lite adds no noise"
-            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", allowed, {"privacy.epsilons": (math.inf,)})
+    refuse_budgets(spec, "FedTA-lite adds no noise")
     federated.check_federated(spec, facts)
 
 

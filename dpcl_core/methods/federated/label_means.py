@@ -98,8 +98,7 @@ class LabelMeans:
         found = {"nearest": np.stack([self._nearness(z, self._parts(place)) for place in places])}
         if self._has_shrunk:
             found["shrunk"] = np.stack([self._nearness(z, self._shrunk(place) or self._parts(place)) for place in places])
-        rules = sorted(found, reverse=self._is_shrunk)
-        return {rule: self._seen.masked(found[rule], task) for rule in rules}
+        return {rule: self._seen.masked(found[rule], task) for rule in sorted(found, reverse=self._is_shrunk)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The noisy sums of the last task, or of all with remembered noise, and the `means` [labels, d] decoded from them.

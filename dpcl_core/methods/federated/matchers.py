@@ -198,9 +198,7 @@ class PublicView:
     radius: float
 
     @classmethod
-    def of(
-        cls, features: Reals, n_axes: int, radius: float | None = None, axes_of: AxesOf = "sentences"
-    ) -> PublicView:
+    def of(cls, features: Reals, n_axes: int, radius: float | None = None, axes_of: AxesOf = "sentences") -> PublicView:
         """From public features [p, d]; `radius` None: the 0.9 quantile of public topic means' residual lengths.
 
         Topics are clusters of the public sentences (k-means, about 20 sentences each). Axes are principal axes of the

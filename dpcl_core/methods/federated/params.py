@@ -48,8 +48,7 @@ class SamplingParams(Params):
     """Settings of embeddings sampled from the released mixture."""
 
     unit_length: bool = parameter(
-        False, "Unit-length embeddings", "Whether invented embeddings are brought to unit length, as real ones are."
-    )
+        False, "Unit-length embeddings", "Whether invented embeddings are brought to unit length, as real ones are.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +58,9 @@ class ServerParams(SamplingParams, HeadParams):
     learning_rate: float = parameter(5e-4, "", "Learning rate of Adam.", gt=0, le=10)
     batch_size: int = parameter(128, "", "Rows in each step of the head's training.", ge=1, le=1024)
     steps: int = parameter(
-        300, "Training steps", "Steps in which the server trains the head after a task.", ge=1, le=100_000
-    )
+        300, "Training steps", "Steps in which the server trains the head after a task.", ge=1, le=100_000)
     samples: int = parameter(
-        1000, "Texts invented for each group", "Embeddings invented for every label of the mixture.", ge=1, le=100_000
-    )
+        1000, "Texts invented for each group", "Embeddings invented for every label of the mixture.", ge=1, le=100_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +70,7 @@ class RoundParams(HeadParams):
     rounds: int = parameter(50, "", "Rounds of training in every task.", ge=1, le=1000)
     participation: float = parameter(
         0.3, "Share of clients in a round",
-        "Chance that a client is in a round, by a coin of its own; 1: all.", gt=0, le=1
-    )
+        "Chance that a client is in a round, by a coin of its own; 1: all.", gt=0, le=1)
     local_steps: int = parameter(10, "", "Steps that a client trains for in a round, a public number.", ge=1, le=1000)
 
 
@@ -83,8 +79,7 @@ class ClippedParams(RoundParams):
     """Settings of rounds with clipped and noised updates."""
 
     clip_norm: float = parameter(
-        1.0, "Clipping norm C", "Longest change of the head that one client contributes.", ge=1e-9, le=1e6
-    )
+        1.0, "Clipping norm C", "Longest change of the head that one client contributes.", ge=1e-9, le=1e6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +87,9 @@ class RehearsalParams(SamplingParams):
     """Settings of the clients' rehearsal."""
 
     samples: int = parameter(
-        500, "Texts invented for each group", "Invented embeddings that a round's clients rehearse.", ge=1, le=100_000
-    )
+        500, "Texts invented for each group", "Invented embeddings that a round's clients rehearse.", ge=1, le=100_000)
     replay_weight: float = parameter(
-        1.0, "Weight of replay", "What the loss on rehearsed rows counts (lambda, Eq. 3).", ge=0, le=1000
-    )
+        1.0, "Weight of replay", "What the loss on rehearsed rows counts (lambda, Eq. 3).", ge=0, le=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,32 +99,25 @@ class ListParams(Params):
     clusters_together: ClassVar[bool] = False  # clusters all clients' lists, so that one list may leave groups empty
     list_size: int = parameter(4, "List entries", "Gaussians in a client's list (L).", ge=1, le=64)
     restarts: int = parameter(
-        3, "Restarts of clustering", "Starts of the fit of a list; the likeliest is kept.", ge=1, le=20
-    )
+        3, "Restarts of clustering", "Starts of the fit of a list; the likeliest is kept.", ge=1, le=20)
     modes_per_task: int = parameter(
         1, "Groups of a task",
-        "Groups that the lists of a task are matched to, of every label; 1: nothing to match.", ge=1, le=64
-    )
+        "Groups that the lists of a task are matched to, of every label; 1: nothing to match.", ge=1, le=64)
     matcher: Matcher = parameter(
         "signature", "Matching",
         "By what entries are matched. signature: log-densities at public sentences. pca-mean: the mean on public axes. "
-        "mean: the mean. target: its labels. random: by lot."
-    )
+        "mean: the mean. target: its labels. random: by lot.")
     rule: Rule = parameter(
         "nearest", "Decision rule",
-        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport."
-    )
+        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport.")
     signature_covariance: SignatureCovariance = parameter(
         "shared-spherical", "Covariance of signatures",
         "Covariance of the densities. shared-spherical: one public number. shared-full: a public matrix. own: each "
-        "entry's. own-shrunk: half of it and half of the public one."
-    )
+        "entry's. own-shrunk: half of it and half of the public one.")
     signature_norm: SignatureNorm = parameter(
-        "centred", "Scale of signatures", "What is done to a signature over its anchors."
-    )
+        "centred", "Scale of signatures", "What is done to a signature over its anchors.")
     anchors: int = parameter(
-        100, "Public anchors", "Public examples in a signature (m): sentences, or cut-outs, or made-up rows.", ge=1, le=1000
-    )
+        100, "Public anchors", "Public examples in a signature (m): sentences, or cut-outs, or made-up rows.", ge=1, le=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,22 +126,18 @@ class ReleaseParams(Params):
 
     dimensions: int = parameter(
         16, "Public axes",
-        "Public principal axes on which means are released; 16 below 50 clients, 32 up to 300.", ge=1, le=1024
-    )
+        "Public principal axes on which means are released; 16 below 50 clients, 32 up to 300.", ge=1, le=1024)
     axes_of: Literal["sentences", "topics"] = parameter(
         "sentences", "Axes fitted to",
         "What the public axes are principal axes of. sentences: all public sentences. topics: the means of groups of "
-        "them, so that fewer axes hold what tells labels apart."
-    )
+        "them, so that fewer axes hold what tells labels apart.")
     radius: Radius | None = parameter(
         None, "Norm bound of embeddings",
-        "Longest released mean, from the public centre; empty: what nine of ten public topics keep within."
-    )
+        "Longest released mean, from the public centre; empty: what nine of ten public topics keep within.")
     slots: Slots = parameter(
         "weighted", "Division of ε among tasks",
         "weighted: a client may lack some labels or groups, and its shares are released too. even: every client holds "
-        "each, and only means are released."
-    )
+        "each, and only means are released.")
 
 
 def check_federated(spec: RunSpec, facts: PublicSizes) -> None:

@@ -189,8 +189,7 @@ class ReleaseSchedule:
 
     def _vectors(self, rows: TaskRows, index: int, budget: int, lists: Callable[[], Lists] | None = None) -> Reals:
         """Every client's vector for a budget's sum. Private."""
-        width = self.layout(rows).width
-        question = Question(index, 0, width, self.prototypes(budget, rows.space))
+        question = Question(index, 0, self.layout(rows).width, self.prototypes(budget, rows.space))
         if self._collect is not None:
             return self._collect(question, np.arange(self._n_users))
         return self.answers(rows, question, lists)

@@ -42,8 +42,7 @@ def nearest_mean(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Reals:
 def mixed_prototypes(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Reals:
     """Cosines [n, competing] of features to prototypes, after the anchor of the nearest key was mixed in."""
     last, z = steps[-1], features(inputs).astype(np.float64)
-    names = ("keys", "prototypes", "anchors")
-    keys, prototypes, anchors = (last.chosen(last.real(name).T).T for name in names)
+    keys, prototypes, anchors = (last.chosen(last.real(name).T).T for name in ("keys", "prototypes", "anchors"))
     nearest = (z @ keys.T).argmax(axis=1)
     return unit_rows(z + float(cast(float, last.facts["mixing"])) * anchors[nearest]) @ prototypes.T
 

@@ -21,17 +21,7 @@ from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.params import SHORTEST, LanguageParams
-from dpcl_core.methods.language.public_text import (
-    FIRST,
-    TEXT,
-    Answer,
-    Planes,
-    Prompted,
-    answer_ids,
-    planes,
-    prompted,
-    template,
-)
+from dpcl_core.methods.language.public_text import FIRST, TEXT, Answer, Planes, Prompted, answer_ids, planes, prompted
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
@@ -111,19 +101,8 @@ def log_probabilities(
     from dpcl_core.backbones import causal
     from dpcl_core.methods.language import training
 
-    return training.log_probabilities(
-        causal.load(backbone, device, single=single),
-        tokens,
-        plain_language.load_tokenizer(backbone).bos,
-        device,
-        is_filled=is_filled,
-    )
-
-
-def without_tokens(texts: Prompted) -> Prompted:
-    """The same prompts with the texts' tokens set to 0, for training that must not read them."""
-    is_text = texts.role == TEXT
-    return Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, texts.fork)
+    model, bos = causal.load(backbone, device, single=single), plain_language.load_tokenizer(backbone).bos
+    return training.log_probabilities(model, tokens, bos, device, is_filled=is_filled)
 
 
 def median_norm(table: NDArray[np.float32]) -> float:
@@ -144,6 +123,8 @@ class AdaptedModel:
 
         self.params = params = settings_of(spec, LanguageParams)
         self.spec, self.cell, self.context, backbone = spec, cell, context, spec.data.backbone
+        # The seed of coins where privacy.noise = seeded (teaching only); None: they are the operating system's.
+        self.coin_seed = cell.seed if spec.privacy.noise == "seeded" else None
         rank, alpha, n_layers = params.lora_rank, params.lora_alpha, params.n_layers(backbone)
         every = params.adapts == "all"
         self.net = causal.adapted(backbone, context.device, rank, alpha, cell.seed, n_layers, every=every)
@@ -172,7 +153,7 @@ class AdaptedModel:
         `params.length`, the task's name and its label space decide, and no text: a refusal says nothing about those at hand.
         """
         longest = max(map(len, self._names(task).values()), default=0)
-        around = FIRST + len(self._tokenizer.encode(template(task.name))[0]) + longest
+        around = FIRST + len(self._tokenizer.encode(public_text.template(task.name))[0]) + longest
         context, length = self.net.context, self.params.length
         if context is None or around + length <= context:
             return
@@ -259,11 +240,6 @@ class AdaptedModel:
         """The batches of these steps, which the ledger is charged with: of the own texts, or of those at `rates[part]`."""
         return steps.batches(self.coin_seed, f"{purpose} at epsilon {self.cell.epsilon}", part)
 
-    @property
-    def coin_seed(self) -> int | None:
-        """The seed of coins where privacy.noise = seeded (teaching only); None: they are the operating system's."""
-        return self.cell.seed if self.spec.privacy.noise == "seeded" else None
-
     def order(self, purpose: str) -> np.random.Generator:
         """Seeded generator for choices that are public."""
         return generator(self.cell.seed, purpose)
@@ -287,4 +263,7 @@ class AdaptedModel:
         clip, noise = embedding_clip or median_norm(table), self.noise(f"embeddings of task {task.index}")
         copies = noisy_embeddings(table, inputs[:, :, TOKEN], ratio, clip, noise, ledger, task=task.index)
         self.copies = {"copies": copies, "answers": labels}
-        return TrainingInputs(without_tokens(self.prompted(inputs, labels, task.name)), self.table(copies))
+        texts = self.prompted(inputs, labels, task.name)
+        is_text = texts.role == TEXT  # tokens are 0 there: training must not read them
+        hidden = Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, texts.fork)
+        return TrainingInputs(hidden, self.table(copies))

@@ -30,11 +30,9 @@ class ErParams(BaselineParams):
     """Settings of ER: the size of the replay buffer, and how many of its texts join a step."""
 
     buffer_share: float = parameter(
-        0.1, "Share of texts replayed", "Share of each task's texts that is kept; each is kept by chance.", gt=0, le=1
-    )
+        0.1, "Share of texts replayed", "Share of each task's texts that is kept; each is kept by chance.", gt=0, le=1)
     replay_size: int = parameter(
-        32, "Texts replayed in a batch", "Kept texts that join each step of a later task, on average.", ge=1, le=100_000
-    )
+        32, "Texts replayed in a batch", "Kept texts that join each step of a later task, on average.", ge=1, le=100_000)
 
     keeps_texts: ClassVar[bool] = True
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -66,8 +66,7 @@ def _ranked(network: nn.Module, tokenizer: Tokenizer, canary: Canary) -> Ranked:
 def _continued(tokenizer: Tokenizer, prefix: str, code: str) -> tuple[list[int], int]:
     """Tokens of a prefix followed by a code, and the index of the first token that reaches into the code."""
     ids, offsets = tokenizer.encode(prefix + code)
-    start = next(place for place, (_, end) in enumerate(offsets) if end > len(prefix))
-    return ids, start
+    return ids, next(place for place, (_, end) in enumerate(offsets) if end > len(prefix))
 
 
 def _digits(tokenizer: Tokenizer, canary: Canary) -> list[int] | None:
@@ -225,8 +224,7 @@ def _answer_likelihoods(net: Adapted, batch: Batch, answers: Sequence[Sequence[i
     """Log-likelihoods [b, answers] of each answer after each prompt."""
     device, n = batch.ids.device, len(answers)
     first, cache = _read(net, batch)
-    starts = torch.tensor([answer[0] for answer in answers], device=device)
-    likelihoods = first[:, starts]
+    likelihoods = first[:, torch.tensor([answer[0] for answer in answers], device=device)]
     rest = max(map(len, answers)) - 1
     if rest == 0:
         return likelihoods
@@ -241,8 +239,7 @@ def _answer_likelihoods(net: Adapted, batch: Batch, answers: Sequence[Sequence[i
     )
     steps = output.logits.log_softmax(dim=-1).view(len(batch), n, rest, -1)
     later = steps.gather(3, tokens[None, :, 1:, None].expand(len(batch), -1, -1, -1))[..., 0]
-    totals: Tensor = likelihoods + (later * is_answer).sum(dim=2)
-    return totals
+    return cast(Tensor, likelihoods + (later * is_answer).sum(dim=2))
 
 
 def _greedy(net: Adapted, batch: Batch, tokenizer: Tokenizer, n_tokens: int) -> list[str]:
@@ -271,8 +268,7 @@ def _text(tokenizer: Tokenizer, ids: list[int]) -> str:
 
 def _read(net: Adapted, batch: Batch) -> tuple[Tensor, Any]:
     """Log-probabilities [b, size] of the token after each prompt, and the key-value cache of the prompts."""
-    lengths = batch.mask.sum(dim=1)
-    columns, places = torch.unique(lengths - 1, return_inverse=True)
+    columns, places = torch.unique(batch.mask.sum(dim=1) - 1, return_inverse=True)
     output = net.model(input_ids=batch.ids, use_cache=True, logits_to_keep=columns)
     logits = output.logits if output.logits.shape[1] == len(columns) else output.logits[:, columns]
     return logits[torch.arange(len(batch)), places].log_softmax(dim=-1), output.past_key_values

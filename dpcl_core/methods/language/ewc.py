@@ -45,18 +45,15 @@ class EwcParams(BaselineParams):
 
     strength: float = parameter(
         100.0, "Penalty weight λ",
-        "How strongly weights are held: half of it times the sum of importance times change squared.", ge=0, le=1e9
-    )
+        "How strongly weights are held: half of it times the sum of importance times change squared.", ge=0, le=1e9)
     fisher: Literal["released", "gradients", "public"] = parameter(
         "released", "Fisher information from",
         "Where importance (the Fisher information) comes from. released: measured on the task's texts when it is over, "
         "with noise, which costs. gradients: worked out from the noisy gradients of its last pass, for nothing. public: "
-        "measured on public texts, for nothing. With mechanism = fn released measures noisy copies, for nothing."
-    )
+        "measured on public texts, for nothing. With mechanism = fn released measures noisy copies, for nothing.")
     fisher_noise: Positive = parameter(
         20.0, "Noise of Fisher information",
-        "Noise on the measured importance over what one text adds to it at most.", ge=0.1, le=1e4
-    )
+        "Noise on the measured importance over what one text adds to it at most.", ge=0.1, le=1e4)
 
     def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
         """The steps, and the Fisher information that is measured after every task but the last."""

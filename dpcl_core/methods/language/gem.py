@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language.adapted_model import TrainingInputs
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
@@ -22,7 +21,7 @@ from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec, parameter
+from dpcl_core.spec import parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,18 +31,14 @@ if TYPE_CHECKING:
 class GemParams(BaselineParams):
     """Settings of GEM: the memory of each task, the margin, and the budget of reference gradients."""
 
-    memory_size: int = parameter(
-        256, "", "Texts of each task kept, on average; each is kept by chance.", ge=1, le=10**6
-    )
+    memory_size: int = parameter(256, "", "Texts of each task kept, on average; each is kept by chance.", ge=1, le=10**6)
     margin: float = parameter(
         0.0, "", "Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs.",
-        ge=0, le=10
-    )
+        ge=0, le=10)
     reference_share: float = parameter(
         0.5, "Share of ε for the reference",
         "Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total.",
-        ge=0.01, le=0.99
-    )
+        ge=0.01, le=0.99)
 
     keeps_texts: ClassVar[bool] = True
 
@@ -83,10 +78,6 @@ class Gem(Baseline):
 
     params: GemParams
 
-    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
-        super().__init__(spec, cell, context)
-        self._n_kept = self.params.kept(context.task_size)
-
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         inputs = self.open_task(task, ledger)
         gradient_fn = self.task_gradient_fn(inputs, task)
@@ -96,12 +87,12 @@ class Gem(Baseline):
             return projected_gradient(gradient_fn(rows), [reference() for reference in references], self.params.margin)
 
         yield from self._train(task, projected, self.batches(inputs, task))
-        self.keep_some(inputs, self._n_kept / self.context.task_size, task)
+        self.keep_some(inputs, self.params.kept(self.context.task_size) / self.context.task_size, task)
 
     def _reference(self, kept: TrainingInputs, past: int, task: Task) -> Callable[[], list[Tensor]]:
         """A function that gives the gradient on all kept texts of a past task."""
         purpose = f"reference of task {past} in task {task.index}"
-        gradient_fn = self.gradient_fn(kept, self._n_kept, purpose, 1 + past)
+        gradient_fn = self.gradient_fn(kept, self.params.kept(self.context.task_size), purpose, 1 + past)
         if self.is_local:
             return lambda: gradient_fn(np.arange(len(kept)))
         everybody = self.batches_of(self.charges[1 + past].steps, purpose)
@@ -130,8 +121,7 @@ def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Te
     from scipy.optimize import nnls  # takes long to load, and other methods' runs load this module, too
 
     above_least, _ = nnls(r.cpu().numpy(), -(q.T @ g).cpu().numpy() - r.cpu().numpy() @ least)
-    flat = g + torch.from_numpy(above_least + least).to(g) @ units
-    pieces = torch.split(flat, [grad.numel() for grad in grads])
+    pieces = torch.split(g + torch.from_numpy(above_least + least).to(g) @ units, [grad.numel() for grad in grads])
     return [piece.view_as(grad).to(grad.dtype) for piece, grad in zip(pieces, grads, strict=True)]
 
 

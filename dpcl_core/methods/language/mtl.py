@@ -28,8 +28,7 @@ class MtlParams(BaselineParams):
 
     def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
         """One training on everybody's texts, with the last task."""
-        everybody = tuple(range(plan.n_tasks))
-        return [baseline.of_steps(self, plan, noises, everybody)] if task == plan.n_tasks - 1 else []
+        return [baseline.of_steps(self, plan, noises, tuple(range(plan.n_tasks)))] if task == plan.n_tasks - 1 else []
 
 
 def derived(params: MtlParams, facts: PublicSizes) -> str:

@@ -35,8 +35,7 @@ class OloraParams(BaselineParams):
 
     strength: float = parameter(
         0.5, "Penalty weight λ",
-        "What the overlap with earlier adapters counts: the sum of the squared entries of their products.", ge=0, le=1e6
-    )
+        "What the overlap with earlier adapters counts: the sum of the squared entries of their products.", ge=0, le=1e6)
 
 
 CARD = baseline.card(

@@ -60,45 +60,36 @@ class PeclParams(SculptingParams):
     mode: Literal["central", "local"] = parameter(
         "central", "Trust",
         "central: every text's gradient is clipped and noise is added to each step (DP-SGD). local: every token's "
-        "embedding gets the same noise once, and whatever is made of the noisy copies is free."
-    )
+        "embedding gets the same noise once, and whatever is made of the noisy copies is free.")
     budget: Budget = parameter(
         "total", "Budget covers",
         "What epsilon is for, where a person can be in every task. total: the whole stream. per-task: the training of one "
-        "task; the total is then larger, and is shown."
-    )
+        "task; the total is then larger, and is shown.")
     clip_norm: Length = parameter(
-        0.5, "Clipping norm C", "Longest gradient that one text contributes, under mode = central."
-    )
+        0.5, "Clipping norm C", "Longest gradient that one text contributes, under mode = central.")
     unlearning: Unlearning = parameter(
         "auto", "Unlearning loss",
         "The term for sensitive tokens (Eq. 12). auto: hinge under mode = central, none under local. hinge: until a token "
         "is less likely than the public model has it. mask: they are left out of the loss. npo, unlikelihood: other "
-        "bounded terms. printed, flipped: as published, and with the other sign. none: without."
-    )
+        "bounded terms. printed, flipped: as published, and with the other sign. none: without.")
     score2_scope: Literal["off", "public"] = parameter(
         "off", "How common a token is, from",
         "The texts that tokens are counted in (Eq. 3), smoothed. off: none, a token's score is its surprise. public: "
-        "public ones."
-    )
+        "public ones.")
     mean_score: Literal["auto", "released", "public"] = parameter(
         "auto", "Mean score from",
         "Mean score of a task, which says how strongly it is held (Eq. 11). released: of its texts, with noise. public: "
-        "of public texts. auto: released under mode = central, public under local."
-    )
+        "of public texts. auto: released under mode = central, public under local.")
     mean_score_std: Positive = parameter(
         0.1, "Noise of the mean score",
-        "Standard deviation of the noise on a released mean score, which lies in [0, 1].", le=10
-    )
+        "Standard deviation of the noise on a released mean score, which lies in [0, 1].", le=10)
     budget_per: BudgetPer = parameter(
         "text", "Unit of protection",
         "Under mode = local, what epsilon is for: a whole text, or one token in one place; the total is then larger, and "
-        "is shown."
-    )
+        "is shown.")
     label_share: LabelShare = parameter(
         0.0, "Share of ε for labels",
-        "Under mode = local, share of epsilon that hides the label by a random answer; 0: labels are public."
-    )
+        "Under mode = local, share of epsilon that hides the label by a random answer; 0: labels are public.")
 
     @property
     def is_local(self) -> bool:
@@ -221,8 +212,7 @@ def schedule(params: PeclParams, task_size: float) -> Schedule:
 
 def events(params: PeclParams, privacy: PrivacySpec, task_size: float, multiplier: float) -> Sequence[dp.DpEvent]:
     """Events that a task charges to each of its people under mode = central."""
-    plan = schedule(params, task_size)
-    steps = accounting.of_steps(plan.steps(multiplier))
+    steps = accounting.of_steps(schedule(params, task_size).steps(multiplier))
     if not params.releases_mean_score:
         return [steps]
     return [steps, dp.GaussianDpEvent(params.mean_score_std * task_size * SENSITIVITY[privacy.adjacency])]

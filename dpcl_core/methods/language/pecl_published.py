@@ -51,29 +51,24 @@ class PublishedParams(SculptingParams):
 
     eps_lower: Positive = parameter(
         1.0, "Smallest nominal ε",
-        "Nominal budget of the most noised token (Eq. 4); privacy.epsilons is the least noised one's.", le=1e6
-    )
+        "Nominal budget of the most noised token (Eq. 4); privacy.epsilons is the least noised one's.", le=1e6)
     granularity: Literal["token", "sentence"] = parameter(
         "token", "Noise drawn for each",
         "token: noise by each token's score, none on stop words. sentence: one noise for a text, by its mean score, stop "
-        "words included (the ablation w/o TDP)."
-    )
+        "words included (the ablation w/o TDP).")
     score2_scope: Literal["all", "seen", "public", "off"] = parameter(
         "seen", "How common a token is, from",
         "The texts that tokens are counted in (Eq. 3). all: those of all tasks, later ones too, as printed; they are then "
         "read before the first task. seen: those of the tasks so far, never below 0. public: public ones. off: none, a "
-        "token's score is its surprise."
-    )
+        "token's score is its surprise.")
     omega: Literal["before", "own"] = parameter(
         "before", "Importance taken from",
         "Which tasks say how important an adapter is (Eqs. 9 and 10). before: those that are over. own: the one being "
-        "learned as well, as printed, whose importance grows with what it changes."
-    )
+        "learned as well, as printed, whose importance grows with what it changes.")
     unlearning: Literal["printed", "flipped", "none"] = parameter(
         "printed", "Unlearning loss",
         "The term for sensitive tokens. printed: Eq. 12 as it stands, which learns them harder. flipped: with the other "
-        "sign. none: without (w/o Unlearning)."
-    )
+        "sign. none: without (w/o Unlearning).")
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:

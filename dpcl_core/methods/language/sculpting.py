@@ -40,39 +40,29 @@ class SculptingParams(LanguageParams):
 
     alpha: Share = parameter(
         0.5, "Weight of surprise α",
-        "What a token's surprise counts in its score; its commonness counts one minus that (Eq. 1)."
-    )
+        "What a token's surprise counts in its score; its commonness counts one minus that (Eq. 1).")
     tau: Share = parameter(
-        0.2, "Temperature τ", "How common a token must be in a task to count as one of that task (Eq. 3)."
-    )
+        0.2, "Temperature τ", "How common a token must be in a task to count as one of that task (Eq. 3).")
     score_model: ScoreModel = parameter(
         "base", "Scoring model",
         "Whose surprise it is. base: the public model's, which never changes. current: that of the model being trained, "
-        "which finds what it has memorised no longer sensitive."
-    )
+        "which finds what it has memorised no longer sensitive.")
     theta: Share = parameter(0.6, "Threshold θ", "Tokens with a higher score are unlearned (Eq. 12).")
     lambda_unlearn: Strength = parameter(
-        1.0, "Unlearning weight λ", "Weight of the term that unlearns (Eq. 13); 0: no such term."
-    )
+        1.0, "Unlearning weight λ", "Weight of the term that unlearns (Eq. 13); 0: no such term.")
     margin: Strength = parameter(
-        1.0, "", "The hinge ends once a token is so many nats less likely than the public model has it."
-    )
+        1.0, "", "The hinge ends once a token is so many nats less likely than the public model has it.")
     beta: Positive = parameter(
-        0.5, "Stability weight β", "Beta of NPO, which unlearns more slowly the less likely a token is.", le=100
-    )
+        0.5, "Stability weight β", "Beta of NPO, which unlearns more slowly the less likely a token is.", le=100)
     stability: bool = parameter(
-        True, "Stability term", "Hold the adapters near where the task before left them (L_reg, Eq. 10)."
-    )
+        True, "Stability term", "Hold the adapters near where the task before left them (L_reg, Eq. 10).")
     lambda_min: Strength = parameter(
-        1.0, "Smallest stability weight", "How strongly they are held after a task of sensitive tokens (Eq. 11)."
-    )
+        1.0, "Smallest stability weight", "How strongly they are held after a task of sensitive tokens (Eq. 11).")
     lambda_max: Strength = parameter(
-        10.0, "Largest stability weight", "How strongly they are held after a task without any (Eq. 11)."
-    )
+        10.0, "Largest stability weight", "How strongly they are held after a task without any (Eq. 11).")
     embedding_clip: Length | None = parameter(
         None, "Embedding norm bound",
-        "Longest embedding of a token that gets noise; empty: the median of the model's table."
-    )
+        "Longest embedding of a token that gets noise; empty: the median of the model's table.")
 
 
 def check_lambdas(spec: RunSpec) -> None:
@@ -154,13 +144,9 @@ class Scorer:
         """Score (Eq. 1) of every token [n, length]; 0 in stop words and at padding."""
         tokens = inputs[:, :, TOKEN]
         is_token = tokens != PADDING
-        return sensitivity.scores(
-            np.where(is_token, log_probabilities, 0.0),
-            self.score2[np.where(is_token, tokens, 0)],
-            (inputs[:, :, STOP] != 0) | ~is_token,
-            alpha=self._params.alpha,
-            clamped=not self._printed,
-        )
+        log_p, score2 = np.where(is_token, log_probabilities, 0.0), self.score2[np.where(is_token, tokens, 0)]
+        is_stop, alpha = (inputs[:, :, STOP] != 0) | ~is_token, self._params.alpha
+        return sensitivity.scores(log_p, score2, is_stop, alpha=alpha, clamped=not self._printed)
 
 
 def means(scores: NDArray[np.float64], inputs: Planes) -> NDArray[np.float64]:

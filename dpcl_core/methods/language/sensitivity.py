@@ -95,14 +95,9 @@ def nominal_epsilon(token_scores: Floats, lower: float = LOWER, upper: float = U
 
     Above `upper` where a score is negative, against Corollary 1. For stop words Eq. 4 gives `upper`, but they get no noise.
     """
-    check_range(lower, upper)
-    return lower + (upper - lower) * np.square(1.0 - np.asarray(token_scores, np.float64))
-
-
-def check_range(lower: float, upper: float) -> None:
-    """Raises BadInput unless 0 < lower <= upper."""
     if not 0 < lower <= upper:
         raise BadInput("params.eps_lower", lower, f"must be above 0 and at most the upper budget, {upper:g}")
+    return lower + (upper - lower) * np.square(1.0 - np.asarray(token_scores, np.float64))
 
 
 def out_of_range(token_scores: Floats, lower: float = LOWER, upper: float = UPPER) -> str | None:

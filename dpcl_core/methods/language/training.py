@@ -86,8 +86,7 @@ def private_steps(
     descent, std = Descent(gradients.parameters, plan), plan.noise_std(noise_multiplier)
     for step in range(plan.n_steps):
         sums = gradients.of(batch_of(texts, batches.draw(len(texts)), device), loss)
-        means = noisy_means(sums, plan.expected_batch, std, noise, dtype=gradients.parameters[0].dtype)
-        descent.step(means, penalty)
+        descent.step(noisy_means(sums, plan.expected_batch, std, noise, dtype=gradients.parameters[0].dtype), penalty)
         yield step + 1
 
 
@@ -106,8 +105,7 @@ def plain_steps(
         shuffled = order.permutation(len(texts))
         for start in range(0, len(shuffled), batch_size):
             rows = shuffled[start : start + batch_size]
-            sums = gradients.of(batch_of(texts, rows, device), loss, reading, epoch)
-            means = [part / len(rows) for part in sums]
+            means = [part / len(rows) for part in gradients.of(batch_of(texts, rows, device), loss, reading, epoch)]
             descent.step(means if change is None else change(means), penalty)
             step += 1
             yield step
@@ -274,8 +272,7 @@ def _log_probabilities(
     *, is_filled: bool = True,
 ) -> NDArray[np.float32]:  # fmt: skip
     log_probs = np.zeros(tokens.shape, np.float32)
-    side_by_side = SIDE_BY_SIDE[torch.device(device).type]
-    at_once = min(side_by_side, max(1, _LOGITS // (size * max(1, tokens.shape[1]))))
+    at_once = min(SIDE_BY_SIDE[torch.device(device).type], max(1, _LOGITS // (size * max(1, tokens.shape[1]))))
     for start in range(0, len(tokens), at_once):
         rows = tokens[start : start + at_once].astype(np.int64)
         n_rows = len(rows)
@@ -364,5 +361,4 @@ def input_norms(net: Adapted, texts: Prompted, device: str, reading: Reading = c
             net.split.above(states_of(net, batch, reading, 0), last, whole=True)
         n_tokens += int(batch.mask.sum())
         totals += torch.stack([(passed[layer][0].norm(dim=2) * batch.mask).sum().double().cpu() for layer in layers])
-    means: list[float] = (totals / max(1, n_tokens)).tolist()
-    return means
+    return (totals / max(1, n_tokens)).tolist()

@@ -18,7 +18,7 @@ from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
 from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes, refuse_budgets
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy.dp_events import dp
@@ -91,8 +91,7 @@ class Agem:
         seen: set[int] = set()
         for tasks, labels in zip(learned, self._lists, strict=True):
             task, seen = tasks[self._cell.seed], {*seen, *labels}
-            per_task = self._params.head == "per-task"
-            self._store(task, self._batches(task, labels if per_task else tuple(sorted(seen))))
+            self._store(task, self._batches(task, labels if self._params.head == "per-task" else tuple(sorted(seen))))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete."""
@@ -120,8 +119,7 @@ class Agem:
 
         train = labelled(task, competing)
         size, device = self._size(len(train)), self._context.device
-        draws = generator(self._cell.seed, f"batches of task {task.index}")
-        chosen = fixed(len(train), size, draws)
+        chosen = fixed(len(train), size, generator(self._cell.seed, f"batches of task {task.index}"))
         if not chosen and not self._context.counted:
             chosen = [np.arange(len(train))]
         if not chosen:
@@ -211,7 +209,7 @@ def picked(params: BatchParams, n_batches: int, generator: np.random.Generator) 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a finite budget, and as `params.check_lifelong` does."""
-    settings.refuse_budgets(spec, "A-GEM adds no noise; dp-agem is its private form")
+    refuse_budgets(spec, "A-GEM adds no noise; dp-agem is its private form")
     settings.check_lifelong(spec, facts)
 
 

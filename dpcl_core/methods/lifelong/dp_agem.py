@@ -25,6 +25,7 @@ from dpcl_core import published
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure, Print, Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, Schedule, diverged
 from dpcl_core.methods.common.learner import PublicContext, labelled
@@ -36,7 +37,7 @@ from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, Params, PrivacySpec, Recurrence, RunSpec, parameter
+from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,15 +122,15 @@ class Model:
         from dpcl_core.methods.common.per_example_gradients import Gradients
         from dpcl_core.methods.lifelong import nets
 
-        assert isinstance(spec.params, DpAgemParams)
-        self._spec, self._params, self._cell, self._context = spec, spec.params, cell, context
+        self._spec, self._params, self._cell, self._context = spec, settings_of(spec, DpAgemParams), cell, context
+        # The seed of coins in teaching; None: those of a release are the operating system's.
+        self._coin_seed = cell.seed if spec.privacy.noise == "seeded" else None
         self._form = settings.input_form(context.form, context.n_inputs)
         self._public = self._params.plan(spec.privacy, context.n_tasks, context.recurrence)
         self._noises = odometer.noises(self._public, cell.epsilon)
         self._turns = odometer.capped_schedule(self._public, self._noises, self._params.memory_epsilon_cap)
         self._net = nets.build(self._form, context.n_classes, cell.seed).to(context.device)
-        is_clipped = self._noises.first > 0
-        self._gradients = Gradients(self._net, self._params.clip_norm if is_clipped else math.inf)
+        self._gradients = Gradients(self._net, self._params.clip_norm if self._noises.first > 0 else math.inf)
         self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # each finished task's kept sample and labels
         self._places: list[NDArray[np.int64]] = []  # of each kept sample among the task's examples of competing classes
         self._released: tuple[int, ...] = ()  # labels of all lists so far
@@ -193,11 +194,6 @@ class Model:
         noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
         return Source(examples, classes, plan, batches, noise, steps.noise_multiplier)
 
-    @property
-    def _coin_seed(self) -> int | None:
-        """The seed of coins in teaching; None: those of a release are the operating system's."""
-        return self._cell.seed if self._spec.privacy.noise == "seeded" else None
-
     def _noisy_gradient(self, source: Source) -> list[Tensor]:
         """Noisy sum of clipped gradients on a batch, divided by the expected batch size. An empty batch gives noise alone.
 
@@ -246,8 +242,7 @@ class DpAgem:
     KEPT = ("_models",)
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        assert isinstance(spec.params, DpAgemParams)
-        self._n_steps = spec.params.n_steps
+        self._n_steps = settings_of(spec, DpAgemParams).n_steps
         self._models = {cell: Model(spec, cell, context) for cell in cells}
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -293,8 +288,7 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for inconsistent settings, and for settings that data of these public sizes cannot train with."""
     settings.check_lifelong(spec, facts)
-    params = spec.params
-    assert isinstance(params, DpAgemParams)
+    params = settings_of(spec, DpAgemParams)
     facts.check_sampled(params.sample_rate)
     if params.memory_size > facts.task_size:
         allowed = f"must be at most {facts.task_size:.0f}, the examples that a task has on average"
@@ -323,9 +317,8 @@ def _refuse_too_little_noise(spec: RunSpec, params: DpAgemParams, facts: PublicS
         raise BadInput("privacy.epsilons", f"{min(finite):,.10g}", allowed)
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: DpAgemParams, facts: PublicSizes) -> str:
     """The settings in numbers, for a task of average size."""
-    assert isinstance(params, DpAgemParams)
     batch = params.sample_rate * facts.task_size
     steps = f"{params.n_steps:,} noisy steps a task, {batch:.0f} examples in a batch on average"
     if params.projection == "never" or facts.n_tasks == 1:
@@ -333,9 +326,8 @@ def derived(params: Params, facts: PublicSizes) -> str:
     return f"{steps}, and {params.replay_rate * params.memory_size:.0f} in a replay, of {params.memory_size} kept of a task."
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: DpAgemParams) -> tuple[str, ...]:
     """The limits and assumptions of the bound."""
-    assert isinstance(params, DpAgemParams)
     if params.projection == "never":
         return (ROUNDING_ASSUMED,)
     on_memory = "Examples kept for replay are stored unprotected by the trainer: the bound covers what is released."
@@ -344,8 +336,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 def names(spec: RunSpec) -> tuple[str, str]:
     """The paper's names of the method and, where noise and clipping are given, of the setting in its grid."""
-    params = spec.params
-    assert isinstance(params, DpAgemParams)
+    params = settings_of(spec, DpAgemParams)
     if params.budget == "lifetime":  # NaiveGaussian has an equal share for each task, or a noise of the paper's choice
         return "Repair: DP-A-GEM", ""
     if params.noise_multiplier is None or params.budget != "fixed":
@@ -357,12 +348,12 @@ def names(spec: RunSpec) -> tuple[str, str]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices where Lai et al. leave something open, and deviations from their paper."""
-    assert isinstance(spec.params, DpAgemParams)
+    params = settings_of(spec, DpAgemParams)
     clipped = (
         "The paper's NaiveGaussian clips averaged gradients layer by layer and states no δ; ours clips every example's "
         "whole gradient, and pays for each replay."
     )
-    return (*settings.differences(spec), *([clipped] if spec.params.budget != "lifetime" else []))
+    return (*settings.differences(spec), *([clipped] if params.budget != "lifetime" else []))
 
 
 _NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext, labelled
@@ -28,7 +29,7 @@ from dpcl_core.privacy.mechanisms import coefficients_sensitivity, coefficients_
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +57,8 @@ class CoefficientMemory(LinearReadout):
     params: CoeffMemoryParams
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        assert isinstance(spec.params, CoeffMemoryParams)
         self._is_raw = context.form is not None  # raw example values; otherwise a network's features
-        n_features = spec.params.features if self._is_raw else context.n_inputs
+        n_features = settings_of(spec, CoeffMemoryParams).features if self._is_raw else context.n_inputs
         super().__init__(spec, cells, context, "coefficients", n_features)
         seeds = self._weights if self._is_raw else ()
         self._maps = {seed: RandomRelu(context.n_inputs, n_features, seed) for seed in seeds}
@@ -90,8 +90,7 @@ class CoefficientMemory(LinearReadout):
         """The loss of a task, from one release for every budget; its examples are not read again."""
         cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
         books, context = [ledgers[cell] for cell in cells], self._context
-        labels = task.train.labels
-        space = label_space(self._labels, task.prior, context.public, labels, books, task=task.index)
+        space = label_space(self._labels, task.prior, context.public, task.train.labels, books, task=task.index)
         train = labelled(task, space)
         features, noises = self._features(seed, train.inputs), [self._noises[cell] for cell in cells]
         sums = noisy_coefficients(
@@ -133,8 +132,7 @@ def forecast(
     spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
 ) -> NoiseForecast:
     """The coefficient memory: the noise on a class's sum of features, in each task whose release has one for it."""
-    params = spec.params
-    assert isinstance(params, CoeffMemoryParams)
+    params = settings_of(spec, CoeffMemoryParams)
     on_pixels = spec.data.backbone == "pixels"
     std = _std(spec, facts, epsilon, is_raw=on_pixels)
     class_size = facts.task_size / classes_per_task
@@ -143,9 +141,8 @@ def forecast(
     return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: CoeffMemoryParams, facts: PublicSizes) -> str:
     """The effect of the settings on the budget."""
-    assert isinstance(params, CoeffMemoryParams)
     if facts.recurrence == "once":
         return "One noisy release a task; whatever the steps, a task costs an example the budget once."
     return f"One noisy release a task; an example is in all {facts.n_tasks}, so each release has its part of the budget."

@@ -15,6 +15,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure, Print, Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.learner import PublicContext
@@ -30,7 +31,7 @@ from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal_of_c
 from dpcl_core.privacy.sums import row_blocks
 from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,7 @@ class IndependentLaplaceParams(CoefficientParams):
 
 def randomiser(spec: RunSpec, n_copies: int, n_inputs: int, budget: float) -> Randomiser:
     """The local randomiser of a record's copies at the budget that they share, split between values and label."""
-    params, epsilon = spec.params, epsilon_of_each(budget, spec.privacy.delta, n_copies)
-    assert isinstance(params, IndependentLaplaceParams)
+    params, epsilon = settings_of(spec, IndependentLaplaceParams), epsilon_of_each(budget, spec.privacy.delta, n_copies)
     for_values, for_labels = (1 - params.label_share) * epsilon, params.label_share * epsilon
     if params.project_to == 0:
         return Randomiser(n_inputs, for_values, for_labels)
@@ -71,8 +71,7 @@ class NoisyRecords(LinearReadout):
     params: IndependentLaplaceParams
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        assert isinstance(spec.params, IndependentLaplaceParams)
-        params, n_inputs = spec.params, context.n_inputs
+        params, n_inputs = settings_of(spec, IndependentLaplaceParams), context.n_inputs
         if params.project_to > n_inputs:
             allowed = f"must be at most {n_inputs}, the number of values of an example"
             raise BadInput("params.project_to", params.project_to, allowed)
@@ -163,8 +162,7 @@ def forecast(
     spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
 ) -> NoiseForecast:
     """Forecast for noise on every record: the noise on the sum of a class's copies; projected values by their usual norm."""
-    params = spec.params
-    assert isinstance(params, IndependentLaplaceParams)
+    params = settings_of(spec, IndependentLaplaceParams)
     local = randomiser(spec, facts.n_recurring, n_features, epsilon)
     length, signal = math.sqrt(n_features), "longest signal there can be"
     if local.l1_clip is not None:  # normal values with an L1 norm of 1, or of the clip if smaller
@@ -188,8 +186,7 @@ SIZES_ARE_PUBLIC = (
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings under which no bound holds."""
-    params = spec.params
-    assert isinstance(params, IndependentLaplaceParams)
+    params = settings_of(spec, IndependentLaplaceParams)
     if spec.privacy.adjacency != "replace":
         allowed = "must be replace: each example leaves a noisy copy, so that how many there are is plain to see"
         raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed, {"privacy.adjacency": "replace"})
@@ -198,9 +195,8 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         raise BadInput("params.project_to", 0, allowed)
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: IndependentLaplaceParams, facts: PublicSizes) -> str:
     """The effect of the settings on the noise."""
-    assert isinstance(params, IndependentLaplaceParams)
     if params.project_to == 0:
         return "Noise on a value of range 2: for each value of an example 2 / ε of the values' part of the budget."
     return f"Noise of scale {2 * params.clip:g} / ε of the values' part on each of {params.project_to} projected values."

@@ -15,16 +15,17 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes, refuse_budgets
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import NetworkName
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator, join_examples
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 if TYPE_CHECKING:
     from dpcl_core.methods.lifelong.nets import Network
@@ -59,9 +60,8 @@ class JointNetwork:
     KEPT = ("_lists",)  # the network exists only after the last task
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        assert isinstance(spec.params, JointNetworkParams)
         (self._cell,) = cells
-        self._params, self._labels, self._context = spec.params, spec.labels, context
+        self._params, self._labels, self._context = settings_of(spec, JointNetworkParams), spec.labels, context
         self._form = settings.input_form(context.form, context.n_inputs)
         self._waiting: list[Examples] = []
         self._lists: list[tuple[int, ...]] = []  # the labels of each task
@@ -153,10 +153,9 @@ make_learner = JointNetwork
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a finite budget, for a network that cannot read the data, and as `params.check_lifelong` does."""
-    settings.refuse_budgets(spec, "this training adds no noise; it is the ceiling of the methods that do")
+    refuse_budgets(spec, "this training adds no noise; it is the ceiling of the methods that do")
     settings.check_lifelong(spec, facts)
-    params = spec.params
-    assert isinstance(params, JointNetworkParams)
+    params = settings_of(spec, JointNetworkParams)
     if params.network != "lifelong" and datasets.card(spec.data.dataset).kind != "sensor":
         allowed = "must be lifelong on pictures: the others read windows of a sensor, such as those of har-wisdm"
         raise BadInput("params.network", params.network, allowed, {"params.network": "lifelong"})
@@ -167,16 +166,9 @@ def n_steps(params: JointNetworkParams, facts: PublicSizes) -> int:
     return params.epochs * math.ceil(facts.n_tasks * facts.task_size / params.batch_size)
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: JointNetworkParams, facts: PublicSizes) -> str:
     """The settings in numbers."""
-    assert isinstance(params, JointNetworkParams)
     return f"{n_steps(params, facts):,} steps on all tasks together, after the last has arrived."
-
-
-def names(spec: RunSpec) -> tuple[str, str]:
-    """The network and the variant as table 4 names them."""
-    assert isinstance(spec.params, JointNetworkParams)
-    return TITLES[spec.params.network], "noiseless"
 
 
 PRINTED = Print(
@@ -203,5 +195,5 @@ CARD = settings.network_card(
     source="Centralised training of Lai et al. 2022, appendix D",
     params=JointNetworkParams, key_settings=("network", "epochs", "learning_rate"), module=__name__,
     cells_per_learner="cell", trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED,
-    table_names=names,
+    table_names=lambda spec: (TITLES[settings_of(spec, JointNetworkParams).network], "noiseless"),  # as table 4 has them
 )

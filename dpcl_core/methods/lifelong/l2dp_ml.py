@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
+from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
@@ -40,7 +41,7 @@ from dpcl_core.methods.lifelong.params import BatchParams, FirstLayer, OutputNoi
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Params, RunSpec, parameter
+from dpcl_core.spec import Cell, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -163,8 +164,7 @@ class L2dpMl(Agem):
         from dpcl_core.methods.lifelong import nets
 
         super().__init__(spec, cells, context)
-        assert isinstance(spec.params, L2dpMlParams)
-        self._chosen = chosen = spec.params
+        self._chosen = chosen = settings_of(spec, L2dpMlParams)
         size = chosen.batch_size if chosen.algorithm == "batches" else max(1, int(context.task_size))
         self._n = size  # λ of the last step
         sizes = claim.sizes(self._form, context.n_classes)
@@ -174,14 +174,8 @@ class L2dpMl(Agem):
         noise = noise_of(spec.privacy.noise, self._cell, "one noise for all")
         height, _, n_channels = self._form.planes
         self._draws = nets.draw(self._plan, noise, n_channels, height, context.device, chosen.output_noise)
+        self.kept_records: Records = nets.Draws, nets.Statistics
         self._statistics = nets.Statistics.fresh(self._net.first.out_channels, context.device)
-
-    @property
-    def kept_records(self) -> Records:
-        """The classes of its draws and its statistics."""
-        from dpcl_core.methods.lifelong.nets import Draws, Statistics
-
-        return Draws, Statistics
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for progress in super().learn(tasks, ledgers):
@@ -347,35 +341,30 @@ make_learner = L2dpMl
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput where a part of the budget would be zero, and as `params.check_lifelong` does."""
-    assert isinstance(spec.params, L2dpMlParams)
-    claim.check_share(spec.params.encoder_share)
+    claim.check_share(settings_of(spec, L2dpMlParams).encoder_share)
     settings.check_lifelong(spec, facts)
 
 
-def batch_size(params: Params) -> int:
+def batch_size(params: L2dpMlParams) -> int:
     """Fewest examples that a task may have: one batch; Algorithm 1 takes any number."""
-    assert isinstance(params, L2dpMlParams)
     return params.batch_size if params.algorithm == "batches" else 1
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: L2dpMlParams, facts: PublicSizes) -> str:
     """The settings in numbers, for a task of average size."""
-    assert isinstance(params, L2dpMlParams)
     if params.algorithm == "batches":
         return settings.derived(params, facts)
     return f"Steps on all {facts.task_size:,.0f} examples of a task; all of them are kept for good."
 
 
-def no_classifier(params: Params) -> str:
+def no_classifier(params: L2dpMlParams) -> str:
     """Why predictions need more than what is released, in one sentence; else empty."""
-    assert isinstance(params, L2dpMlParams)
     normalised = params.first_layer == "batch-norm"
     return "Under batch normalisation predictions need statistics of batches, which are not released." if normalised else ""
 
 
-def notes(params: Params) -> tuple[str, ...]:
+def notes(params: L2dpMlParams) -> tuple[str, ...]:
     """The reasons why its epsilon is no bound, and the place of the noise."""
-    assert isinstance(params, L2dpMlParams)
     inside = "The noise is inside the model file: test examples get the same, so anyone who has the model has the noise."
     one_row = "One noise vector is shared by all classes, too: the difference of two classes' weights has none of it."
     return (
@@ -387,8 +376,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices where Lai et al. leave something open."""
-    params = spec.params
-    assert isinstance(params, L2dpMlParams)
+    params = settings_of(spec, L2dpMlParams)
     return (
         *settings.differences(spec),
         "Not given either: how ε is split, which numbers d and |h1| stand for in Δ_R, and whether test inputs carry the "

@@ -56,12 +56,9 @@ class Block(nn.Module):
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
         self.way = nn.Sequential(
-            Conv(n_in, n_out, 3, stride, bias=False),
-            nn.GroupNorm(_GROUPS, n_out),
-            nn.ReLU(),
-            Conv(n_out, n_out, 3, 1, bias=False),
-            nn.GroupNorm(_GROUPS, n_out),
-        )
+            Conv(n_in, n_out, 3, stride, bias=False), nn.GroupNorm(_GROUPS, n_out), nn.ReLU(),
+            Conv(n_out, n_out, 3, 1, bias=False), nn.GroupNorm(_GROUPS, n_out),
+        )  # fmt: skip
         self.around: nn.Module = nn.Identity()
         if n_in != n_out or stride != 1:
             self.around = nn.Sequential(Conv(n_in, n_out, 1, stride, bias=False), nn.GroupNorm(_GROUPS, n_out))
@@ -277,8 +274,7 @@ def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection,
     for start, end in pairwise(cuts):
         block = grads[start:end]
         grad, ref = (torch.cat([part.reshape(-1) for part in parts]) for parts in (block, refs[start:end]))
-        flat = project(grad, ref, when)
-        pieces = torch.split(flat, [one.numel() for one in block])
+        pieces = torch.split(project(grad, ref, when), [one.numel() for one in block])
         result += [piece.view_as(one) for piece, one in zip(pieces, block, strict=True)]
     return result
 

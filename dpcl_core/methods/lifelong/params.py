@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
@@ -12,7 +11,7 @@ from annotated_types import Interval
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Permuted
 from dpcl_core.spec import LabelSetting, Params, RunSpec, parameter
@@ -36,8 +35,7 @@ class NetworkParams(Params):
 
     head: Head = parameter(
         "shared",
-        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete."
-    )
+        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete.")
 
     @property
     def is_task_given(self) -> bool:
@@ -96,8 +94,7 @@ def input_form(form: Form | None, n_inputs: int) -> Form:
 
 def check_lifelong(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings inconsistent with each other or with the stream."""
-    params = spec.params
-    assert isinstance(params, NetworkParams)
+    params = settings_of(spec, NetworkParams)
     if params.head == "per-task" and spec.labels != "prior":
         allowed = "needs labels = prior: it takes each task's own list of labels as public"
         raise BadInput("params.head", "per-task", allowed, {"labels": "prior"})
@@ -115,20 +112,12 @@ def check_lifelong(spec: RunSpec, facts: PublicSizes) -> None:
                 raise BadInput("params.epochs_by_task", epochs, "must be whole numbers from 1 to 1000")
 
 
-def refuse_budgets(spec: RunSpec, why: str) -> None:
-    """Raises BadInput with this reason for a finite budget: the method adds no noise."""
-    for epsilon in spec.privacy.epsilons:
-        if math.isfinite(epsilon):
-            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", f"must be inf: {why}", {"privacy.epsilons": (math.inf,)})
-
-
 def variant(spec: RunSpec, basic: str | None = None) -> str:
     """The settings as tables name them; `basic`: variant = basic, by its epochs unless given.
 
     A shared head is named where classes differ from task to task: printed numbers fit a head for each task.
     """
-    params = spec.params
-    assert isinstance(params, BatchParams)
+    params = settings_of(spec, BatchParams)
     name: str = params.variant
     if params.variant == "basic":
         name = basic or f"{params.epochs} epoch{'s' if params.epochs > 1 else ''}"
@@ -146,15 +135,13 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     )
 
 
-def batch_size(params: Params) -> int:
+def batch_size(params: BatchParams) -> int:
     """Examples in a batch; no task may have fewer."""
-    assert isinstance(params, BatchParams)
     return params.batch_size
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
+def derived(params: BatchParams, facts: PublicSizes) -> str:
     """The settings in numbers, for a task of average size."""
-    assert isinstance(params, BatchParams)
     batches = int(facts.task_size) // params.batch_size
     steps = params.steps if params.variant == "balanced" else batches * params.epochs
     batches_text = f"{batches:,} batches of {params.batch_size} in a task, one of them kept for good."
@@ -169,13 +156,8 @@ def is_noised_in_every_task(spec: RunSpec, facts: PublicSizes) -> bool:
 
 LABELS: tuple[LabelSetting, ...] = ("prior", "prior-const", "data", "dp-learned")
 # What the cards of this family have in common, and those of all methods that train a whole network.
-card = partial(
-    MethodCard, scenarios=WITHOUT_CLIENTS,
-)
-network_card = partial(
-    card, packages=("torch",), ceiling="joint-network",
-    differences=differences,
-)
+card = partial(MethodCard, scenarios=WITHOUT_CLIENTS)
+network_card = partial(card, packages=("torch",), ceiling="joint-network", differences=differences)
 
 
 # What Lai et al. print for all methods, for those that train on fixed batches, and for those that train on sums.

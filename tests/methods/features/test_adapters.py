@@ -32,14 +32,16 @@ def after(
 ) -> adapters.Adapter:
     drawn = Prescribed(BATCHES) if batches is None else batches
     schedule = plan(**changes)
-    steps = adapters.train_adapters(start, pictures, labels, schedule, sigma, cast(Batches, drawn), cast(Noise, noise))
+    training = adapters.Training(start, pictures, labels, sigma, cast(Batches, drawn), cast(Noise, noise))
+    steps = adapters.train_together([training], schedule)
     told = []
     while True:
         try:
             told.append(next(steps))
         except StopIteration as ended:
             assert told == list(range(1, schedule.n_steps + 1))
-            return cast(adapters.Adapter, ended.value)
+            (trained,) = ended.value
+            return cast(adapters.Adapter, trained)
 
 
 def joined(model: adapters.Adapter) -> torch.Tensor:
@@ -167,10 +169,9 @@ class Pushing:
 def test_training_that_diverges_stops_at_once_and_names_step_and_learning_rate(sigma: float) -> None:
     """Long before a number overflows, whether noise pushes the weights or the data alone."""
     pictures, labels = small_network.pictures()
-    steps = adapters.train_adapters(
-        small_network.start("film", double=False), pictures, labels, plan(learning_rate=400.0, n_steps=40), sigma,
-        Batches(0.5, 0), cast(Noise, Pushing()),
-    )  # fmt: skip
+    start, noise = small_network.start("film", double=False), cast(Noise, Pushing())
+    training = adapters.Training(start, pictures, labels, sigma, Batches(0.5, 0), noise)
+    steps = adapters.train_together([training], plan(learning_rate=400.0, n_steps=40))
     taken = []
     with pytest.raises(Diverged, match=r"diverged at step \d+ of 40 with params\.learning_rate = 400"):
         taken.extend(steps)
