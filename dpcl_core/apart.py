@@ -50,8 +50,10 @@ class Given:
 
 def _scenario(said: Any) -> ScenarioSpec:
     """Settings of a scenario, as its card reads them."""
-    return said if isinstance(said, ScenarioSpec) else validated(
-        clients.settings_of(str(said["kind"]), has_clients="clients" in said), said
+    return (
+        said
+        if isinstance(said, ScenarioSpec)
+        else validated(clients.settings_of(str(said["kind"]), has_clients="clients" in said), said)
     )
 
 

@@ -280,7 +280,12 @@ def _form(run: checks.ResolvedRun, dataset: Dataset, table: NDArray[np.generic])
 
 
 def inputs(
-    spec: RunSpec, network: BackboneCard, images: Content, device: str, *, span: tuple[int, int, int] | None = None,
+    spec: RunSpec,
+    network: BackboneCard,
+    images: Content,
+    device: str,
+    *,
+    span: tuple[int, int, int] | None = None,
     of: str = "",
 ) -> Generator[Event, None, NDArray[np.generic]]:
     """The method's inputs for these examples: features [n, K], images [n, ...], or encoded texts int32 [n, length, planes].

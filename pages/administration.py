@@ -9,7 +9,6 @@ import streamlit as st
 from dpcl_core.backbones import catalog
 from dpcl_core.figures.picture import counted
 from dpcl_core.runs import administration, queue
-from dpcl_core.runs.run import Run
 from pages.parts import figure_card, layout, state
 from pages.parts.text import WORDS
 
@@ -52,7 +51,19 @@ def _watched(limits: queue.Limits) -> None:
     """Draws all visitors and their open runs."""
     store = state.whole_store()
     used = administration.usage(store)
-    _runs(store.unfinished())
+    open_runs = store.unfinished()
+    with layout.card("administration-runs"):
+        st.header("Waiting and under way", anchor=False)
+        if not open_runs:
+            st.caption("No run waits or is under way.")
+        for run in open_runs:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                of = _name(run.owner) if run.owner is not None else "from a terminal"
+                words = f"**{run.status}** on {run.device}, {of}, since {_when(run.created)} (`{run.id}`)"
+                st.markdown(words, width="stretch")
+                if st.button("Stop", key=f"stop-run-{run.id}", disabled=run.status == "stopping"):
+                    state.whole_store().request_stop(run.id)
+                    st.rerun(scope="fragment")
     with layout.card("administration-visitors"):
         st.header("Visitors", anchor=False)
         if not used:
@@ -97,22 +108,6 @@ def _delete_data(owner: str) -> None:
         for kind in catalog.COMPUTED:
             catalog.clean(kind)
     st.toast(f"{counted(deleted, 'dataset')} deleted.")
-
-
-def _runs(open_runs: list[Run]) -> None:
-    """Draws the runs that wait or are under way, oldest first."""
-    with layout.card("administration-runs"):
-        st.header("Waiting and under way", anchor=False)
-        if not open_runs:
-            st.caption("No run waits or is under way.")
-        for run in open_runs:
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                of = _name(run.owner) if run.owner is not None else "from a terminal"
-                words = f"**{run.status}** on {run.device}, {of}, since {_when(run.created)} (`{run.id}`)"
-                st.markdown(words, width="stretch")
-                if st.button("Stop", key=f"stop-run-{run.id}", disabled=run.status == "stopping"):
-                    state.whole_store().request_stop(run.id)
-                    st.rerun(scope="fragment")
 
 
 def _name(owner: str) -> str:

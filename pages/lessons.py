@@ -77,7 +77,11 @@ def page() -> None:
     place = layout.heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
     if opened == "edges":
         view.commit(view.read.values, CODEC)  # the lessons stay where they were
-        _edges(view)
+        # A card for each pitfall. `view`: the page's, which leads to the lesson that teaches it.
+        columns, edges = st.columns(2), text.edges()
+        for number, edge in enumerate(edges, start=1):
+            with columns[number > (len(edges) + 1) // 2]:
+                _edge(view, number, edge)
     else:
         _lessons(view, linked)
     layout.actions(place, is_shared=True, help_text=HELP)
@@ -103,7 +107,17 @@ def _lessons(view: View, linked: str) -> None:
             lesson_stage.strip(lesson.steps[state.step])
     view.commit(state.values(), CODEC)
     with side:
-        _contents(state, lesson)
+        # The list of steps with their ticks; a press goes to a step.
+        with st.container(key="lesson-steps", gap=None):
+            st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
+            for place, step in enumerate(lesson.steps):
+                label = f"{'✓' if place in state.done else '○'} {place + 1}. {step.title}"
+                label = f"**{label} (here)**" if place == state.step else label
+                st.button(
+                    label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,),
+                    disabled=place > state.last_open,
+                )  # fmt: skip
+            layout.arrow("about", "Glossary")
         if not view["alone"]:
             _teacher(state, lesson)
 
@@ -250,7 +264,13 @@ def _done(state: _State, stage: lesson_stage.Stage) -> None:
         state.done.add(state.step)
     if state.step in state.done:
         with beside, layout.card("lesson-explain"):
-            _explained(state, stage, truth)
+            step, choice = stage.step, state.predictions.get(state.step)
+            st.subheader("Explain", anchor=False)
+            if truth is not None and choice is not None:
+                outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
+                verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
+                st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
+            layout.markdown(step.explain)
 
 
 def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
@@ -273,16 +293,6 @@ def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
     return True
 
 
-def _explained(state: _State, stage: lesson_stage.Stage, truth: int | None) -> None:
-    step, choice = stage.step, state.predictions.get(state.step)
-    st.subheader("Explain", anchor=False)
-    if truth is not None and choice is not None:
-        outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
-        verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
-        st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
-    layout.markdown(step.explain)
-
-
 def _onward(state: _State, lesson: Lesson) -> None:
     with st.container(key="lesson-onward", horizontal=True, gap="small"):
         if state.step > 0:
@@ -297,20 +307,6 @@ def _onward(state: _State, lesson: Lesson) -> None:
         elif len(state.done) == state.n_steps:
             st.markdown("**You have done every step of this lesson.**")
             lesson_stage.onward(state.view, state.name, CODEC, state.values())
-
-
-def _contents(state: _State, lesson: Lesson) -> None:
-    """Draws the list of steps with their ticks; a press goes to a step."""
-    with st.container(key="lesson-steps", gap=None):
-        st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
-        for place, step in enumerate(lesson.steps):
-            label = f"{'✓' if place in state.done else '○'} {place + 1}. {step.title}"
-            label = f"**{label} (here)**" if place == state.step else label
-            st.button(
-                label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,),
-                disabled=place > state.last_open,
-            )  # fmt: skip
-        layout.arrow("about", "Glossary")
 
 
 def _teacher(state: _State, lesson: Lesson) -> None:
@@ -336,14 +332,6 @@ def _teacher(state: _State, lesson: Lesson) -> None:
 
 
 # Sharp edges: pitfalls of private learning, how each is prevented here, each demonstrated.
-
-
-def _edges(view: View) -> None:
-    """Draws a card for each pitfall. `view`: the page's, which leads to the lesson that teaches it."""
-    columns, edges = st.columns(2), text.edges()
-    for number, edge in enumerate(edges, start=1):
-        with columns[number > (len(edges) + 1) // 2]:
-            _edge(view, number, edge)
 
 
 def _edge(view: View, number: int, edge: text.Edge) -> None:

@@ -107,10 +107,20 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
         chosen = fields.segmented(view, "epsilon", "Requested ε", labels, start=start, key=key)
     pecl_claim.privacy_bar(guarantees, chosen=chosen, more=False)
     pecl_claim.looks(result.spec.data.dataset)
-    _full_statement(guarantees[chosen])
+    words = statement.guarantee_words(guarantees[chosen])
+    with st.expander("What is covered, what is not, what is assumed"):
+        covered = (("Covered", words.covered), ("Not covered", words.not_covered))
+        for title, items in (*covered, ("Assumed", words.assumptions), ("To know", words.caveats)):
+            if items:
+                st.markdown(f"**{title}**\n" + "\n".join(f"- {plain(item)}" for item in items))
     left, right = st.columns(2)
     with left:
-        _ledger(result, chosen)
+        spent = _spent(result, chosen)
+        if not spent.empty:
+            figure_card.show(
+                figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
+                title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
+            )  # fmt: skip
     with right:
         if statement.is_nominal(guarantees[chosen]):
             claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
@@ -128,24 +138,6 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
 def _middle(budgets: list[float]) -> float:
     finite = [budget for budget in budgets if math.isfinite(budget)]
     return 1.0 if 1.0 in finite else finite[len(finite) // 2] if finite else budgets[0]
-
-
-def _full_statement(given: Guarantee) -> None:
-    words = statement.guarantee_words(given)
-    with st.expander("What is covered, what is not, what is assumed"):
-        covered = (("Covered", words.covered), ("Not covered", words.not_covered))
-        for title, items in (*covered, ("Assumed", words.assumptions), ("To know", words.caveats)):
-            if items:
-                st.markdown(f"**{title}**\n" + "\n".join(f"- {plain(item)}" for item in items))
-
-
-def _ledger(result: Result, chosen: float) -> None:
-    spent = _spent(result, chosen)
-    if not spent.empty:
-        figure_card.show(
-            figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
-            title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
-        )  # fmt: skip
 
 
 def _entries(result: Result, chosen: float) -> None:
@@ -263,7 +255,15 @@ def _composition(view: state.View) -> dict[str, object]:
         asked = start.changed(_drawn(view, start, "tasks"))
     tasks, epsilon = asked.tasks, asked.task_epsilon
     provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA)
-    people = _noise(view, tasks, provenance)
+    # The noise against the number of tasks.
+    names = {name: name for name in PEOPLE}
+    people = str(fields.segmented(view, "people", "Tasks that one person may be in", names))
+    table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
+    figure_card.show(
+        figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
+        title="Must noise pile up over tasks?", table=table, linked=True,
+        note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
+    )  # fmt: skip
     raced = pd.DataFrame(_race(tasks, epsilon), columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
     figure_card.show(
         figure_card.kept_builder(tokens.race)(raced, dark=is_dark()), provenance, key="race",
@@ -288,19 +288,6 @@ def _spending(view: state.View, tasks: int, epsilon: float, provenance: Provenan
 
 
 _by_rule = st.cache_data(max_entries=64, show_spinner=False)(watching.spending)
-
-
-def _noise(view: state.View, tasks: int, provenance: Provenance) -> str:
-    """Draws the noise against the number of tasks; returns in how many of them a person may be."""
-    names = {name: name for name in PEOPLE}
-    people = str(fields.segmented(view, "people", "Tasks that one person may be in", names))
-    table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
-    figure_card.show(
-        figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
-        title="Must noise pile up over tasks?", table=table, linked=True,
-        note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
-    )  # fmt: skip
-    return people
 
 
 _by_tasks = st.cache_data(max_entries=64, show_spinner=False)(watching.noise_by_tasks)

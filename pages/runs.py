@@ -89,7 +89,9 @@ def _all_runs() -> None:
     view = state.View("runs", lambda _: CODEC)
     counts = store.n_listed()
     notices = list(view.read.notices)
-    linked = _linked(view)
+    # The runs that the link names, which the list has however many are newer.
+    alone = cast("str | None", view["run"])
+    linked = (*cast("tuple[str, ...]", view["runs"]), *([] if alone is None else [alone]))
     known = {*(store.listed(linked) if linked else ()), *st.session_state.get("runs-deleted", ())}
     notices += [f"The link asks for run {run_id}, which is not in this store." for run_id in linked if run_id not in known]
     layout.header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
@@ -101,7 +103,14 @@ def _all_runs() -> None:
         _trash()
         return
     values = {**_controls(view, counts), **compare.NOTHING}
-    _queue()
+    # One line per device: the current run or tuning, and the number of waiting ones.
+    unfinished = state.store().unfinished()
+    for device, (n_active, waiting) in state.store().queues().items():
+        busy = next((run for run in unfinished if run.device == device and run.status != "queued"), None)
+        what = "free" if not n_active else "a run of another visitor"
+        if busy is not None:
+            what = f"{busy.status} “{plain(busy.name)}”"
+        st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
     is_active = _is_active(counts)
     st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, linked, is_active)
     compared = cast("tuple[str, ...]", st.session_state[_COMPARED])
@@ -113,12 +122,6 @@ def _all_runs() -> None:
 
 def _is_active(counts: Mapping[Status, int]) -> bool:
     return any(status not in get_args(End) for status in counts)
-
-
-def _linked(view: state.View) -> tuple[str, ...]:
-    """The runs that the link names, which the list has however many are newer."""
-    alone = cast("str | None", view["run"])
-    return (*cast("tuple[str, ...]", view["runs"]), *([] if alone is None else [alone]))
 
 
 def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, object]:
@@ -136,17 +139,6 @@ def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, objec
             width=240, help=fields.HELP,
         )  # fmt: skip
     return {"status": tuple(picked), "sort": sort, "search": search, "run": view["run"]}
-
-
-def _queue() -> None:
-    """Draws one line per device: the current run or tuning, and the number of waiting ones."""
-    unfinished = state.store().unfinished()
-    for device, (n_active, waiting) in state.store().queues().items():
-        busy = next((run for run in unfinished if run.device == device and run.status != "queued"), None)
-        what = "free" if not n_active else "a run of another visitor"
-        if busy is not None:
-            what = f"{busy.status} “{plain(busy.name)}”"
-        st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
 
 
 def _list(values: dict[str, object], linked: tuple[str, ...], was_active: bool) -> None:

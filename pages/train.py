@@ -176,18 +176,13 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
     with right:
         if spec is not None:
             start_box.details(spec, values)
-        _left_run(view)
+        with suppress(BadInput):
+            if _LEFT in st.session_state:
+                run = state.store().get(st.session_state[_LEFT])
+                back = train_form.parameters_of(run.spec, run.id)
+                st.caption(f"**{plain(run.name)}** ({run.status}) has other settings.")
+                st.button("Back to that run", key="take-settings", on_click=view.go, args=(back,))
     return _USUAL
-
-
-def _left_run(view: state.View) -> None:
-    """Draws the way back to the run that the form was changed away from."""
-    with suppress(BadInput):
-        if _LEFT in st.session_state:
-            run = state.store().get(st.session_state[_LEFT])
-            back = train_form.parameters_of(run.spec, run.id)
-            st.caption(f"**{plain(run.name)}** ({run.status}) has other settings.")
-            st.button("Back to that run", key="take-settings", on_click=view.go, args=(back,))
 
 
 @st.fragment(run_every=1.0)

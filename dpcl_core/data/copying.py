@@ -329,8 +329,6 @@ def _json(content: bytes, folder: Path, stem: str) -> None:
     (folder / f"{stem}.jsonl").write_text("\n".join(lines), encoding="utf-8")
 
 
-
-
 def _feather(content: bytes, folder: Path, stem: str) -> None:
     import pyarrow.feather as pf  # loaded only where it is needed
 

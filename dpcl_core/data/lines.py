@@ -267,9 +267,7 @@ def cells(line: str, separator: str) -> list[str] | None:
     closed, value = _quoting(separator)
     if not closed.fullmatch(line):
         return None
-    return [
-        found[1].replace('""', '"') + found[2] if found[1] is not None else found[3] for found in value.finditer(line)
-    ]
+    return [found[1].replace('""', '"') + found[2] if found[1] is not None else found[3] for found in value.finditer(line)]
 
 
 @lru_cache(maxsize=8)

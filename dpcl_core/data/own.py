@@ -218,4 +218,3 @@ def _marks_in(folder: Path) -> Marks:
     with suppress(OSError, UnicodeDecodeError):
         return frozenset((folder / _MARKS).read_text(encoding="ascii").split())
     return frozenset()
-

@@ -242,9 +242,7 @@ def _refuse_unknown_label(
             raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
 
 
-def _labels(
-    column: Column, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()
-) -> list[str]:
+def _labels(column: Column, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()) -> list[str]:
     """A column of labels or sources: words of 1 to 200 letters, but for these markers of missing ones; `rows` [n]: the rows'
     numbers in messages."""
     if markers and column.holds in ("nested", "vectors"):

@@ -217,7 +217,9 @@ def _sources(which: Which) -> tuple[_Source, ...]:
         _Source(
             source["name"],
             {label: _part(sentences, which) for label, sentences in source["classes"].items()},
-            _part(source["private"], which), _part(source["harmless"], which), source["private_share"],
+            _part(source["private"], which),
+            _part(source["harmless"], which),
+            source["private_share"],
         )
         for source in tomllib.loads(template_file().decode())["sources"]
     )

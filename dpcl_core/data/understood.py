@@ -30,9 +30,7 @@ EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
     "By that rule the first line of JSON lines, or one empty cell of a typed column, could move other rows."
 )
-_LINES = (
-    "A private value of several lines cannot be read from CSV: its row is left out. Parquet and JSON lines can hold it."
-)
+_LINES = "A private value of several lines cannot be read from CSV: its row is left out. Parquet and JSON lines can hold it."
 _WRITTEN: dict[Writing, str] = {
     "": "number of any size, squashed", "comma": "number with a decimal comma, squashed",
     "thousands": "number with commas between thousands, squashed", "ymd": "date (year, month, day), in years",

@@ -143,17 +143,13 @@ class Repaired:
     guarantee: Guarantee
 
 
-def spec(method: str, epsilon: float) -> RunSpec:
-    """The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters."""
-    privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release")
-    return _on_digits(method, METHODS[method], ClassIncremental(tasks=1), privacy)
-
-
 def repaired(epsilon: float) -> dict[str, Repaired]:
     """The result of each of `METHODS` at one budget."""
     results = {}
     for method in METHODS:
-        run_events = list(engine.run(spec(method, epsilon)))
+        # The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters.
+        privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release")
+        run_events = list(engine.run(_on_digits(method, METHODS[method], ClassIncremental(tasks=1), privacy)))
         reached = float(np.mean(frames.accuracy(run_events)["accuracy"]))
         results[method] = Repaired(catalog.card(method).title, reached, frames.guarantees(run_events)[epsilon])
     return results

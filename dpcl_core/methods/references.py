@@ -42,9 +42,7 @@ def before_training(spec: RunSpec, streams: Sequence[TaskStream], public: Sequen
     example. `public`: indices of the public labels.
     """
     is_given = spec.params.is_task_given
-    known = References(
-        scenarios.chance(streams, public, is_task_given=is_given), n_tested=scenarios.n_tested(streams)
-    )
+    known = References(scenarios.chance(streams, public, is_task_given=is_given), n_tested=scenarios.n_tested(streams))
     if datasets.card(spec.data.dataset).kind != "text" or spec.params.inputs == "images":
         return _guessing(known, spec)
     if backbones.card(spec.data.backbone).is_language_model:

@@ -192,9 +192,7 @@ def tested(
     """The experiment judged on other data. `chance`: of the first run, in [0, 1]; None where it is not known."""
     first = tested_on(next(iter(specs.values())))
     known = {label: chance for label, spec in specs.items() if chance is not None and tested_on(spec) == first}
-    judged = [
-        judge(one, runs, known) for one in experiment.orderings if one.first.run in specs and one.second.run in specs
-    ]
+    judged = [judge(one, runs, known) for one in experiment.orderings if one.first.run in specs and one.second.run in specs]
     is_toy = any(spec.data.backbone in paper.toys for spec in specs.values())
     return Form(experiment, size, specs, runs, judged, is_toy)
 

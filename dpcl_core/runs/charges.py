@@ -53,9 +53,9 @@ _RULE = "Runs compose in sequence: those that have begun by their plans, all oth
 _runs = tables.runs.c
 _private = tables.studies.c.settings["on"].as_string() == "private"
 _numbers = select(tables.audits.c.id).union_all(select(tables.turns.c.run_id).join(tables.studies).where(_private))
-_gives = case(
-    (_runs.id.in_(_numbers), "numbers"), (_runs.id.in_(tables.of_others), "nothing"), else_="models"
-).label("gives")
+_gives = case((_runs.id.in_(_numbers), "numbers"), (_runs.id.in_(tables.of_others), "nothing"), else_="models").label(
+    "gives"
+)
 
 
 @dataclass(frozen=True, slots=True)

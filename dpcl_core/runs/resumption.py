@@ -110,7 +110,10 @@ def check_known(store: Store, run_id: str, patience: Patience) -> None:
 
 
 def carried_on(
-    store: Store, run_id: str, stream: Iterable[Event], patience: Patience = Patience()  # noqa: B008 (nothing changes it)
+    store: Store,
+    run_id: str,
+    stream: Iterable[Event],
+    patience: Patience = Patience(),  # noqa: B008 (nothing changes it)
 ) -> Iterator[Event]:
     """The events of a run that goes on, without those that are stored already; marks it as running when it has started.
 

@@ -44,9 +44,7 @@ _STOP_PATIENCE_SECONDS = 2.0  # for the end of a run that was stopped: somebody 
 _LEFT_SECONDS = 2.0  # for handing a run back; what takes longer ends as after a crash
 
 
-def real_engine(
-    spec: RunSpec, device: str, keep: Keep | None = None, division: Division | None = None
-) -> Iterator[Event]:
+def real_engine(spec: RunSpec, device: str, keep: Keep | None = None, division: Division | None = None) -> Iterator[Event]:
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine

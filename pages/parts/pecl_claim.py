@@ -63,21 +63,16 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     html = "".join(_cell(*cell) for cell in cells if any(cell[1:]))
     _bar(html, is_dp=statement.is_private, label=_PROTECTED if statement.is_private else _NOT_DP)
     if more:
-        full_statement(guarantees)
+        box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
+        if box is not None:
+            parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
+            box.markdown("\n\n---\n\n".join(parts))
 
 
 def looks(dataset: str) -> None:
     """Draws how often a person's own data were used so far, and what that adds up to; nothing for public data."""
     if found := administration.looks_at(state.store(), dataset):
         st.caption(plain(found.sentence))
-
-
-def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
-    """Draws the full statement of every ε in a popover."""
-    box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
-    if box is not None:
-        parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
-        box.markdown("\n\n---\n\n".join(parts))
 
 
 def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
@@ -182,7 +177,15 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
     with left, layout.card("token-costs"):
-        inputs = _inputs(controls)
+        st.markdown("**What Eq. 5 prints, and what it costs**")
+        with st.container(horizontal=True, gap="small"):
+            epsilon = controls.number("t_epsilon", "nominal ε of a token")
+            clip = controls.number("t_clip", "C, length of an embedding")
+        with st.container(horizontal=True, gap="small"):
+            length = controls.whole("t_length", "tokens of a text")
+            epochs = controls.whole("t_epochs", "epochs")
+            times = controls.whole("t_times", "times a name occurs")
+        inputs = Inputs(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
         _costs(inputs)
     with right:
         _curves(inputs)
@@ -205,18 +208,6 @@ def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     rows |= {plain(name): _number(value) for name, value in true.items()}
     rest = " · ".join(f"{name} = {_number(value)}" for name, value in claimed.numbers.items() if name not in true)
     return rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not depend on the token."
-
-
-def _inputs(controls: Controls) -> Inputs:
-    st.markdown("**What Eq. 5 prints, and what it costs**")
-    with st.container(horizontal=True, gap="small"):
-        epsilon = controls.number("t_epsilon", "nominal ε of a token")
-        clip = controls.number("t_clip", "C, length of an embedding")
-    with st.container(horizontal=True, gap="small"):
-        length = controls.whole("t_length", "tokens of a text")
-        epochs = controls.whole("t_epochs", "epochs")
-        times = controls.whole("t_times", "times a name occurs")
-    return Inputs(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
 
 
 def _costs(inputs: Inputs) -> None:

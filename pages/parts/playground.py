@@ -14,7 +14,6 @@ import streamlit as st
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.calculator import SETTINGS, Source
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Guarantee
 from dpcl_core.figures import curves, grids, theme
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
@@ -81,7 +80,12 @@ def page() -> None:
             )  # fmt: skip
         now = State(source, epsilon)
         if source.is_exact:
-            _promise(calculator.digits_guarantee(source.labels, source.n_tasks, epsilon), epsilon)
+            # What this ε would promise, were the noise fresh, in one line that opens; in full where there is no bound.
+            given = calculator.digits_guarantee(source.labels, source.n_tasks, epsilon)
+            box = layout.folded("What this ε would promise", "play-promise") if given.is_private else st.container()
+            if box is not None:
+                with box:
+                    pecl_claim.privacy_bar({epsilon: given}, chosen=epsilon)
         else:
             run_panel.statement(state.run_result(state.store().get(source.key)), epsilon, is_over=True)
         pins = _pins(view, now)
@@ -93,14 +97,6 @@ def page() -> None:
         start_box.asking_helper()
     view.commit({**values, **changed}, CODEC)
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
-
-
-def _promise(given: Guarantee, epsilon: float) -> None:
-    """Draws what this ε would promise, were the noise fresh, in one line that opens; in full where there is no bound."""
-    box = layout.folded("What this ε would promise", "play-promise") if given.is_private else st.container()
-    if box is not None:
-        with box:
-            pecl_claim.privacy_bar({epsilon: given}, chosen=epsilon)
 
 
 def _linked_source(view: state.View) -> tuple[Source | None, list[str]]:

@@ -74,12 +74,6 @@ def alone(name: str) -> Run | None:
     return next((run for run in _going() if _digest(run) in questions.digests(name)), None)
 
 
-def under_way() -> set[str]:
-    """The presets of which a set, or a run that this visitor has started alone, is not over."""
-    going = {_digest(run) for run in _going()}
-    return {*sets().under_way(), *(name for name in presets.names() if going and going & {*questions.digests(name)})}
-
-
 def _going() -> list[Run]:
     """This visitor's runs that are not over, newest first: without those of sets, tunings and audits, and without parts."""
     store = state.store()
@@ -221,7 +215,9 @@ def _is_left(one: Answer, chosen: Mapping[str, str]) -> bool:
 def document(left: Sequence[Answer], chosen: Mapping[str, str]) -> dict[str, object]:
     """What the element is drawn from: the groups with their cards, in the order of the papers."""
     durations = questions.durations([one.question.smallest.name for one in left], state.store())
-    running = under_way()
+    # The presets of which a set, or a run that this visitor has started alone, is not over.
+    going = {_digest(run) for run in _going()}
+    running = {*sets().under_way(), *(name for name in presets.names() if going and going & {*questions.digests(name)})}
     groups: dict[str, dict[str, Any]] = {}
     for one in left:
         paper = one.question.paper

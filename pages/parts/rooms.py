@@ -229,20 +229,16 @@ def panel(view: state.View, room: Room) -> None:
     """Draws the teacher's side of a room."""
     way_in, ask, show = st.columns([1.1, 2, 1.3])
     with way_in:
-        _way_in(room)
+        address = link.address(st.context.url or "", {**link.open_view(), "room": room.code})
+        st.title(f"{room.code[:3]} {room.code[3:]}", anchor=False)
+        st.image(_qr(address), width=180)
+        st.code(address, language=None, wrap_lines=True)
+        if urlsplit(address).hostname in _HERE:
+            st.warning(WORDS["rooms"]["way_in"])
     with ask, layout.card("room-ask"):
         _ask(room)
     with show, layout.card("room-show"):
         _show(view, room)
-
-
-def _way_in(room: Room) -> None:
-    address = link.address(st.context.url or "", {**link.open_view(), "room": room.code})
-    st.title(f"{room.code[:3]} {room.code[3:]}", anchor=False)
-    st.image(_qr(address), width=180)
-    st.code(address, language=None, wrap_lines=True)
-    if urlsplit(address).hostname in _HERE:
-        st.warning(WORDS["rooms"]["way_in"])
 
 
 @st.cache_data(max_entries=20, show_spinner=False)

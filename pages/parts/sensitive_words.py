@@ -50,7 +50,10 @@ def page() -> None:
         if selected.is_typed or (selected.text is not None and selected.text.tokens):
             dials, layer = _text(view, selected, dials, layer, releases)
         else:
-            _empty(selected)
+            with layout.card("heat"):
+                st.markdown("**No text to show yet**")
+                why = selected.why or "This text has no tokens."
+                (st.warning if selected.is_warning else st.info)(why)
         _many(selected, dials)
     values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
     view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)
@@ -84,14 +87,6 @@ def _dials(view: state.View, usual: Dials) -> tuple[Dials, int]:
     upper = max(number["upper"], lower)
     start_dials = replace(usual, alpha=alpha, threshold=number["threshold"], lower=lower, upper=upper, strength=strength)
     return replace(start_dials, loss="full" if learned == "full" else "answer"), releases
-
-
-def _empty(selected: token_text.Selected) -> None:
-    """Draws the reason why there is no heatmap, and what to do."""
-    with layout.card("heat"):
-        st.markdown("**No text to show yet**")
-        why = selected.why or "This text has no tokens."
-        (st.warning if selected.is_warning else st.info)(why)
 
 
 def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:

@@ -362,7 +362,9 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
 
 def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws memorisation by task, and exposure before and after training, of the models of one budget (mean over seeds)."""
-    kept, leaks = leak_tables(result, epsilon)
+    # Memorisation and leaks at one budget; columns as in `runs.frames`.
+    kept, leaks = frames.retained(result.events), frames.leaks(result.events)
+    kept, leaks = kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]
     dark, source = text.is_dark(), result.provenance
     left, right = st.columns(2, gap="small")
     if not kept.empty:
@@ -387,9 +389,3 @@ def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
         st.caption(
             "Memorisation and planted secrets appear after the first task." if live else "This run measured no memorisation."
         )
-
-
-def leak_tables(result: Result, epsilon: float) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Memorisation and leaks at one budget; columns as in `runs.frames`."""
-    kept, leaks = frames.retained(result.events), frames.leaks(result.events)
-    return kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]

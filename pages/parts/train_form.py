@@ -203,7 +203,14 @@ def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
     values: Values = {}
     data, stream, method, lists, budget, _ = places.row
     with data:
-        values["dataset"] = _dataset(view, bring)
+        # A select box of the datasets of the catalog, the visitor's own, and the one that a link names.
+        current = str(view["dataset"])
+        known = list(dict.fromkeys([*datasets.CARDS, *(mine := _own(where=state.where())), current]))
+        titled, key = partial(_dataset_title, here=_here(own_names=mine)), view.key("dataset")
+        values["dataset"] = st.selectbox(
+            fields.TITLES["data.dataset"], known, known.index(current), format_func=titled, key=key, help=_OWN_HELP,
+            on_change=bring,
+        )  # fmt: skip
     visitor.check_owner(str(values["dataset"]))
     with method:
         titles = _marked(values, "method", fields.options("method", ""))
@@ -255,17 +262,6 @@ def remarks(values: Values) -> str:
     """What a list of labels needs, and how the settings were tuned, in words; empty where nothing is to be said."""
     how = "" if values["tuned"] == "no" else f"Settings tuned {fields.TUNED[str(values['tuned'])]}."
     return " ".join(filter(None, (settings_form.rarest(raw_of(values)), how)))
-
-
-def _dataset(view: state.View, bring: Callable[[], None]) -> str:
-    """A select box of the datasets of the catalog, the visitor's own, and the one that a link names."""
-    current = str(view["dataset"])
-    known = list(dict.fromkeys([*datasets.CARDS, *(mine := _own(where=state.where())), current]))
-    titled, key = partial(_dataset_title, here=_here(own_names=mine)), view.key("dataset")
-    return st.selectbox(
-        fields.TITLES["data.dataset"], known, known.index(current), format_func=titled, key=key, help=_OWN_HELP,
-        on_change=bring,
-    )  # fmt: skip
 
 
 @st.cache_data(ttl=10, show_spinner=False)

@@ -195,7 +195,17 @@ def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, d
             st.caption("This method has no training: the budget determines its noise, and there is nothing to tune.")
         else:
             _choices(values, spec, device)
-        _earlier(view, values)
+        studies = {study.id: study for study in shown_studies().newest()}
+        if not studies:
+            return
+        shown = cast("str | None", view["study"])
+        options = list(studies) if shown is None or shown in studies else [shown, *studies]
+        picked = st.selectbox(
+            "Tunings so far", options, index=options.index(shown) if shown is not None else None, placeholder="Show one …",
+            format_func=lambda name: title(studies[name]) if name in studies else name, key=view.key("earlier"),
+        )  # fmt: skip
+        if picked != shown:
+            _show(values, picked)
 
 
 def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
@@ -220,7 +230,9 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
     if refusal:
         st.error(plain(refusal))
     if st.button("Start tuning", width="stretch", disabled=tune is None, key="tune-start") and tune is not None:
-        _start(values, tune, device)
+        study_id = shown_studies().create(tune, device=device)
+        state.executor().submit(study_id)
+        _show(values, study_id)
 
 
 def _proxy(dataset: str) -> str | None:
@@ -254,26 +266,6 @@ def _checked(
     except BadInput as refused:
         return None, str(refused)
     return tune, None
-
-
-def _start(values: Mapping[str, object], tune: settings.TuneSpec, device: str) -> None:
-    study_id = shown_studies().create(tune, device=device)
-    state.executor().submit(study_id)
-    _show(values, study_id)
-
-
-def _earlier(view: state.View, values: Mapping[str, object]) -> None:
-    studies = {study.id: study for study in shown_studies().newest()}
-    if not studies:
-        return
-    shown = cast("str | None", view["study"])
-    options = list(studies) if shown is None or shown in studies else [shown, *studies]
-    picked = st.selectbox(
-        "Tunings so far", options, index=options.index(shown) if shown is not None else None, placeholder="Show one …",
-        format_func=lambda name: title(studies[name]) if name in studies else name, key=view.key("earlier"),
-    )  # fmt: skip
-    if picked != shown:
-        _show(values, picked)
 
 
 def _show(values: Mapping[str, object], study_id: str | None) -> None:

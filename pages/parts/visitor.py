@@ -62,7 +62,11 @@ def ask() -> None:
         if lacking := machine.lacking(["authlib"]):
             st.error(f"The login of this server {lacking}")
             return
-        for provider, label in _providers().items():
+        # What is written on the button of each provider in the secrets, by its name there (None: it has none).
+        auth = st.secrets["auth"]
+        named = [name for name, one in auth.items() if isinstance(one, Mapping) and "client_id" in one]
+        unnamed: dict[str | None, str] = {None: "Log in"} if "client_id" in auth or not named else {}
+        for provider, label in (unnamed | {name: f"Log in with {name.capitalize()}" for name in named}).items():
             if st.button(label, type="primary", key=f"login-{provider or 'only'}"):
                 try:
                     st.login(provider)
@@ -75,14 +79,6 @@ def out() -> None:
     if account() is not None:
         name = st.user.get("email") or st.user.get("name")
         st.button("Log out", key="logout", on_click=st.logout, help=f"Logged in as {plain(str(name))}" if name else None)
-
-
-def _providers() -> dict[str | None, str]:
-    """What is written on the button of each provider in the secrets, by its name there (None: it has none)."""
-    auth = st.secrets["auth"]
-    named = [name for name, one in auth.items() if isinstance(one, Mapping) and "client_id" in one]
-    unnamed: dict[str | None, str] = {None: "Log in"} if "client_id" in auth or not named else {}
-    return unnamed | {name: f"Log in with {name.capitalize()}" for name in named}
 
 
 COOKIE: Final = "dpcl-visitor"

@@ -79,7 +79,11 @@ class Prepared:
 
     @classmethod
     def of(
-        cls, features: NDArray[np.generic], targets: NDArray[np.int64], allowed: NDArray[np.bool_], expected_batch: float,
+        cls,
+        features: NDArray[np.generic],
+        targets: NDArray[np.int64],
+        allowed: NDArray[np.bool_],
+        expected_batch: float,
         dtype: np.dtype[np.floating],
     ) -> Prepared:
         """Prepares features [n, K] with targets [n]."""
@@ -172,7 +176,11 @@ def clipped_sums(
 
 
 def clipped_residuals(
-    data: Prepared, batch: NDArray[np.int64], directions: Floats | Directions, rows: Floats | None, weights: Floats,
+    data: Prepared,
+    batch: NDArray[np.int64],
+    directions: Floats | Directions,
+    rows: Floats | None,
+    weights: Floats,
     clips: Floats,
 ) -> Floats:
     """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
@@ -327,8 +335,14 @@ def join_heads(parts: Sequence[Heads]) -> Heads:
 
 
 def train_heads(
-    start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule,
-    noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], device: str = "cpu",
+    start: Heads,
+    features: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    plan: Schedule,
+    noise_multipliers: Sequence[float],
+    batches: Batches,
+    noises: Sequence[Noise],
+    device: str = "cpu",
 ) -> Generator[int, None, Heads]:
     """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the trained classifiers.
 
