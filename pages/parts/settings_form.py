@@ -38,7 +38,7 @@ Values = dict[str, object]
 def link_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
     """The link field of a card's setting: `s.` for the scenario, `p.` for the method."""
     name = f"{prefix}.{setting.name}"
-    return link.Field(name, name, setting.title, setting.kind(), _plain(setting.default))
+    return link.Field(name, name, setting.title, setting.kind(), setting.default)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _starts(view: state.View, prefix: str, name: str, settings: Sequence[fields.
     filled: Values = {}
     for one in settings:
         key = f"{prefix}.{one.name}"  # which the view lacks where only this method brings clients to the stream
-        filled[key] = view[key] if is_named and key in view.read.values else _plain(one.default)
+        filled[key] = view[key] if is_named and key in view.read.values else one.default
     if before is None:
         return filled, filled
     sorts = {one.name: one.sort for one in before.settings}
@@ -162,10 +162,6 @@ def _wholes(typed: str, title: str) -> tuple[int, ...]:
         except ValueError:
             st.warning(f"{title} = {plain(part[:40])}: must be whole numbers; left out.")
     return tuple(numbers)
-
-
-def _plain(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 # Form fields for the list of labels: its origin, the share of ε for a learned list, and the public names.
