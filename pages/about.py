@@ -19,7 +19,6 @@ from dpcl_core.version import __version__
 from pages.parts import figure_card, layout, text
 from pages.parts.text import WORDS, plain
 
-LIMITS = WORDS["about"]["limits"]
 PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plotly")
 
 
@@ -32,7 +31,7 @@ def page() -> None:
 
 
 def _limits() -> None:
-    st.markdown(LIMITS)
+    st.markdown(WORDS["about"]["limits"])
     st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(map(_version, PACKAGES)))
     text.button()
     device = "its processor" if process.default() == "cpu" else "its graphics card"

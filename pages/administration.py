@@ -12,7 +12,6 @@ from dpcl_core.runs import administration, queue
 from pages.parts import figure_card, layout, state
 from pages.parts.text import WORDS
 
-HELP = WORDS["administration"]["help"]
 _OPEN = "administrator"  # session key
 _MOST = 100  # visitors that are listed
 
@@ -20,7 +19,7 @@ _MOST = 100  # visitors that are listed
 @state.guarded
 def page() -> None:
     """The page."""
-    layout.header("Administration", "Who uses this server, and how much?", help_text=HELP)
+    layout.header("Administration", "Who uses this server, and how much?", help_text=WORDS["administration"]["help"])
     limits = queue.limits()
     if limits is None:
         st.info("This server is not shared: nobody owns a run and nothing is limited. `dpcl app --shared` serves many.")

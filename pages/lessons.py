@@ -24,7 +24,6 @@ VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
 _FOR_TEACHERS: Final = "for-teachers"
 _UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
-HELP = WORDS["lessons"]["help"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def page() -> None:
                 _edge(view, number, edge)
     else:
         _lessons(view, linked)
-    layout.actions(place, is_shared=True, help_text=HELP)
+    layout.actions(place, is_shared=True, help_text=WORDS["lessons"]["help"])
 
 
 def _lessons(view: View, linked: str) -> None:

@@ -46,7 +46,6 @@ CODEC = link.Codec(
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
-HELP = WORDS["privacy"]["help"]
 
 
 def page() -> None:
@@ -71,7 +70,7 @@ def page() -> None:
         with above:  # drawn last, because for random batches the accountant has to load
             values |= _calculator(view)
     view.commit(values, CODEC)
-    actions(place, is_shared=True, help_text=HELP, view=view)
+    actions(place, is_shared=True, help_text=WORDS["privacy"]["help"], view=view)
 
 
 def _claim(given: Guarantee) -> claim_calculator.Claim:

@@ -21,7 +21,6 @@ QUESTIONS = {
     "plan": "What does a class need, and what has it handed in?",
     "classroom": "What does everybody think, and what did everybody find?",
 }
-HELP = {name: WORDS["teach"][f"help_{name}"] for name in VIEWS}
 PROVES = (
     "It proves that this server has checked these answers for this name. It does not prove who typed them. Only the server "
     "that made it can read it."
@@ -39,7 +38,7 @@ def page() -> None:
     view = state.View("classroom" if name == "classroom" else "teach", lambda _: codec)
     place = layout.heading("Teach", QUESTIONS[name], notices=view.read.notices)
     view.commit({"exercises": _exercises, "plan": _for_teachers, "classroom": _classroom}[name](view), codec)
-    layout.actions(place, is_shared=True, help_text=HELP[name])
+    layout.actions(place, is_shared=True, help_text={name: WORDS["teach"][f"help_{name}"] for name in VIEWS}[name])
 
 
 def _exercises(view: state.View) -> dict[str, object]:

@@ -19,7 +19,6 @@ from dpcl_core.site.runs import Page
 
 FILE: Final = "train-here.html"
 CACHE: Final = "live-cache.js"
-TITLE: Final = "Train in this page"
 QUESTION: Final = "The app's own engine, in your browser: no install, no server, and your rows stay here."
 FIRST_BUDGET: Final = 1.0
 MOST_SEEDS: Final = 100  # that settings take
@@ -38,7 +37,6 @@ _LEAVES = (
 )
 _LATER = "What is protected stands below, once the run has ended."
 _BELOW = "What is protected stands below."
-_BADGE = "trained here"
 _BADGE_HELP = "Results of the run in this page. The slider has the trained budgets; nothing is interpolated between them."
 
 
@@ -54,7 +52,7 @@ def page() -> Page:
     body = _read("page.html")
     for mark, text in marks.items():
         body = body.replace(f"{{{{{mark}}}}}", text)
-    return Page(FILE, TITLE, QUESTION, f"<style>{_read('live.css')}</style>{body}", "Train", policy=POLICY)
+    return Page(FILE, "Train in this page", QUESTION, f"<style>{_read('live.css')}</style>{body}", "Train", policy=POLICY)
 
 
 def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
@@ -92,7 +90,7 @@ def _first() -> dict[str, object]:
 def _data() -> dict[str, object]:
     """What the scripts start from: words of the slider, half widths of intervals by number of seeds, budgets, exercises."""
     return {
-        "words": calculator.words("test examples", _BADGE, _BADGE_HELP, odds=""),
+        "words": calculator.words("test examples", "trained here", _BADGE_HELP, odds=""),
         "odds": {"later": _LATER, "below": _BELOW, "bound": statement.ODDS, "none": statement.NO_ODDS},
         "intervals": [interval_factor(n) for n in range(MOST_SEEDS + 1)],
         "budgets": [*calculator.BUDGETS, "inf"],

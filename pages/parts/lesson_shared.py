@@ -159,7 +159,7 @@ def the_claim(stage: lesson_stage.Stage) -> int:
         "whether the noise is shared."
     )
     with st.expander("The attacker, and what this does not show"):
-        st.markdown(_ATTACKER)
+        st.markdown(WORDS["lesson_shared"]["attacker"])
     arrow("privacy", "Attack what the method itself keeps and releases", {"v": "1", "l": "1"})
     if duels["shared"].share_right == 1.0:  # possible with only one of her two pictures: no ε is large enough
         return 2
@@ -184,9 +184,6 @@ def repair(stage: lesson_stage.Stage) -> int:
             arrow("train", label, train_form.parameters_of(spec))
     reached = [repaired[method].accuracy for method in REPAIRS]
     return reached.index(min(reached))
-
-
-_ATTACKER = WORDS["lesson_shared"]["attacker"]
 
 
 def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:

@@ -119,7 +119,7 @@ def in_time(stage: Stage) -> int:
     _every_term(record)
     st.markdown("**The same terms in SmolLM2**, a model hundreds of times as large, which can read:")
     _every_term(game.record(large=True))
-    st.markdown(_LIMITS)
+    st.markdown(WORDS["lesson_sign"]["limits"])
     arrow("explore", "See the Score of every token", {"view": "words"})
     none, hinge = record.of("full", "none"), record.of("full", "hinge", 1.0, "oracle")
     if _holds(hinge, none):
@@ -136,9 +136,6 @@ def _every_term(record: game.Record) -> None:
         for one in record.variants if one.loss == "full"
     ))  # fmt: skip
     st.caption(_made(record))
-
-
-_LIMITS = WORDS["lesson_sign"]["limits"]
 
 
 def _name(one: game.Variant) -> str:

@@ -172,7 +172,6 @@ FIELDS: list[link.Field[Any]] = [
     *SHARED_NOISE_FIELDS,
 ]
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
-ABOUT = WORDS["lifelong_claims"]["about"]
 
 
 @dataclass(frozen=True)
@@ -312,4 +311,4 @@ def _most(n: int) -> float:
     return math.floor(100 * bound_of_counts(n, n, 0, n, DELTA)) / 100
 
 
-CLAIM = Claim(TITLE, ABOUT, FIELDS, claim.SOURCE, _lines, _body)
+CLAIM = Claim(TITLE, WORDS["lifelong_claims"]["about"], FIELDS, claim.SOURCE, _lines, _body)

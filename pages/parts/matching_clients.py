@@ -22,7 +22,6 @@ CODEC = link.Codec(
         *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *anchor_pictures.WHAT_IF_FIELDS, *anchor_pictures.FIELDS,
     ]
 )  # fmt: skip
-HELP = WORDS["matching_clients"]["help"]
 
 
 def page() -> None:
@@ -41,7 +40,7 @@ def page() -> None:
 
     values |= _simulation(view, controls, answer) if show == SIMULATION else _run(view, controls, answer, settle)
     view.commit(values, CODEC)
-    layout.actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=WORDS["matching_clients"]["help"], view=view)
 
 
 def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:

@@ -44,7 +44,6 @@ _PEOPLE = frozenset({
     "pid", "uid",
 })  # fmt: skip
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_NONE = "none"
 _FIRST_LINES = {"names": "names the columns", "data": "is a row of data"}
 UNCLEAR = schema.Schema(title="unclear")
 
@@ -164,7 +163,7 @@ def _role(role: str, columns: Sequence[str], start: schema.Schema, key: str, usu
     title, help_text = _ROLES[role]
     usual = usual or next((name for name in columns if name.lower() in _USUAL.get(role, ())), None)
     said = usual if start.columns == schema.Columns() else getattr(start.columns, role)
-    options = [_NONE, *columns]
+    options = ["none", *columns]
     index = 1 + columns.index(said) if said in columns else 0
     places = range(len(options))  # a column may be called "none"
     chosen = st.selectbox(title, places, index, format_func=options.__getitem__, help=help_text, key=f"own-{role}-{key}")

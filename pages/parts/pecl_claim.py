@@ -156,9 +156,7 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("t_delta", "td", "δ of a token", link.Number(1e-12, 0.1), 1e-6),
     link.Field("t_width", "tw", "values of an embedding", link.Whole(1, 100_000), 768),
 ]
-TITLE = "Claimed, accounted, audited: noise by the token (PeCL)"
 ABOUT = WORDS["pecl_claim"]["about"]
-NOT_COVERED = WORDS["pecl_claim"]["not_covered"]
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     left, right = st.columns(2)
     with left, layout.card("token-more"):
         st.markdown("**What no number above covers**")
-        st.markdown(NOT_COVERED)
+        st.markdown(WORDS["pecl_claim"]["not_covered"])
     with right:
         _audits(inputs)
     return controls.values | {"t_width": width}
@@ -314,4 +312,4 @@ def _number(value: float) -> str:
     return tokens.budget_number(value)
 
 
-CLAIM = Claim(TITLE, ABOUT, FIELDS, text_mechanisms.SOURCE, _lines, _body)
+CLAIM = Claim("Claimed, accounted, audited: noise by the token (PeCL)", ABOUT, FIELDS, text_mechanisms.SOURCE, _lines, _body)

@@ -39,7 +39,6 @@ CODEC = link.Codec(
         comparison.FIELD,
     ]
 )
-HELP = WORDS["playground"]["help"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def page() -> None:
         layout.draw_apart(draw, lambda: view.settle({**values, **changed}, CODEC))
         start_box.asking_helper()
     view.commit({**values, **changed}, CODEC)
-    layout.actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=WORDS["playground"]["help"], view=view)
 
 
 def _linked_source(view: state.View) -> tuple[Source | None, list[str]]:

@@ -220,7 +220,6 @@ def share(run_ids: Iterable[str]) -> None:
 # What the one who opened a room does: shows the way in, asks, ends a question, shows a run, closes the room.
 
 
-OWN = "A question of my own"
 _SHOWN = "room-run"  # session key
 _HERE = ("localhost", "127.0.0.1", "::1")
 
@@ -261,7 +260,7 @@ def _ask(room: Room) -> None:
         return
     lessons = map(text.load, text.NAMES)
     predictions = {f"{lesson.title}: {step.title}": step for lesson in lessons for step in lesson.steps}
-    picked = st.selectbox("Take it from", [OWN, *predictions], key="room-question")
+    picked = st.selectbox("Take it from", ["A question of my own", *predictions], key="room-question")
     step = predictions.get(picked)
     question = st.text_area("Question", "" if step is None else step.predict, key=f"room-ask-{picked}", max_chars=500)
     typed = st.text_area(

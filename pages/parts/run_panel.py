@@ -396,10 +396,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 # Where a run ended between chance, the untrained network and the ceiling, and a button that computes the ceiling.
 
 
-HELP = WORDS["run_panel"]["help"]
 _ON_DEMAND = "Trains on all tasks at once without noise, for comparison. Nothing protects it: for public benchmarks only."
-
-_NO_CEILING = "No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network."
 
 
 def panel(result: Result, chosen: float) -> None:
@@ -408,7 +405,7 @@ def panel(result: Result, chosen: float) -> None:
     if not said:
         return
     with st.container(key="references-row", horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{plain(said)}**", help=HELP, width="stretch")
+        st.markdown(f"**{plain(said)}**", help=WORDS["run_panel"]["help"], width="stretch")
         if result.run_id is not None and result.references.ceiling is None:
             _button(result)
     if result.lost:
@@ -425,7 +422,7 @@ def _button(result: Result) -> None:
         _watch(under_way.id)
         return
     if state.is_ceiling_tried(result.spec):
-        st.caption(_NO_CEILING)
+        st.caption("No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network.")
         return
     st.button("Compute the ceiling", key="ceiling", help=_ON_DEMAND, on_click=attempt(lambda: _start(result, wanted)))
 

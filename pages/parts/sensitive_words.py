@@ -30,7 +30,6 @@ CODEC = link.Codec(
         link.Field("releases", "r", "releases", link.Whole(1, 100), 1),
     ]
 )
-HELP = WORDS["sensitive_words"]["help"]
 
 
 def page() -> None:
@@ -57,7 +56,7 @@ def page() -> None:
         _many(selected, dials)
     values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
     view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)
-    layout.actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=WORDS["sensitive_words"]["help"], view=view)
 
 
 def _dials(view: state.View, usual: Dials) -> tuple[Dials, int]:

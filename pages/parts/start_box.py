@@ -308,7 +308,6 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
 
 _NOT_HERE = "It appears when the dataset is on this computer; a preview downloads nothing."
 _NO_FIT = "It appears when the settings fit the data."
-_OWN_DATA = "We show no counts: they would reveal something."
 _SAME_EXAMPLES = "Every task has the same examples, so the privacy spent on an example adds up over the tasks."
 _SAME_CLIENTS = "A client may be in every task, so the privacy spent on a client adds up over the tasks."
 
@@ -333,7 +332,7 @@ def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, fil
     if spec.scenario.recurrence == "every":
         said.append(_SAME_EXAMPLES if spec.scenario.n_users is None else _SAME_CLIENTS)
     if datasets.card(spec.data.dataset).is_own:
-        said.append(_OWN_DATA)
+        said.append("We show no counts: they would reveal something.")
     figure_card.show(
         _picture(shown, round(filled, 2), text.is_dark()), None, key="stream", title="Which classes come when",
         note="darker: more examples", live=True, caption=" ".join(said),

@@ -28,7 +28,6 @@ MODELS = {"base": "before training (frozen public model)", "current": "after tra
 MAX_CHARACTERS = 100_000
 N_BIG = 40  # synthetic texts that the big model reads
 PART_CHARACTERS = 5_000  # of a long text at once: some 2,000 tokens
-WHY_NOT = WORDS["token_text"]["why_not"]
 BUNDLED, BIG = "lm-tiny", "smollm2"
 READERS = {BUNDLED: "bundled model", BIG: "SmolLM2"}
 MODEL_NAMES = {BUNDLED: "the bundled model", BIG: "SmolLM2"}
@@ -119,7 +118,7 @@ def _own(view: state.View) -> Selected:
         why = f"Your text has {len(written):,} characters; it must have at most {MAX_CHARACTERS:,}."
         return Selected("your text", why=why, is_warning=True)
     if not is_public:
-        return Selected("your text", why=WHY_NOT, is_warning=True)
+        return Selected("your text", why=WORDS["token_text"]["why_not"], is_warning=True)
     parts = in_parts(written)
     part = 1
     if len(parts) > 1:

@@ -84,14 +84,13 @@ def out() -> None:
 COOKIE: Final = "dpcl-visitor"
 _SECONDS: Final = 400 * 86_400  # the longest that browsers keep a cookie
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
-_STATE: Final = "visitor-token"
 
 
 def token() -> str:
     """The token of this page's browser; where it keeps no cookie, one for this visit."""
     kept = checked(st.context.cookies.get(COOKIE))
     if kept is None:
-        kept = st.session_state.setdefault(_STATE, secrets.token_hex(16))
+        kept = st.session_state.setdefault("visitor-token", secrets.token_hex(16))
     return kept
 
 
