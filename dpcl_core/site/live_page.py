@@ -28,7 +28,6 @@ POLICY: Final = (
     "connect-src 'self' blob:; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
 _DOOR = "Open in your browser"
-_DOOR_OF_START = "train here, nothing to install"
 _REPLAYED = "Until you train: the bundled digits with fixed noise, recorded. A demonstration that protects nobody."
 _LEAVES = (
     "Nothing but requests for this site's own files, and these only until Start is enabled. A file of yours goes from this "
@@ -61,7 +60,7 @@ def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
     for one in pages:
         mark, is_start = '<p class="row">', one.file == runs.HOME
         if is_start or one.file in links:
-            label = f"{_DOOR}: {_DOOR_OF_START}" if is_start else _DOOR
+            label = f"{_DOOR}: train here, nothing to install" if is_start else _DOOR
             door = f'<a class="touch" href="{FILE}{escape(links.get(one.file, ""))}">{label}</a>'
             mark, door = ('<ul class="doors">', f"<li>{door}</li>") if is_start else (mark, door)
             yield replace(one, body=one.body.replace(mark, mark + door, 1))

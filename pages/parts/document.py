@@ -37,7 +37,6 @@ from dpcl_core import unforeseen
 from pages.parts import fields, served
 from pages.parts.text import in_document, plain
 
-APP: Final = "DP continual learning"
 WITHOUT_SCRIPTS: Final = "This app needs JavaScript."
 _STATIC: Final = Path(st.__file__).parent / "static"
 # The parts of the framework that draw HTML: found by name only once the first message with some comes.
@@ -67,7 +66,7 @@ MOVED: Final[Mapping[str, tuple[str, str]]] = {
 
 def title(page: str) -> str:
     """What a tab is called that shows a page."""
-    return f"{page} · {APP}"
+    return f"{page} · DP continual learning"
 
 
 def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:

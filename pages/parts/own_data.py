@@ -354,7 +354,6 @@ def _answer(
 # The stream that a scenario makes of a file: the scenarios that the data allow, and the tasks of the one chosen.
 
 
-_PLAN = "We show no counts: they would reveal something."
 _KIND = "own-scenario-kind"
 _UNEQUAL = "Groups of classes, not all equally large"
 
@@ -400,5 +399,5 @@ def draw(looked: Looked, scenario: ScenarioSpec) -> int:
     drawn = stream.stream(None, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=text.is_dark())
     st.markdown(f"**The stream.** {plain(drawn.finding)}")
     st.plotly_chart(drawn.figure, theme=None, width="stretch", key="own-chart", config=figure_card.CONFIG, alt=drawn.finding)
-    st.caption(f"{plain(scenarios.card(scenario.kind).summary)} {_PLAN}")
+    st.caption(f"{plain(scenarios.card(scenario.kind).summary)} We show no counts: they would reveal something.")
     return len(shown.tasks)
