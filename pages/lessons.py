@@ -249,7 +249,19 @@ def _step(state: _State, lesson: Lesson) -> None:
     layout.draw_apart(lambda: _done(state, stage), settle)
     if state.step in state.done and state.step + 1 == state.n_steps:
         lesson_stage.questions(lesson)
-    _onward(state, lesson)
+    with st.container(key="lesson-onward", horizontal=True, gap="small"):
+        if state.step > 0:
+            st.button("← Back", key="lesson-back", on_click=state.go, args=(state.step - 1,))
+        if state.step + 1 < state.n_steps:
+            following = lesson.steps[state.step + 1].title
+            is_done = state.step in state.done
+            st.button(
+                f"Next: {following} →", key="lesson-next", on_click=state.go, args=(state.step + 1,),
+                type="primary" if is_done else "secondary",
+            )  # fmt: skip
+        elif len(state.done) == state.n_steps:
+            st.markdown("**You have done every step of this lesson.**")
+            lesson_stage.onward(state.view, state.name, CODEC, state.values())
 
 
 def _done(state: _State, stage: lesson_stage.Stage) -> None:
@@ -290,22 +302,6 @@ def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
             return False
     state.predictions[place] = choice
     return True
-
-
-def _onward(state: _State, lesson: Lesson) -> None:
-    with st.container(key="lesson-onward", horizontal=True, gap="small"):
-        if state.step > 0:
-            st.button("← Back", key="lesson-back", on_click=state.go, args=(state.step - 1,))
-        if state.step + 1 < state.n_steps:
-            following = lesson.steps[state.step + 1].title
-            is_done = state.step in state.done
-            st.button(
-                f"Next: {following} →", key="lesson-next", on_click=state.go, args=(state.step + 1,),
-                type="primary" if is_done else "secondary",
-            )  # fmt: skip
-        elif len(state.done) == state.n_steps:
-            st.markdown("**You have done every step of this lesson.**")
-            lesson_stage.onward(state.view, state.name, CODEC, state.values())
 
 
 def _teacher(state: _State, lesson: Lesson) -> None:

@@ -114,7 +114,16 @@ def _answer(view: state.View, name: str) -> None:
     if found or is_going:
         _picture(name, found)
     elif alone is None:
-        _promise(name)
+        runs = questions.specs(name)
+        n_models = sum(spec.n_cells for spec in runs.values())
+        what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
+        listed = "; ".join(parts_questions.in_order(name))  # names have commas of their own
+        data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
+        models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
+        with layout.card("answer"):
+            st.markdown("**The answer**: nothing has been measured yet.")
+            st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
+            st.caption("The picture grows as they finish. You may close this page.")
     if not is_going:
         missing = parts_questions.lacking(name)
         if alone is None or len(questions.specs(name)) > 1:
@@ -197,20 +206,6 @@ def _moved(whole: Set) -> tuple[str, Result] | None:
     runs = sorted(whole.kept.items(), key=lambda each: each[0] != presets.about(whole.preset).label)
     finished = ((label, state.run_result(run)) for label, run in runs if run.status == "finished")
     return next((one for one in finished if not one[1].accuracy.empty), None)
-
-
-def _promise(name: str) -> None:
-    """Draws what is to be run, for a question that has no result yet."""
-    runs = questions.specs(name)
-    n_models = sum(spec.n_cells for spec in runs.values())
-    what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
-    listed = "; ".join(parts_questions.in_order(name))  # names have commas of their own
-    data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
-    models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
-    with layout.card("answer"):
-        st.markdown("**The answer**: nothing has been measured yet.")
-        st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
-        st.caption("The picture grows as they finish. You may close this page.")
 
 
 @st.fragment(run_every=1.0)

@@ -95,7 +95,14 @@ def _all_runs() -> None:
     known = {*(store.listed(linked) if linked else ()), *st.session_state.get("runs-deleted", ())}
     notices += [f"The link asks for run {run_id}, which is not in this store." for run_id in linked if run_id not in known]
     layout.header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
-    _messages()
+    if refused := st.session_state.pop("runs-refused", None):
+        st.error(plain(refused))
+    done, deleted = st.session_state.pop("runs-done", None), st.session_state.get("runs-deleted")
+    if done or deleted:
+        with st.container(key="runs-message", horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(plain(done or "Deleted runs can be restored."), width="content")
+            if deleted:
+                st.button("Undo delete", key="undo-delete", on_click=_restore, args=(deleted,))
     if not counts:
         with st.container(key="card-empty"):
             st.markdown("**No runs yet.** The Train page shows a finished example; a run of your own takes a few seconds.")
@@ -352,18 +359,6 @@ def _restore(run_ids: list[str]) -> None:
 def _empty_trash() -> None:
     _do(empty_trash, state.store(), done="The trash is empty.")
     st.session_state.pop("runs-deleted", None)
-
-
-def _messages() -> None:
-    """Draws the result of the last action, with Undo after a deletion."""
-    if refused := st.session_state.pop("runs-refused", None):
-        st.error(plain(refused))
-    done, deleted = st.session_state.pop("runs-done", None), st.session_state.get("runs-deleted")
-    if done or deleted:
-        with st.container(key="runs-message", horizontal=True, vertical_alignment="center", gap="small"):
-            st.markdown(plain(done or "Deleted runs can be restored."), width="content")
-            if deleted:
-                st.button("Undo delete", key="undo-delete", on_click=_restore, args=(deleted,))
 
 
 if __name__ == "__main__":

@@ -50,19 +50,7 @@ def index() -> Page:
         for door, what in element.DOORS.items()
     )
     install = "".join(f"{paragraph(where)}<pre>{escape(commands)}</pre>" for where, commands in _INSTALL.items())
-    parts = (
-        ("questions", "Questions", runs.gallery()),
-        ("lessons", "Lessons", _all_lessons()),
-        ("install", "Install", paragraph(_NEEDS) + install),
-        ("papers", "Papers", runs.paper_list()),
-    )
-    body = "".join(f'<section id="{name}"><h2>{title}</h2>{inside}</section>' for name, title, inside in parts)
-    lead = f'{paragraph(element.QUESTION, "lead")}{hero}<ul class="doors">{doors}</ul>'
-    return Page(runs.HOME, element.TITLE, _WHAT, lead + body, "Start")
-
-
-def _all_lessons() -> str:
-    """Those that run here as cards, and the titles of the others."""
+    # Those that run here as cards, and the titles of the others.
     cards = "".join(
         f'<li class="card"><h3><a href="{file}">{escape(text.load(name).title)}</a></h3>'
         f"{paragraph(text.load(name).question)}</li>"
@@ -71,7 +59,15 @@ def _all_lessons() -> str:
     others = [name for name in text.NAMES if name not in LESSON_FILES]
     said = f"{len(LESSON_FILES)} of {len(text.NAMES)} lessons run here, without a server. The app has them all."
     rest = folded(f"The other {len(others)}", html_list(text.load(name).title for name in others))
-    return f'{paragraph(said)}<ul class="cards">{cards}</ul>{rest}'
+    parts = (
+        ("questions", "Questions", runs.gallery()),
+        ("lessons", "Lessons", f'{paragraph(said)}<ul class="cards">{cards}</ul>{rest}'),
+        ("install", "Install", paragraph(_NEEDS) + install),
+        ("papers", "Papers", runs.paper_list()),
+    )
+    body = "".join(f'<section id="{name}"><h2>{title}</h2>{inside}</section>' for name, title, inside in parts)
+    lead = f'{paragraph(element.QUESTION, "lead")}{hero}<ul class="doors">{doors}</ul>'
+    return Page(runs.HOME, element.TITLE, _WHAT, lead + body, "Start")
 
 
 def _card(of: Element, data: object, name: str, below: str = "") -> str:

@@ -303,7 +303,14 @@ def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[
         promise = "" if _reason(values, chosen) else _promise(values, chosen)
         st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
         _exact(view, others)
-        return chosen, _seeds(view, first)
+        counts = sorted({*SEED_COUNTS, len(first)})
+        count = st.segmented_control(
+            fields.TITLES["seeds"], counts, default=len(first), key=view.key("seeds"), required=True,
+            help="One model each: another class order, another subset. Fewer than 3 give no interval.",
+        )  # fmt: skip
+        if count == 1:
+            st.caption("One seed: no intervals, and the result is a single draw.")
+        return chosen, (first if count == len(first) else tuple(range(count)))
 
 
 def _reason(values: Values, chosen: tuple[float, ...]) -> str:
@@ -367,17 +374,6 @@ def _numbers(text: str) -> list[float]:
         with suppress(ValueError):
             budgets.append(link.BUDGET.read(part))
     return budgets
-
-
-def _seeds(view: state.View, start: tuple[int, ...]) -> tuple[int, ...]:
-    counts = sorted({*SEED_COUNTS, len(start)})
-    count = st.segmented_control(
-        fields.TITLES["seeds"], counts, default=len(start), key=view.key("seeds"), required=True,
-        help="One model each: another class order, another subset. Fewer than 3 give no interval.",
-    )  # fmt: skip
-    if count == 1:
-        st.caption("One seed: no intervals, and the result is a single draw.")
-    return start if count == len(start) else tuple(range(count))
 
 
 def _more(view: state.View, values: Mapping[str, object]) -> Values:
