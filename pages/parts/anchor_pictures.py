@@ -18,7 +18,7 @@ from dpcl_core.elements.element import ANCHORS, MATCHERS, anchors_document
 from dpcl_core.events import Signatures
 from dpcl_core.explorers import matching, matching_log
 from dpcl_core.explorers.matching_log import Rematch
-from dpcl_core.figures import grids
+from dpcl_core.figures import curves
 from dpcl_core.figures import matching as figures
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.results import Result
@@ -153,7 +153,7 @@ def anchors(scene: Scene) -> None:
         return
     table = frames.anchors([scored])
     scene.show(
-        grids.diagnostics(table, chosen=scene.m, dark=text.is_dark()), key="anchor-scores", title="What more anchors buy",
+        curves.diagnostics(table, chosen=scene.m, dark=text.is_dark()), key="anchor-scores", title="What more anchors buy",
         note="gaps in standard deviations of a signature", table=table,
     )  # fmt: skip
     st.caption(WORDS["anchor_pictures"]["anchors"])
@@ -164,7 +164,7 @@ def signal(scene: Scene) -> None:
     """Draws the length of the signal against the length of the noise, for each released statistic."""
     table = frames.statistics([scene.now])
     scene.show(
-        grids.signal_and_noise(table, dark=text.is_dark()), key="signal", title="Signal against noise",
+        curves.signal_and_noise(table, dark=text.is_dark()), key="signal", title="Signal against noise",
         note="lengths, logarithmic", table=table,
     )  # fmt: skip
 

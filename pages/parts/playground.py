@@ -14,7 +14,7 @@ import streamlit as st
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.calculator import SETTINGS, Source
 from dpcl_core.errors import BadInput
-from dpcl_core.figures import curves, grids, theme
+from dpcl_core.figures import curves, theme
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
@@ -275,7 +275,7 @@ def _matrix(states: dict[str, State], now: State, show: Show) -> None:
         name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix")
     chosen = states.get(name, now)
     frame = chosen.source.frame(chosen.epsilon)
-    draw = figure_card.kept_builder(grids.accuracy_matrix)
+    draw = figure_card.kept_builder(curves.accuracy_matrix)
     picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=text.is_dark())
     show(picture, {name: chosen}, "matrix", frame)
 

@@ -19,7 +19,7 @@ from dpcl_core import checks
 from dpcl_core import export as files
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import Leaks, Retained
-from dpcl_core.figures import grids
+from dpcl_core.figures import curves
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.figures.statistics import MIN_SEEDS
 from dpcl_core.papers import measured
@@ -252,8 +252,8 @@ def _grids(key: _Key, chosen: float, dark: bool, _result: Result) -> tuple[Pictu
     """Matrix and forgetting of a run, cached for all visitors until the run has new events."""
     table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
     return (
-        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
-        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
+        curves.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
+        curves.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
     )
 
 
