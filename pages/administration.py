@@ -20,8 +20,7 @@ _MOST = 100  # visitors that are listed
 def page() -> None:
     """The page."""
     layout.header("Administration", "Who uses this server, and how much?", help_text=WORDS["administration"]["help"])
-    limits = queue.limits()
-    if limits is None:
+    if (limits := queue.limits()) is None:
         st.info("This server is not shared: nobody owns a run and nothing is limited. `dpcl app --shared` serves many.")
         return
     if not st.session_state.get(_OPEN):

@@ -80,8 +80,7 @@ def _claim(given: Guarantee) -> claim_calculator.Claim:
 
 def _linked_result(view: state.View) -> tuple[Result, list[str]]:
     """The linked run, else the bundled example; and a notice if the linked run cannot be shown."""
-    run_id = st.session_state.get(view.key("run"), view["run"])
-    if run_id is None:
+    if (run_id := st.session_state.get(view.key("run"), view["run"])) is None:
         return state.example(), []
     try:
         result = state.run_result(state.store().get(str(run_id)))

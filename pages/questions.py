@@ -223,8 +223,7 @@ def _watch(set_id: str) -> None:
         st.session_state.pop("ended-of-set", None)
         st.rerun()
     st.session_state["ended-of-set"] = (set_id, n_over)
-    current = whole.current
-    if current is None:
+    if (current := whole.current) is None:
         return
     label, run = current
     titles = questions.titles(whole.preset)

@@ -120,8 +120,7 @@ def _all_runs() -> None:
         st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
     is_active = _is_active(counts)
     st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, linked, is_active)
-    compared = cast("tuple[str, ...]", st.session_state[_COMPARED])
-    if compared:
+    if compared := cast("tuple[str, ...]", st.session_state[_COMPARED]):
         values |= compare.draw(view, compared)
     view.commit({**values, "runs": compared}, CODEC)
     _trash()
@@ -330,16 +329,14 @@ def _rename(run_id: str) -> None:
 
 
 def _delete(runs: list[Run]) -> None:
-    deleted = [run.id for run in runs if _is_done(state.store().delete, run.id)]
-    if deleted:
+    if deleted := [run.id for run in runs if _is_done(state.store().delete, run.id)]:
         st.session_state["runs-deleted"] = deleted
         st.session_state["runs-done"] = f"Deleted {len(deleted)} run{'s' if len(deleted) > 1 else ''}."
 
 
 def _trash() -> None:
     """Draws what was deleted and can be restored, and a button that deletes it for good."""
-    deleted = state.store().trash()
-    if not deleted:
+    if not (deleted := state.store().trash()):
         return
     with st.expander(f"Trash ({len(deleted)})", key="trash"):
         names = ", ".join(f"“{plain(run.name)}”" for run in deleted[:_NAMED])

@@ -140,8 +140,7 @@ def _codes() -> None:
     with st.form("teacher-codes", border=False):
         pasted = st.text_area("Codes, with blanks or new lines between them", height=140, key="teacher-pasted")
         st.form_submit_button("Check the codes", type="primary", key="teacher-check")
-    rows = [_row(code) for code in exercises.codes_in(pasted)]
-    if not rows:
+    if not (rows := [_row(code) for code in exercises.codes_in(pasted)]):
         return
     n_valid = sum(row[4] == VALID for row in rows)
     st.html(f'<p role="status" class="lesson-verdict"><b>{n_valid} of {len(rows)} valid.</b></p>')
@@ -175,8 +174,7 @@ def _written(rows: list[tuple[str, ...]]) -> str:
 
 def _classroom(view: state.View) -> dict[str, object]:
     """Draws a room, or the ways into one; returns what the link carries."""
-    code = str(view["room"])
-    if code:
+    if code := str(view["room"]):
         _room(view, code)
     else:
         _door(view)
@@ -197,8 +195,7 @@ def _door(view: state.View) -> None:
         if st.form_submit_button("Open", key="room-open-button"):
             _go(view, lambda: open_rooms().open(title, visitor.token()))
     layout.arrow("teach", "For teachers: notes, plans, handouts, codes handed in", {"view": "plan"})
-    mine = open_rooms().of_owner(visitor.token())
-    if mine:
+    if mine := open_rooms().of_owner(visitor.token()):
         st.header("Your rooms", anchor=False)
         for code, name in mine:
             label = f":primary[{plain(name)} · {code}]"

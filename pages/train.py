@@ -72,13 +72,11 @@ def _apply_pending() -> None:
     if "show-study" in st.session_state:
         link.put(st.session_state.pop("show-study"))
     linked = link.parameters()
-    started = st.session_state.pop("show-run", None)
-    if started is not None:
+    if (started := st.session_state.pop("show-run", None)) is not None:
         linked = {key: text for key, text in linked.items() if key in (*_LOOKS, "question")} | {"run": str(started)}
     elif "d" in linked:
         return  # a view that this page has written: it always names its dataset, and leaves out what is a default
-    start = _settings_of(linked)
-    if start is not None:
+    if (start := _settings_of(linked)) is not None:
         link.put(train_form.merged_link(start, linked))
 
 

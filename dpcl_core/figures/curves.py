@@ -110,8 +110,7 @@ def averages_over_tasks(
     `printed`: by a run's name, the number after the last task (percent) that a paper prints, drawn as a hollow diamond.
     """
     is_accuracy = of == "accuracy"
-    lines = [line for line in runs if not line.rows.empty]
-    if not lines:
+    if not (lines := [line for line in runs if not line.rows.empty]):
         missing = "None of the chosen runs has a point here yet." if is_accuracy else _NO_FORGETTING
         return theme.nothing(missing, dark, _HEIGHT)
     axis = _accuracy_axis(score) if is_accuracy else _forgetting_axis(lines)

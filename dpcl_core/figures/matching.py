@@ -133,8 +133,7 @@ def _finding(entries: pd.DataFrame) -> str:
     n_groups = entries.loc[entries["group"] >= 0, "group"].nunique()
     doubtful = int((entries["margin"] < _AMBIGUOUS).sum())
     rest = f"; {doubtful} {'is' if doubtful == 1 else 'are'} ambiguous." if doubtful else "; none is ambiguous."
-    n_known = int((entries["mode"] >= 0).sum())
-    if not n_known:
+    if not (n_known := int((entries["mode"] >= 0).sum())):
         return f"{n} entries of {n_clients} clients went into {n_groups} groups{rest}"
     return f"{int(entries['is_right'].sum())} of {n_known} entries of {n_clients} clients found their group{rest}"
 

@@ -320,8 +320,7 @@ def sealed(handed: Handed) -> str:
 
 def read_code(code: str) -> Handed:
     """What a code says, in capitals or not. Raises BadInput for one of another server, a changed one, and other text."""
-    read = _CODE.fullmatch(normalize("NFKC", code).casefold())
-    if read is None:
+    if (read := _CODE.fullmatch(normalize("NFKC", code).casefold())) is None:
         raise BadInput("code", code[:60], "is no code: it should look like amber-fox-2acd-XKW-QTPMRB3D")
     key = _key()
     if read["mark"].upper() != _mark(key):

@@ -113,8 +113,7 @@ def _every_class(learn: Learn) -> Verdict:
 
     sigma = 2.0
     added = (learn(rows, labels, _CLASSES, sigma, noise) - learn(rows, labels, _CLASSES, sigma, np.zeros)) / sigma
-    bare = [label for label in range(_CLASSES) if np.allclose(added[label], 0)]
-    if bare:
+    if bare := [label for label in range(_CLASSES) if np.allclose(added[label], 0)]:
         return Verdict(False, f"Class {bare[0]} gets no noise, because nobody is in it: and that is told to everyone.")
     draws = np.rint(added)
     if not np.allclose(draws, added) or len(np.unique(draws)) < added.size:

@@ -75,8 +75,7 @@ _OWN_ROLES = {
 
 def files() -> dict[str, bytes]:
     """Every file below `live/` by its path, the manifest among them. Raises DataMissing without the browser's Python."""
-    place = pyodide.folder()
-    if place is None:
+    if (place := pyodide.folder()) is None:
         wanted = f"is not on this computer yet: run `dpcl fetch {pyodide.NAME}`, once, and build the site again"
         raise DataMissing("--live", pyodide.NAME, wanted)
     found, groups = {}, dict[str, list[str]]()

@@ -81,8 +81,7 @@ def _is_whole(place: Path) -> bool:
 
 def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[Step]:
     """Brings the files that are not there, from the official server or else from a registry, and checks each."""
-    missing = [name for name, digest in wanted.items() if _digest(place / name) != digest]
-    if not missing:
+    if not (missing := [name for name, digest in wanted.items() if _digest(place / name) != digest]):
         return
     yield Step("asking the official server", 0, 1)
     with tempfile.TemporaryDirectory(dir=place, prefix=".") as beside:
@@ -127,8 +126,7 @@ def _of_npm(into: Path) -> Iterator[Step]:
         raise _unavailable("neither the official server nor npm answered")
     with suppress(tarfile.TarError, KeyError), tarfile.open(packed) as archive:
         for name in core():
-            source = archive.extractfile(f"package/{name}")
-            if source is not None:
+            if (source := archive.extractfile(f"package/{name}")) is not None:
                 (into / name).write_bytes(source.read())
 
 

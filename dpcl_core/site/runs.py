@@ -241,8 +241,7 @@ def _card(question: Question, forms: Sequence[RecordedForm], paper: Paper | None
 def _verdict(question: Question, form: RecordedForm, paper: Paper | None) -> str:
     """What came of the paper's claims on a question, as a bar and in words; without any, the beginning of a finding."""
     tests = [] if paper is None else [one for one in claims.recorded_forms(paper) if one.experiment.title == question.title]
-    of = claims.claims(tests) or claims.claims(tests, are_ours=True)
-    if not of:
+    if not (of := claims.claims(tests) or claims.claims(tests, are_ours=True)):
         return paragraph(f"{form.finding.partition(';')[0].removesuffix('.')}.")
     counts = {verdict: n for verdict, n in claims.counts(of).items() if n}
     parts = "".join(f'<i class="{verdict.replace(" ", "-")}" style="flex: {n}"></i>' for verdict, n in counts.items())

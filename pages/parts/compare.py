@@ -146,8 +146,7 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
     if unequal := comparison.unequal_promises(_standings(results)):
         st.warning(unequal)
     budgets = comparison.shared_budgets(list(specs.values()))
-    chosen = _budget(view, budgets)
-    if chosen is not None:
+    if (chosen := _budget(view, budgets)) is not None:
         guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
         pecl_claim.side_by_side(guarantees)
         _curves(results, chosen)
@@ -296,8 +295,7 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     with right:
         second = fields.select(view, "second", "Second", {letter: letter for letter in letters if letter != first})
     pair = {first: results[first], second: results[second]}
-    refusal = comparison.different_tests({letter: result.spec for letter, result in pair.items()})
-    if refusal:
+    if refusal := comparison.different_tests({letter: result.spec for letter, result in pair.items()}):
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
     one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())

@@ -298,8 +298,7 @@ def p_value_curve(
         st.warning(plain(f"No test: {error}."))
         return values
     runs = {letter: results[letter] for letter in dict.fromkeys((first[0], second[0]))}
-    refusal = different_tests({letter: result.spec for letter, result in runs.items()})
-    if refusal:
+    if refusal := different_tests({letter: result.spec for letter, result in runs.items()}):
         st.warning(f"{plain(refusal)} No test.")
         return values
     names = (_name(results, first), _name(results, second))

@@ -131,8 +131,7 @@ def wanted(text: str, store: Store) -> Callable[[Named], bool] | None:
 
     A word with # must be a whole tag.
     """
-    words = text.lower().split()
-    if not words:
+    if not (words := text.lower().split()):
         return None
     preset_of_runs = Sets(store).preset_of_runs()
 

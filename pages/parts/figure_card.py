@@ -154,8 +154,7 @@ def footer(
         st.markdown(said)
     if live:
         return
-    files = layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)
-    if files is not None:
+    if (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
         with files:
             _files(picture, provenance, key, table, linked)
 

@@ -316,8 +316,7 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
                     link.draw()
         label = "Normal size" if is_on() else "Presenter size"
         st.button(label, key="presenter", on_click=_turn)
-        box = popover("Help", "help")
-        if box is not None:
+        if (box := popover("Help", "help")) is not None:
             with box:
                 st.markdown(help_text)
                 visitor.out()

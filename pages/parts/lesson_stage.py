@@ -230,8 +230,7 @@ def act(lesson: str, step: Step) -> Act:
 
 def strip(step: Step) -> None:
     """Draws what a visitor who is in a room, or who has opened one, needs beside a step; nothing for others."""
-    store = state.store_if_any()
-    if store is None:
+    if (store := state.store_if_any()) is None:
         return
     rooms, token = Rooms(store), visitor.token()
     try:

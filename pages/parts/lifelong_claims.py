@@ -227,8 +227,7 @@ def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, 
             norm = controls.number("l_norm", "‖θ1‖", width=150)
         share = controls.share("l_share", "Encoder's share (ε1 and the two terms of the dataset)", 0.05, 0.05)
         inputs = Inputs(network, epsilon, share, norm)
-        plan = _planned(claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10), batch, inputs)
-        if plan is not None:
+        if (plan := _planned(claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10), batch, inputs)) is not None:
             _terms(plan, norm, sizes.n_inputs)
     return plan, inputs
 

@@ -121,8 +121,7 @@ def _person(
     if not columns:
         st.markdown("Each example is protected, as another person's.")
         return True, None
-    usual = people_column(free) if start.columns == schema.Columns() else None
-    if usual is None:
+    if (usual := people_column(free) if start.columns == schema.Columns() else None) is None:
         return True, _role("person", columns, start, key)
     what = "Did one person write several rows?" if is_text else "Can one person have several rows?"
     answers = {True: "Yes: protect the whole person", False: "No: each row is another person's"}

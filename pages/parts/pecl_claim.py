@@ -57,8 +57,7 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
         cells = [("not", statement.banner or statement.headline, ""), ("wide", "", statement.odds)]
     if more:
         cells.append(("not", "Not covered", _first_two(statement.not_covered, "limit")))
-    layer = guarantees[shown].layer
-    if layer is not None:
+    if (layer := guarantees[shown].layer) is not None:
         cells.append(("", "Layer", layer.title))
     html = "".join(_cell(*cell) for cell in cells if any(cell[1:]))
     _bar(html, is_dp=statement.is_private, label=_PROTECTED if statement.is_private else _NOT_DP)

@@ -101,8 +101,7 @@ def page() -> None:
 def _linked_source(view: state.View) -> tuple[Source | None, list[str]]:
     """The stored run to show (None: the digits), and a notice if the linked run cannot be shown."""
     key = view.key("run")
-    run_id = st.session_state.get(key, view["run"])
-    if run_id is None:
+    if (run_id := st.session_state.get(key, view["run"])) is None:
         return None, []
     try:
         source = _trained(str(run_id))
@@ -226,8 +225,7 @@ def _figures(view: state.View, now: State, pins: Sequence[State | None], show: S
 
 
 def _needed(view: state.View, states: dict[str, State]) -> int | None:
-    sources = {name: one.source for name, one in states.items() if one.source.labels != "data"}
-    if not sources:
+    if not (sources := {name: one.source for name, one in states.items() if one.source.labels != "data"}):
         st.info(comparison.NO_BOUND)
         return None
     runs = {name: comparison.Budgets(source.finals) for name, source in sources.items()}

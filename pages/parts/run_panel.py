@@ -324,8 +324,7 @@ def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None
     does not say it already."""
     if run.status not in ("lost", "cancelled", "failed"):
         return None
-    why = resumption.why_not(state.store(), run.id)
-    if why is not None:
+    if (why := resumption.why_not(state.store(), run.id)) is not None:
         return None if why in (run.error or "") else f"It cannot be resumed: {plain(why)}."
     click = on_click or attempt(lambda: resume(run.id))
     st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
@@ -361,8 +360,7 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 def export(run_id: str) -> None:
     """Draws the downloads of a run, made on demand: everything as a zip, the report and the table."""
     store = state.store()  # here: a download has no visitor
-    files = layout.popover("Export", "export")
-    if files is None:
+    if (files := layout.popover("Export", "export")) is None:
         return
     with files:
         inside = "Report, classifiers, tables, figures, notebook, settings, card"
@@ -401,8 +399,7 @@ _ON_DEMAND = "Trains on all tasks at once without noise, for comparison. Nothing
 
 def panel(result: Result, chosen: float) -> None:
     """Draws the sentence for the chosen budget, a warning if budgets cannot be told from chance, and the button."""
-    said = result.placed(chosen)
-    if not said:
+    if not (said := result.placed(chosen)):
         return
     with st.container(key="references-row", horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"**{plain(said)}**", help=WORDS["run_panel"]["help"], width="stretch")

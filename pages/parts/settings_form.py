@@ -70,10 +70,8 @@ def draw_method(view: state.View, method: str) -> Values:
     filled, starts = _starts(view, "p", method, settings)
     front = methods.CARDS[method].key_settings or tuple(one.name for one in settings)
     values = _widgets(view, "p", method, [one for name in front for one in settings if one.name == name], starts)
-    rest = [one for one in settings if one.name not in front]
-    if rest:
-        box = layout.folded("Advanced: the method's other settings", view.key("advanced"))
-        if box is None:
+    if rest := [one for one in settings if one.name not in front]:
+        if (box := layout.folded("Advanced: the method's other settings", view.key("advanced"))) is None:
             values |= {name: starts[name] for name in (f"p.{one.name}" for one in rest)}
         else:
             with box:

@@ -188,15 +188,13 @@ def noise_warning(spec: RunSpec) -> None:
     """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
     if note := _note(key=spec.to_json(), _spec=spec):
         short, text = note
-        box = layout.popover(plain(short), "noise-warning", type="tertiary")
-        if box is not None:
+        if (box := layout.popover(plain(short), "noise-warning", type="tertiary")) is not None:
             box.markdown(plain(text))
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
-    n_features = _n_features(_spec)
-    if n_features is None:
+    if (n_features := _n_features(_spec)) is None:
         return None
     try:
         facts = of_spec(_spec)
@@ -223,8 +221,7 @@ def _n_features(spec: RunSpec) -> int | None:
 def _mend_button(view: state.View, values: train_form.Values, fix: Mapping[str, object] | None = None) -> None:
     """Draws "Use … instead" for refused settings: by this `fix`, else if the refusals on the way say what to use."""
     raw = train_form.raw_of(values)
-    changes = fix or checks.repair(raw)
-    if not changes:
+    if not (changes := fix or checks.repair(raw)):
         return
 
     by_rule = values["delta"] is None and "privacy.delta" not in changes
@@ -348,8 +345,7 @@ def _picture(shown: scenarios.Preview, filled: float, dark: bool) -> Picture:
 
 def ghost(spec: RunSpec) -> bool:
     """Draws the recorded curve nearest to such a run, in grey, with what differs; returns whether there is one."""
-    drawn = _ghost(digest=spec.digest(), dark=text.is_dark(), _spec=spec)
-    if drawn is None:
+    if (drawn := _ghost(digest=spec.digest(), dark=text.is_dark(), _spec=spec)) is None:
         return False
     picture, source, of = drawn
     keys = nearest.differences(spec, of)

@@ -291,8 +291,7 @@ def run_result(run: Run) -> Result:
         return _over(where=where(), run_id=run.id, name=run.name, ceiling=ceiling)
     # Events of an active run are kept for the session, so that each refresh reads only new ones.
     seq, seen = cached.get(run.id, (0, ()))
-    fresh = store().events_after(run.id, seq)
-    if fresh:
+    if fresh := store().events_after(run.id, seq):
         cached[run.id] = (fresh[-1][0], seen + tuple(event for _, event in fresh))
     return Result(run.id, run.name, run.spec, cached.get(run.id, (0, ()))[1])
 

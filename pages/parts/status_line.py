@@ -142,8 +142,7 @@ def _preparing(
 
 def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
     """Which of several trainings this is ("Training 2 of 6 · ") where models are trained one after another; else empty."""
-    spec = run.readable_spec
-    if spec is None:
+    if (spec := run.readable_spec) is None:
         return ""
     together = n_trained_together(spec)
     n_groups = spec.n_cells // together
@@ -172,8 +171,7 @@ def _tasks_done(run: Run, events: Sequence[Event]) -> int:
         if isinstance(event, TaskLearned):
             counts[event.cell] = event.task + 1
     opened = _started(events)
-    under_way = [count for count in counts.values() if opened is None or count < opened.n_tasks]
-    if under_way:
+    if under_way := [count for count in counts.values() if opened is None or count < opened.n_tasks]:
         return min(under_way)
     spec = run.readable_spec
     n_cells = spec.n_cells if spec is not None else 1

@@ -46,8 +46,7 @@ def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: 
     figure_card.show(
         picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
     )  # fmt: skip
-    box = layout.folded("Precision, and detection by kind of data", "kinds")
-    if box is not None:
+    if (box := layout.folded("Precision, and detection by kind of data", "kinds")) is not None:
         with box:
             _tables(dials, groups, kinds)
 

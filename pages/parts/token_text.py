@@ -144,8 +144,7 @@ def in_parts(text: str) -> list[str]:
 
 def _of_run(view: state.View) -> Selected:
     run_of_link = st.session_state.get(view.key("run"), view["run"])
-    runs = fields.runs(state.where(), cast("str | None", run_of_link), "texts")
-    if not runs:
+    if not (runs := fields.runs(state.where(), cast("str | None", run_of_link), "texts")):
         why = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
         return Selected("a run", why=why)
     run_id = fields.select(view, "run", "Run", runs)

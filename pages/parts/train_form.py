@@ -325,8 +325,7 @@ def _exact(view: state.View, others: str) -> None:
         "Exact ε values", others, key=view.key("exact"), max_chars=200, placeholder="0.3 3",
         help="Further budgets in addition to the buttons, separated by spaces.",
     )  # fmt: skip
-    bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
-    if bad:
+    if bad := [part for part in typed.replace(",", " ").split() if not _numbers(part)]:
         st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
 
 
@@ -347,8 +346,7 @@ def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
 def _odds(epsilons: tuple[float, ...]) -> str:
     """The chosen budgets as odds, with a note if they promise little; empty without a finite one."""
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
-    ends = [finite[0], finite[-1]] if len(finite) > 1 else finite
-    if not ends:
+    if not (ends := [finite[0], finite[-1]] if len(finite) > 1 else finite):
         return ""
     bounds = [f"{math.ceil(1e4 * odds_bound(e, 0.0) - 1e-6) / 100:g} % at ε = {epsilon_text(e)}" for e in ends]
     note = " That is weak protection." if ends[-1] >= WEAK_EPSILON else ""
@@ -380,8 +378,7 @@ def _more(view: state.View, values: Mapping[str, object]) -> Values:
     """Draws the settings that most visitors leave as they are; returns their values."""
     labels, dataset = str(values["labels"]), str(values["dataset"])
     public = settings_form.public(view, labels, dataset)
-    box = layout.folded("More settings", view.key("more"))
-    if box is None:
+    if (box := layout.folded("More settings", view.key("more"))) is None:
         return {name: view[name] for name in _MORE} | {"public_labels": public}
     with box:
         return {**_fields(view, values), "public_labels": settings_form.public_field(view, labels, dataset, public)}

@@ -182,8 +182,7 @@ ON = {
 def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, device: str) -> None:
     """Draws the form in an expander; Start queues a tuning on the device and shows it."""
     is_shown = view["study"] is not None
-    box = layout.folded("Tune …", view.key("tune"), is_open=is_shown)
-    if box is None:
+    if (box := layout.folded("Tune …", view.key("tune"), is_open=is_shown)) is None:
         return
     with box:
         if is_shown:
@@ -195,8 +194,7 @@ def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, d
             st.caption("This method has no training: the budget determines its noise, and there is nothing to tune.")
         else:
             _choices(values, spec, device)
-        studies = {study.id: study for study in shown_studies().newest()}
-        if not studies:
+        if not (studies := {study.id: study for study in shown_studies().newest()}):
             return
         shown = cast("str | None", view["study"])
         options = list(studies) if shown is None or shown in studies else [shown, *studies]
@@ -236,8 +234,7 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
 
 
 def _proxy(dataset: str) -> str | None:
-    here = _proxies_here(dataset)
-    if not here:
+    if not (here := _proxies_here(dataset)):
         st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
         return None
     return st.selectbox(
@@ -377,8 +374,7 @@ def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> N
     """Draws the results of the newest audit that has any, ε by ε, and an error for every result that exceeds its ledger."""
     for result in [result for audit in run_audits for result in audit.results if result.exceeds]:
         st.error(plain(exceeding(result)))
-    results = next((audit.results for audit in run_audits if audit.results), ())
-    if not results:
+    if not (results := next((audit.results for audit in run_audits if audit.results), ())):
         return
     finite = [result for result in results if math.isfinite(result.claimed)]
     strongest = max(finite or results, key=lambda result: result.lower_bound)
