@@ -206,12 +206,11 @@ def _in_browser(state: _State) -> None:
         from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
 
     epoch = state.view.key(f"{state.name}-{state.jumps}")
-    hidden = sorted(state.hidden - {PREDICTION})
     data = in_browser.document(
         state.name,
         state.progress,
         epoch=epoch,
-        hidden=hidden,
+        hidden=sorted(state.hidden - {PREDICTION}),
         is_quiet=PREDICTION in state.hidden,
         first=state.first,
         is_alone=False,
@@ -254,10 +253,9 @@ def _step(state: _State, lesson: Lesson) -> None:
             st.button("← Back", key="lesson-back", on_click=state.go, args=(state.step - 1,))
         if state.step + 1 < state.n_steps:
             following = lesson.steps[state.step + 1].title
-            is_done = state.step in state.done
             st.button(
                 f"Next: {following} →", key="lesson-next", on_click=state.go, args=(state.step + 1,),
-                type="primary" if is_done else "secondary",
+                type="primary" if (state.step in state.done) else "secondary",
             )  # fmt: skip
         elif len(state.done) == state.n_steps:
             st.markdown("**You have done every step of this lesson.**")

@@ -178,8 +178,7 @@ def _instead(view: state.View, name: str, missing: DataMissing) -> None:
     """States what the runs lack on this computer, and leads to the largest of the smaller forms that lacks nothing."""
     st.warning(plain(f"These runs cannot start here. {train_form.in_words(missing)}."))
     forms = list(questions.of_preset(name).forms.items())
-    smaller = forms[: [form.name for _, form in forms].index(name)]
-    for size, form in reversed(smaller):
+    for size, form in reversed(forms[: [form.name for _, form in forms].index(name)]):
         if parts_questions.lacking(form.name) is None:
             target = view.linked({"v": "1", "question": form.name})
             layout.arrow("questions", f"The same, {parts_questions.FORMS[size]}, can start here", target)

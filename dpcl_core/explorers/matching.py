@@ -366,12 +366,11 @@ def _lists(of: FullLists, modes: NDArray[np.int64], n_kinds: int, variance: floa
 
 def public_part(public: PublicEmbeddings, maps: ProjectionMaps) -> PublicPart:
     """The public inputs of a run's matching, and the axes of its maps."""
-    d = len(public.view.centre)
     return PublicPart(
         anchors=quantized(public.anchors),
         axes=quantized(public.view.axes.T),
         centre=_rounded(public.view.centre),
-        variance=round_to(float(np.trace(public.view.covariance)) / d, 6),
+        variance=round_to(float(np.trace(public.view.covariance)) / len(public.view.centre), 6),
         mean_map=(_rounded(maps.mean_centre), *map(_rounded, maps.mean_axes.T)),
         signature_map=(_rounded(maps.signature_centre), *map(_rounded, maps.signature_axes.T)),
     )

@@ -272,8 +272,7 @@ def subsample(lists: Lists, modes: NDArray[np.int64]) -> tuple[Lists, NDArray[np
 def _chosen(modes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Ascending positions of the entries of one list that are kept, from its modes [L]."""
     candidates = np.flatnonzero(modes >= 0)
-    same = modes[candidates][:, None] == modes[candidates]
-    nth = np.tril(same, -1).sum(axis=1)
+    nth = np.tril(modes[candidates][:, None] == modes[candidates], -1).sum(axis=1)
     return np.sort(candidates[np.argsort(nth, kind="stable")[:SUBSAMPLE_SIZE]])
 
 

@@ -179,8 +179,7 @@ def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArra
     """Points on the two-standard-deviation ellipse of a normal distribution with this mean and covariance (xx, xy, yy)."""
     scales, axes = np.linalg.eigh(np.array([[xx, xy], [xy, yy]]))
     angle = np.linspace(0, 2 * math.pi, 48)
-    circle = np.stack([np.cos(angle), np.sin(angle)])
-    drawn = _DEVIATIONS * (axes * np.sqrt(np.maximum(scales, 0.0))) @ circle
+    drawn = _DEVIATIONS * (axes * np.sqrt(np.maximum(scales, 0.0))) @ np.stack([np.cos(angle), np.sin(angle)])
     return x + drawn[0], y + drawn[1]
 
 

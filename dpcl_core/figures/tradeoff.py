@@ -298,8 +298,7 @@ def _means(
 ) -> None:
     """Adds means with their intervals, in percent."""
     bars = theme.error_bars([100 * s.half_width for s in stats], colour, 1.2, width=3)
-    y = [100 * s.mean for s in stats]
-    chart.add(kind, f"{name}: %{{y:.1f}}", name=name, y=y, error_y=bars, **more)
+    chart.add(kind, f"{name}: %{{y:.1f}}", name=name, y=[100 * s.mean for s in stats], error_y=bars, **more)
 
 
 def _finding(name: str, final: Mapping[float, Interval], score: str, standing: Standing) -> str:

@@ -91,8 +91,7 @@ class _Numbers:
 
     def one_of(self, options: Sequence[T]) -> T:
         self._count += 1
-        word = sha256(f"{self._seed} {self._count}".encode()).digest()
-        return options[int.from_bytes(word) % len(options)]
+        return options[int.from_bytes(sha256(f"{self._seed} {self._count}".encode()).digest()) % len(options)]
 
     def some_of(self, options: Sequence[T], n: int) -> list[T]:
         """So many different ones, in the order drawn."""

@@ -127,8 +127,7 @@ def _right(learn: Learn) -> Verdict:
     rows, n_train = np.asarray(images.content).reshape(len(labels), -1) / 255, 3 * len(labels) // 4
     generator, sigma = np.random.default_rng(_SEED), gaussian.sigma(_EPSILON, _DELTA)
     sums = learn(rows[:n_train], labels[:n_train], 10, sigma, generator.standard_normal)
-    lengths = np.linalg.norm(sums, axis=1)
-    scores = rows[n_train:] @ (sums / np.maximum(lengths, 1e-12)[:, None]).T
+    scores = rows[n_train:] @ (sums / np.maximum(np.linalg.norm(sums, axis=1), 1e-12)[:, None]).T
     share = float((scores.argmax(axis=1) == labels[n_train:]).mean())
     said = f"With ε = {_EPSILON:g} it gets {100 * share:.1f} % of new digits right"
     return Verdict(share >= _SHARE, f"{said}." if share >= _SHARE else f"{said}: {100 * _SHARE:.0f} % are possible.")

@@ -168,8 +168,7 @@ def expected_prints(delta: float, n_people: int = N_PEOPLE) -> float:
 
 def printed_now(delta: float) -> NDArray[np.int64]:
     """The people that one run of this program prints; fresh coins."""
-    words = ReleaseNoise().words(N_PEOPLE)
-    return np.flatnonzero(words < np.uint64(min(int(delta * 2.0**64), 2**64 - 1)))
+    return np.flatnonzero(ReleaseNoise().words(N_PEOPLE) < np.uint64(min(int(delta * 2.0**64), 2**64 - 1)))
 
 
 def of_trials(epsilon: float, n: int) -> float:

@@ -104,8 +104,7 @@ def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: floa
     if math.isinf(epsilon):
         return np.ones_like(false_alarms)
     by_alarm = math.exp(epsilon) * false_alarms + delta
-    by_quiet = 1 - math.exp(-epsilon) * (1 - false_alarms - delta)
-    return np.minimum(1.0, np.minimum(by_alarm, by_quiet))
+    return np.minimum(1.0, np.minimum(by_alarm, 1 - math.exp(-epsilon) * (1 - false_alarms - delta)))
 
 
 def proven(duel: Duel, rounds: Sequence[int], delta: float, confidence: float = 0.95) -> list[float]:

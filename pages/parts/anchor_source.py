@@ -119,8 +119,7 @@ class Setup:
         how = f"noise {self.noise:g} on each list" if self.is_local else f"{self.round} of 4 rounds released"
         method = f"{self.matcher_name}, m = {self.m}, {how}"
         dataset = f"public digits dealt to {self.clients} simulated clients, {self.length} numbers each"
-        budgets = () if self.is_local else (self.budget,)
-        return Provenance(dataset, None, method, "", budgets, is_example=True)
+        return Provenance(dataset, None, method, "", () if self.is_local else (self.budget,), is_example=True)
 
 
 def choose(view: state.View) -> tuple[Setup, Mapping[str, object]]:

@@ -145,8 +145,7 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
         st.warning(plain(warning))
     if unequal := comparison.unequal_promises(_standings(results)):
         st.warning(unequal)
-    budgets = comparison.shared_budgets(list(specs.values()))
-    if (chosen := _budget(view, budgets)) is not None:
+    if (chosen := _budget(view, comparison.shared_budgets(list(specs.values())))) is not None:
         guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
         pecl_claim.side_by_side(guarantees)
         _curves(results, chosen)

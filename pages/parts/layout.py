@@ -314,8 +314,7 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
                 with share:
                     st.markdown("This link opens exactly this view:")
                     link.draw()
-        label = "Normal size" if is_on() else "Presenter size"
-        st.button(label, key="presenter", on_click=_turn)
+        st.button("Normal size" if is_on() else "Presenter size", key="presenter", on_click=_turn)
         if (box := popover("Help", "help")) is not None:
             with box:
                 st.markdown(help_text)

@@ -40,8 +40,7 @@ def one_answer(stage: lesson_stage.Stage) -> int:
         for place, yes in ((1, "yes"), (0, "no"))
         for answer, word in ((1, "yes"), (0, "no"))
     ]
-    truly = percent(float(truth[said == 1].mean()), 0)
-    stage.bars(rows, n_yes=int((said == 1).sum()), truly=truly)
+    stage.bars(rows, n_yes=int((said == 1).sum()), truly=percent(float(truth[said == 1].mean()), 0))
     likely = game.posterior(epsilon)
     return 0 if likely > 0.99 else 2 if likely < game.SHARE + 0.01 else 1
 
@@ -252,10 +251,9 @@ def her_photos(stage: lesson_stage.Stage) -> int:
     rows += [("photos × ε", k, k * epsilon) for k in PHOTOS]
     exact = game.of_person(epsilon, int(photos))
     grown = game.by_groups(epsilon, int(photos))[1]
-    nothing = ", which promises nothing" if grown == 1 else ""
     stage.curves(
         rows, chosen=photos, epsilon=epsilon, exact=exact, photos=photos, product=photos * epsilon, grown=grown,
-        nothing=nothing,
+        nothing=", which promises nothing" if grown == 1 else "",
     )  # fmt: skip
     st.markdown(odds(exact, game.DELTA))
     of_twenty = game.of_person(1.0, 20)

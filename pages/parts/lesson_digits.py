@@ -28,8 +28,7 @@ def ten_releases(stage: Stage) -> int:
     epsilon, n = stage.moved("Add them up", epsilon=EPSILONS, releases=RELEASES)
     exact = {k: game.total(epsilon, int(k)) for k in RELEASES}
     rows = [("exact", k, value) for k, value in exact.items()] + [("plain sum", k, k * epsilon) for k in RELEASES]
-    now = game.total(epsilon, int(n))
-    stage.curves(rows, chosen=n, n=n, epsilon=epsilon, now=now, product=n * epsilon)
+    stage.curves(rows, chosen=n, n=n, epsilon=epsilon, now=game.total(epsilon, int(n)), product=n * epsilon)
     of_ten = game.total(1.0, 10)
     return 0 if of_ten < 1.5 else 1 if of_ten < 7 else 2
 
@@ -149,8 +148,7 @@ def rounded(stage: Stage) -> int:
     for name, is_in in (("With her", True), ("Without her", False)):
         released = game.releases(is_in, epsilon, 1, "rounded")[0]
         places = game.smallest(released, N_SHOWN)
-        steps = game.steps_of(released[places], epsilon)
-        pairs = zip(released[places], steps, strict=True)
+        pairs = zip(released[places], game.steps_of(released[places], epsilon), strict=True)
         rows = [(minus(f"{value:+.12f}"), minus(f"{count:+,.0f}")) for value, count in pairs]
         draw_table(("printed", "in steps of the public grid"), rows, names=0, title=name)
     return 0 if proven > epsilon else 1

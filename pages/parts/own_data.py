@@ -262,8 +262,7 @@ def _named(typed: str) -> Path:
             return path
     except (OSError, RuntimeError, ValueError) as error:  # too long, or not to be read; ~NAME of nobody; with NUL
         allowed, refused = "must be the path of a file or folder that you can read", error
-    shown = typed if len(typed) <= _LONGEST else f"{typed[:_LONGEST]}…"
-    raise BadInput(_FIELD, shown, allowed) from refused
+    raise BadInput(_FIELD, typed if len(typed) <= _LONGEST else f"{typed[:_LONGEST]}…", allowed) from refused
 
 
 def discard() -> None:

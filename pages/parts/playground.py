@@ -100,8 +100,7 @@ def page() -> None:
 
 def _linked_source(view: state.View) -> tuple[Source | None, list[str]]:
     """The stored run to show (None: the digits), and a notice if the linked run cannot be shown."""
-    key = view.key("run")
-    if (run_id := st.session_state.get(key, view["run"])) is None:
+    if (run_id := st.session_state.get(view.key("run"), view["run"])) is None:
         return None, []
     try:
         source = _trained(str(run_id))

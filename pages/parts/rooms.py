@@ -150,8 +150,7 @@ class Live:
         return await self._seen(request, time.monotonic())
 
     async def _seen(self, request: Request, since: float) -> dict[str, object]:
-        host = request.client.host if request.client is not None else ""
-        with counted(host, request.path_params["code"]):
+        with counted(request.client.host if request.client is not None else "", request.path_params["code"]):
             code = clean_code(request.path_params["code"])  # however it is spelled, it is one room
             return dict((await self._latest.of(code, since)).as_seen_by(_token(request)))
 

@@ -51,8 +51,7 @@ def page() -> None:
         else:
             with layout.card("heat"):
                 st.markdown("**No text to show yet**")
-                why = selected.why or "This text has no tokens."
-                (st.warning if selected.is_warning else st.info)(why)
+                (st.warning if selected.is_warning else st.info)(selected.why or "This text has no tokens.")
         _many(selected, dials)
     values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
     view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)

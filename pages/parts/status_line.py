@@ -103,8 +103,7 @@ def of_turn(
 
 def _sentence(text: str) -> str:
     """An error message as a sentence: capitalised unless it begins with the name of a setting or file."""
-    first = text.split(maxsplit=1)[0]
-    start = text[0].upper() + text[1:] if first.isalpha() else text
+    start = text[0].upper() + text[1:] if text.split(maxsplit=1)[0].isalpha() else text
     return start if start.endswith((".", "!", "?")) else f"{start}."
 
 
@@ -174,8 +173,7 @@ def _tasks_done(run: Run, events: Sequence[Event]) -> int:
     if under_way := [count for count in counts.values() if opened is None or count < opened.n_tasks]:
         return min(under_way)
     spec = run.readable_spec
-    n_cells = spec.n_cells if spec is not None else 1
-    return max(counts.values(), default=0) if len(counts) == n_cells else 0
+    return max(counts.values(), default=0) if len(counts) == (spec.n_cells if spec is not None else 1) else 0
 
 
 def _fraction(run: Run, events: Sequence[Event]) -> float:

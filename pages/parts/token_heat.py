@@ -36,8 +36,7 @@ _SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-ma
 
 def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: Dials, source: Provenance) -> None:
     """Draws AUROC, average precision, and recall at the threshold by kind of span. `key` identifies the texts."""
-    dark = text.is_dark()
-    picture, table, groups, kinds = _drawn(key, dials, dark, texts)
+    picture, table, groups, kinds = _drawn(key, dials, text.is_dark(), texts)
     if groups.empty:
         with layout.card("found"):
             st.markdown("**Does the score find personal data?**")
@@ -189,8 +188,7 @@ def footer(text: ScoredText, dials: Dials, name: str) -> None:
     """Draws the provenance line, the CSV download and the link."""
     with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
         settings = f"α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets(text, dials)}"
-        provenance = f"{name} · {len(text.tokens)} tokens · {settings}"
-        st.caption(plain(provenance), width="stretch")
+        st.caption(plain(f"{name} · {len(text.tokens)} tokens · {settings}"), width="stretch")
         about = "Every token with the numbers of every layer"
         layout.download("CSV", lambda: csv(text, dials), "tokens.csv", about, type="tertiary")
         link.offer()

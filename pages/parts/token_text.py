@@ -68,8 +68,7 @@ def choose(view: state.View) -> Selected:
     show = fields.segmented(view, "show", "Text", SHOWS, start=None if view["run"] is None else RUN)
     selected = {EXAMPLE: _example, OWN: _own, RUN: _of_run}[show](view)
     unused = {name: view[name] for name in ("reader", "source", "number", "task", "model", "epsilon")}
-    values = {**unused, "run": None, "show": show, **selected.values}
-    return replace(selected, values=values)
+    return replace(selected, values={**unused, "run": None, "show": show, **selected.values})
 
 
 def _example(view: state.View) -> Selected:
@@ -177,9 +176,8 @@ def of_result(result: Result, view: state.View, values: Mapping[str, object]) ->
     chosen = {"task": task, "model": model, "epsilon": epsilon if len(budgets) > 1 else None, "number": number}
     text = tokens.whole_words(event.texts[number - 1]) if n_texts else None
     backbone = result.spec.data.backbone
-    title = f"text {number} of task {task} of the run “{name}”"
     return Selected(
-        title,
+        f"text {number} of task {task} of the run “{name}”",
         text,
         "" if text is not None else _empty_reason(result),
         reader=backbone if backbone in READERS and model == "base" else None,

@@ -392,8 +392,7 @@ def _fields(view: state.View, values: Mapping[str, object]) -> Values:
         title, key = fields.TITLES[f"data.{name}"], view.key(name)
         more[name] = st.number_input(title, 1, None, start, 1, key=key, placeholder="all", help=help_text)
     more["delta"] = _delta_field(view, str(values["dataset"]), *_caps(more))
-    differ = fields.adjacency(str(values["scenario"]))
-    for name, options in (("adjacency", differ), ("noise", fields.NOISE)):
+    for name, options in (("adjacency", fields.adjacency(str(values["scenario"]))), ("noise", fields.NOISE)):
         names, title, key = list(options), fields.TITLES[f"privacy.{name}"], view.key(name)
         more[name] = st.radio(title, names, names.index(str(view[name])), format_func=options.__getitem__, key=key)
     help_text = "The run's statement reports this. Tuning by hand counts, too."

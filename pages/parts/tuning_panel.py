@@ -257,8 +257,7 @@ def _checked(
         return None, None
     raw = train_form.raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
     try:
-        base = checks.parse(raw)
-        tune = settings.parse({"base": base, "on": on, "proxy": proxy, "n_trials": n_trials})
+        tune = settings.parse({"base": checks.parse(raw), "on": on, "proxy": proxy, "n_trials": n_trials})
         settings.check_search(tune)
     except BadInput as refused:
         return None, str(refused)
