@@ -15,18 +15,8 @@ from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
-from pages.parts import (
-    fields,
-    layout,
-    link,
-    pecl_claim,
-    run_panel,
-    settings_form,
-    start_box,
-    state,
-    train_form,
-    tuning_panel,
-)
+from pages.parts import layout, link, pecl_claim, run_panel, settings_form, start_box, state, train_form, tuning_panel
+from pages.parts.fields import linked_run
 from pages.parts.text import plain
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
@@ -44,7 +34,7 @@ def page() -> None:
     state.store()  # reports a store that cannot be opened before anything is drawn
     _apply_pending()
     view = state.View("train", train_form.codec_for, start=lambda: start_box.question_link(presets.names()[0]))
-    linked, run_notices = fields.linked_run(view)
+    linked, run_notices = linked_run(view)
     place = layout.heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     with st.container(key="train", gap="small"):
         controls, answer = st.container(key="choices", gap="small"), st.container(key="answer", gap="small")

@@ -21,16 +21,7 @@ from dpcl_core.events import AnchorScores, FullLists, PublicPart, QuantizedRows
 from dpcl_core.explorers.projection_maps import ProjectionMaps, round_to
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.federated.matchers import (
-    FeatureMap,
-    Moments,
-    PcaMean,
-    Pooled,
-    PublicEmbeddings,
-    PublicView,
-    Rule,
-    pooled,
-)
+from dpcl_core.methods.federated.matchers import FeatureMap, Pooled, PublicEmbeddings, PublicView, Rule, pooled
 
 # CSLR's theorems evaluated at given sizes, and on given signatures (Shihab et al., sections 4 and appendix).
 #
@@ -174,11 +165,11 @@ def usual(view: PublicView, anchors: NDArray[np.float64], rule: Rule) -> dict[st
         "random": Matcher(matchers.mean_features, "random"),
         "nearest mean": Matcher(matchers.mean_features, "nearest"),
         "Hungarian": Matcher(matchers.mean_features, "hungarian"),
-        "optimal transport": Matcher(Moments(), "ot"),
+        "optimal transport": Matcher(matchers.Moments(), "ot"),
         "anchors, raw": Matcher(Signature(anchors, "own", "raw"), rule),
         "anchors, ranked": Matcher(Signature(anchors, "own", "ranked"), rule),
         CENTRED: Matcher(Signature(anchors, "shared-spherical", "centred", view.covariance), rule),
-        PROJECTION: Matcher(PcaMean(view.centre, view.axes), rule),
+        PROJECTION: Matcher(matchers.PcaMean(view.centre, view.axes), rule),
     }
 
 

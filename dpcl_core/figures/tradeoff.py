@@ -14,15 +14,7 @@ from scipy.optimize import isotonic_regression
 from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import Series, forgetting_so_far, mean_so_far
-from dpcl_core.figures.picture import (
-    BREAK,
-    Picture,
-    capital,
-    counted,
-    epsilon_label,
-    epsilon_phrase,
-    epsilon_text,
-)  # fmt: skip
+from dpcl_core.figures.picture import BREAK, Picture, capital, counted, epsilon_label, epsilon_phrase, epsilon_text
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.privacy.statement import Standing, shown_number
 
