@@ -204,9 +204,8 @@ class Source:
         """Final average accuracy of every seed, by ε: of the trained budgets, or exactly for budgets less than 5 % apart."""
         budgets = [stop for stop in self.stops if math.isfinite(stop)]
         if self.is_exact:
-            budgets = [
-                low * (high / low) ** (step / _FINE) for low, high in pairwise(budgets) for step in range(_FINE)
-            ] + budgets[-1:]  # fmt: skip
+            steps = [step / _FINE for step in range(_FINE)]
+            budgets = [low * (high / low) ** step for low, high in pairwise(budgets) for step in steps] + budgets[-1:]
         summaries = {epsilon: [metrics.summary(matrix)["AA"] for matrix in self.matrices(epsilon)] for epsilon in budgets}
         return {epsilon: [value for value in values if value is not None] for epsilon, values in summaries.items()}
 

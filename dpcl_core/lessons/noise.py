@@ -127,10 +127,7 @@ METHODS: Mapping[str, Params] = {
     "dp-coeff-memory": CoeffMemoryParams(solution="exact"),
 }
 # What the lesson's links offer to train: the method with one noise for all, long enough for the few digits, and a repair.
-TO_TRAIN: Mapping[str, Params] = {
-    "l2dp-ml": L2dpMlParams(batch_size=100, epochs=10),
-    "dp-coeff-memory": CoeffMemoryParams(),
-}
+TO_TRAIN: Mapping[str, Params] = {"l2dp-ml": L2dpMlParams(batch_size=100, epochs=10), "dp-coeff-memory": CoeffMemoryParams()}
 
 
 @dataclass(frozen=True, slots=True)

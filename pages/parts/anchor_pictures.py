@@ -125,9 +125,8 @@ def confusion(scene: Scene) -> None:
     entries = scene.entries
     picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=text.is_dark())
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
-    scene.show(
-        picture, key="confusion", title="Matched and true", note="entries; only the simulator knows the truth", table=table,
-    )  # fmt: skip
+    note = "entries; only the simulator knows the truth"
+    scene.show(picture, key="confusion", title="Matched and true", note=note, table=table)
 
 
 def by_noise(scene: Scene, chosen: float | None) -> None:

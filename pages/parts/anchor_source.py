@@ -339,9 +339,8 @@ def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -
     linked = cast("int | None", view["at"])
     start = linked - 1 if linked is not None and linked <= len(rounds) else last
     names = [_round_name(event, result) for event in rounds]
-    at = st.select_slider(
-        "Round", range(len(rounds)), start, format_func=names.__getitem__, key=view.key(f"at-{len(rounds)}")
-    )
+    key = view.key(f"at-{len(rounds)}")
+    at = st.select_slider("Round", range(len(rounds)), start, format_func=names.__getitem__, key=key)
     return at, {"at": None if at == last else at + 1}
 
 

@@ -265,9 +265,7 @@ def the_person(stage: lesson_stage.Stage) -> int:
     epsilon, photos = stage.moved("Learn the digits three times", epsilon=UNIT_EPSILONS, photos=PHOTOS)
     found = stage.latest("accuracy", lambda: game.accuracies(epsilon, int(photos)), epsilon, photos)
     rows = [(_UNIT_RULES[name], value) for name, value in found.items()]
-    stage.bars(
-        rows, photos=photos, epsilon=epsilon, example=found["example"], group=found["group"], clipped=found["clipped"]
-    )
+    stage.bars(rows, photos=photos, epsilon=epsilon, **found)
     wide = game.accuracies(1.0, 20)
     return 0 if wide["group"] > wide["clipped"] + 0.02 else 1 if wide["clipped"] > wide["group"] + 0.02 else 2
 
@@ -324,9 +322,7 @@ def look(stage: lesson_stage.Stage) -> int:
     """A text shaded by surprise, and the kinds of the most surprising tokens of all texts."""
     corpus = token_text.corpus()
     places = range(len(corpus.sources))
-    picked = st.selectbox(
-        "Family of texts", places, index=1, format_func=corpus.sources.__getitem__, key=stage.key("family")
-    )
+    picked = st.selectbox("Family of texts", places, 1, format_func=corpus.sources.__getitem__, key=stage.key("family"))
     stage.press("Score a text", lambda: True)
     dials, texts = Dials(), token_text.everything(token_text.BUNDLED)
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))

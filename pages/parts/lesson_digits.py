@@ -237,11 +237,8 @@ def with_noise(stage: Stage) -> int:
 
 def _tasks(stage: Stage, found: game.Matrix) -> None:
     """Draws accuracy on each task's digits after every task."""
-    rows = [
-        (f"task {task + 1}", _TASKS[now], found[now, task])
-        for task in range(game.N_TASKS)
-        for now in range(task, game.N_TASKS)
-    ]
+    places = [(task, now) for task in range(game.N_TASKS) for now in range(task, game.N_TASKS)]
+    rows = [(f"task {task + 1}", _TASKS[now], found[now, task]) for task, now in places]
     stage.curves(rows, first=found[-1, 0], mean=found[-1].mean(), lost=game.forgotten(found))
 
 
@@ -307,9 +304,8 @@ def sum_and_noise(stage: Stage) -> int:
     (epsilon,) = stage.moved("Compare sums", epsilon=RARE_EPSILONS)
     found = {n: game.likeness(epsilon, int(n)) for n in PEOPLE}
     rows = [(name, n, found[n][place]) for place, name in ((1, "formula"), (0, "measured")) for n in PEOPLE]
-    stage.curves(
-        rows, epsilon=epsilon, few=PEOPLE[0], of_few=found[PEOPLE[0]][0], many=PEOPLE[-1], of_many=found[PEOPLE[-1]][0]
-    )
+    few, many = PEOPLE[0], PEOPLE[-1]
+    stage.curves(rows, epsilon=epsilon, few=few, of_few=found[few][0], many=many, of_many=found[many][0])
     beside = [math.sqrt(1 - one**2) / one for one in (game.likeness(1.0, n)[1] for n in (10, 20))]
     ratio = beside[0] / beside[1]
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2

@@ -190,9 +190,8 @@ def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:
     scale = stage.choose("strength", SCALES)
 
     def noisy() -> Noisy:
-        return {
-            sharing: shared_noise.perturbed(bundled_pictures().train, scale, sharing, ReleaseNoise()) for sharing in ROWS
-        }
+        train = bundled_pictures().train
+        return {sharing: shared_noise.perturbed(train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
 
     return scale, stage.latest("noisy", noisy, scale)
 

@@ -354,9 +354,7 @@ def _share(matched: projection_maps.Matched) -> tuple[projection_maps.Matched, f
 
 
 def _curves(stage: Stage, curves: dict[str, tuple[float, ...]], lines: dict[str, float]) -> None:
-    rows = [
-        (name, level, value) for name, values in curves.items() for level, value in zip(matching.LEVELS, values, strict=True)
-    ]
+    rows = [(name, level, value) for name, of in curves.items() for level, value in zip(matching.LEVELS, of, strict=True)]
     table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
     picture = agreement_by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
     stage.card(picture, _provenance(), table, "Agreement against noise")

@@ -265,9 +265,8 @@ def lesson(view: state.View, linked: str) -> str:
     """Draws the parts of the course and the lessons of one; returns the name of the chosen lesson. `linked`: the link's."""
     parts = list(text.PARTS)
     counts = {name: f"Part {place} of {len(parts)}: {name}" for place, name in enumerate(parts, start=1)}
-    part = st.selectbox(
-        "Part", parts, parts.index(text.part_of_lesson(linked)), format_func=counts.__getitem__, key=view.key("part")
-    )
+    at = parts.index(text.part_of_lesson(linked))
+    part = st.selectbox("Part", parts, at, format_func=counts.__getitem__, key=view.key("part"))
     names = text.PARTS[part]
     key = view.key(f"lesson-{parts.index(part)}")
     return st.radio(

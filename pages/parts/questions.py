@@ -121,12 +121,7 @@ def in_short(duration: Duration) -> str:
 
 
 FORMS: Final = {"small": "small", "bundled": "larger", "full": "as published"}
-FILTERS: Final = {
-    "paper": "p",
-    "method": "m",
-    "data": "d",
-    "answered": "a",
-}  # what the gallery is filtered by, with keys of links
+FILTERS: Final = {"paper": "p", "method": "m", "data": "d", "answered": "a"}  # by what the gallery filters: keys of links
 STATES: Final[Mapping[answers.State, str]] = {
     "found": "✓ found", "not found": "✗ not found", "cannot tell": "? cannot tell", "not run": "not measured yet",
 }  # fmt: skip
@@ -416,9 +411,8 @@ def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
         remarks = [f"Note {number}: {remark}" for number, remark in enumerate(notes, start=1)]
         for remark in (*remarks, *comparison.table_remarks(_content.paper, _content.form.experiment)):
             st.caption(plain(remark))
-        reasons = comparison.reasons(
-            _content.paper, _content.form.experiment, _content.form.size, _content.form.runs.values()
-        )
+        form = _content.form
+        reasons = comparison.reasons(_content.paper, form.experiment, form.size, form.runs.values())
         if reasons:
             with st.expander("Why our numbers differ"):
                 st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))

@@ -84,10 +84,8 @@ Answer = Callable[["Live", Request], Awaitable[dict[str, object]]]
 def routes() -> list[Route]:
     """The addresses that the server adds to those of the pages."""
     live = Live()
-    return [
-        Route(f"{PATH}/{{code}}", live.look, methods=["GET"]),
-        Route(f"{PATH}/{{code}}/vote", live.vote, methods=["POST"]),
-    ]
+    room = f"{PATH}/{{code}}"
+    return [Route(room, live.look, methods=["GET"]), Route(f"{room}/vote", live.vote, methods=["POST"])]
 
 
 def _as_json(answer: Answer) -> Callable[[Live, Request], Awaitable[Response]]:
@@ -262,9 +260,8 @@ def _ask(room: Room) -> None:
     picked = st.selectbox("Take it from", ["A question of my own", *predictions], key="room-question")
     step = predictions.get(picked)
     question = st.text_area("Question", "" if step is None else step.predict, key=f"room-ask-{picked}", max_chars=500)
-    typed = st.text_area(
-        "Answers, one per line", "Yes\nNo" if step is None else "\n".join(step.choices), key=f"room-answers-{picked}"
-    )
+    usual = "Yes\nNo" if step is None else "\n".join(step.choices)
+    typed = st.text_area("Answers, one per line", usual, key=f"room-answers-{picked}")
     if st.button("Ask the class", type="primary", key="room-ask"):
         if not question.strip():
             st.error("Write your question first.")

@@ -42,9 +42,7 @@ def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: 
             st.markdown("**Does the score find personal data?**")
             st.caption("No personal data is marked in these texts, so detection cannot be measured.")
         return
-    figure_card.show(
-        picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
-    )  # fmt: skip
+    figure_card.show(picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True)
     if (box := layout.folded("Precision, and detection by kind of data", "kinds")) is not None:
         with box:
             _tables(dials, groups, kinds)
@@ -140,9 +138,8 @@ def draw(
 
     `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε.
     """
-    data = figure_card.json_bytes(
-        view_document(text, dials, layer, label, budgets, reader), model=figure_card.written_once(model)
-    )
+    shown = view_document(text, dials, layer, label, budgets, reader)
+    data = figure_card.json_bytes(shown, model=figure_card.written_once(model))
     reported = figure_card.mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
     dials, layer = _left(reported, dials, layer, budgets)
     if text is not None and layer in ("nominal", "true") and (warning := tokens.warning([text], dials)):
@@ -383,6 +380,5 @@ def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
                 "unlikely is a trace, too.",
             )  # fmt: skip
     if kept.empty and leaks.empty:
-        st.caption(
-            "Memorisation and planted secrets appear after the first task." if live else "This run measured no memorisation."
-        )
+        later = "Memorisation and planted secrets appear after the first task."
+        st.caption(later if live else "This run measured no memorisation.")

@@ -207,9 +207,8 @@ def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, d
 
 
 def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
-    on = st.radio(
-        "Tune", list(ON), format_func=lambda name: ON[name][0], captions=[text for _, text in ON.values()], key="tune-on"
-    )
+    about = [text for _, text in ON.values()]
+    on = st.radio("Tune", list(ON), format_func=lambda name: ON[name][0], captions=about, key="tune-on")
     n_trials = st.number_input(
         "Trials", 1, 500, 20, key="tune-trials", help="Trainings on 70 % of one task's examples, measured on the other 30 %."
     )
