@@ -46,9 +46,7 @@ def one_step(stage: Stage) -> int:
         f"The public model gives this token a chance of {_chance(before)}: a Score of {score:g}. The step has size 1, on "
         "the token's logit only, and all tokens of the text count in the loss."
     )
-    if after["printed"] > after["none"]:
-        return 2
-    return 1 if after["printed"] > before else 0
+    return 2 if after["printed"] > after["none"] else 1 if after["printed"] > before else 0
 
 
 def turn_it(stage: Stage) -> int:

@@ -218,7 +218,6 @@ def share(run_ids: Iterable[str]) -> None:
 
 
 _SHOWN = "room-run"  # session key
-_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def panel(view: state.View, room: Room) -> None:
@@ -229,7 +228,7 @@ def panel(view: state.View, room: Room) -> None:
         st.title(f"{room.code[:3]} {room.code[3:]}", anchor=False)
         st.image(_qr(address), width=180)
         st.code(address, language=None, wrap_lines=True)
-        if urlsplit(address).hostname in _HERE:
+        if urlsplit(address).hostname in visitor.HERE:
             st.warning(WORDS["rooms"]["way_in"])
     with ask, layout.card("room-ask"):
         _ask(room)

@@ -34,7 +34,6 @@ from pages.parts.text import plain
 if TYPE_CHECKING:
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.process import WarmWorker
-    from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
 
 

@@ -9,9 +9,9 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import streamlit as st
 from starlette.datastructures import Headers, MutableHeaders
@@ -24,10 +24,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.runs import queue
 from dpcl_core.unforeseen import masked
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 # Logins of a shared server: the account in place of the browser, by Streamlit's own mechanism.
 #
@@ -158,12 +154,12 @@ def _token_of(scope: Scope) -> str | None:
 
 
 WHERE: Final = "The file goes no further than the computer that serves this page."
-_HERE: Final = ("localhost", "127.0.0.1", "::1")
+HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def is_shared() -> bool:
     """Whether other computers reach this server."""
-    return queue.VARIABLE in os.environ or st.get_option("server.address") not in _HERE
+    return queue.VARIABLE in os.environ or st.get_option("server.address") not in HERE
 
 
 def is_mine(name: str) -> bool:
