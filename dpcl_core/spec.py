@@ -38,7 +38,7 @@ Recurrence = Literal["once", "every"]
 Unit = Literal["example", "user"]
 LARGEST_EPSILON = 1_000_000  # of a budget
 HAS_PYDANTIC = find_spec("pydantic") is not None  # not in a page of a browser, which checks by `fields`
-SMALLEST_DELTA = 1e-12  # of one row: below it, the accountants' own rounding (1e-16 a transform) moves epsilon
+SMALLEST_DELTA = 1e-12  # of one row: below it, the second accountant, whose transforms round by 1e-16, checks nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import budgets, gaussian, noise
 from dpcl_core.privacy.dp_events import dp
-from dpcl_core.privacy.loss_distributions import Distribution, of_gaussian, of_mixture, of_points
+from dpcl_core.privacy.loss_distributions import TAIL_OF_DELTA, Distribution, of_gaussian, of_mixture, of_points
 from dpcl_core.privacy.numerics import root, rounded_up
 from dpcl_core.spec import Adjacency, LabelSetting, PrivacySpec
 
@@ -28,7 +28,7 @@ _STEPS_OF_A_GAUSSIAN = 300  # at least: where it ends between two steps, it is r
 _UP = 1 + 1e-10  # above the error of double precision in the closed form of a Gaussian; its root is found to 1e-13
 _LARGEST = 1e7  # of an epsilon: e to the power of a step of its grid, a 20,000th of it, must not overflow
 _LEAST_NOISE = 1e-9  # the largest budget needs more, of noise or of one over a copy's epsilon
-_TAIL, _TAIL_OF_DELTA = 1e-15, 1e-7  # what a composition cuts off counts as an infinite loss: next to nothing of delta
+_TAIL = 1e-15  # the most that a composition cuts off: it counts as an infinite loss, next to nothing of delta
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
 
 # Number of label counts that one person changes by one: the old label's, and under "replace" the new one's as well.
@@ -211,7 +211,7 @@ def _step_of_group(event: SampledGroupDpEvent, interval: float) -> Distribution:
 @lru_cache(maxsize=16)  # a ledger needs its epsilon and then its trade-off; each entry may take a megabyte
 def _composed(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> Distribution:
     """The privacy loss of all events. Raises Unaccountable."""
-    interval, tail = _interval(events, delta, adjacency), min(_TAIL, _TAIL_OF_DELTA * delta)
+    interval, tail = _interval(events, delta, adjacency), min(_TAIL, TAIL_OF_DELTA * delta)
     total = of_points({0: 1.0}, 0.0, interval)
     try:
         for event in events:

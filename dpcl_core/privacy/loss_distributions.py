@@ -8,7 +8,7 @@ tests/privacy/test_accounting.py holds every part against the library's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +26,10 @@ _FEW = 1000  # points of a composition below which all pairs are added up, as fe
 _ODD: list[int] = [3**i * 5**j for i in range(16) for j in range(11)]  # times powers of two: lengths of fast transforms
 _MASS = 50.0  # the chance exp(-50) of outcomes to both sides beyond which every loss counts as infinite, or as the last one
 _END = root(lambda z: log_normal_cdf(z) + _MASS + math.log(2), -20.0, 0.0)
-_PRECISION, _END_PRECISION = 1e-6, 1e-4  # of an outcome of a mixture with a given loss, and of the last one
+TAIL_OF_DELTA = 1e-7  # what a composition cuts off, of a small delta
+_NEXT_TO_NOTHING = 1e-300  # a chance that is a number and can be divided by
+_POINTS_OF_A_TILT = 500  # at least, where a law has them: enough to find its order
+_PRECISION, _END_PRECISION = 1e-5, 1e-4  # of an outcome of a mixture with a given loss, and of the last one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,10 +80,9 @@ class Losses:
             masses: Floats = np.asarray(np.bincount(at.ravel().astype(np.intp), products.ravel()), np.float64)
         else:
             one, two = self._on_all_points(), other._on_all_points()
-            n = len(one) + len(two) - 1
-            length = _fast(n)
-            masses = fft.irfft(fft.rfft(one, length) * fft.rfft(two, length), length)[:n]
-            places = np.arange(n) + (self.places[0] + other.places[0])
+            places = np.arange(len(one) + len(two) - 1)
+            masses = _sum([(one, 1), (two, 1)], places, tail)
+            places = places + (self.places[0] + other.places[0])
         infinite = self.infinite + other.infinite - self.infinite * other.infinite
         return Losses(self.interval, places, masses, infinite)._cut(tail)
 
@@ -95,11 +97,10 @@ class Losses:
             return several
         masses = self._on_all_points()
         below, above = _reach(masses, count, tail)
-        length = _fast(max(above - below + 1, len(masses)))
-        around = fft.irfft(fft.rfft(masses, length) ** count, length)  # cyclic, so the reach is somewhere in it
+        places = np.arange(below, above + 1)
+        around = _sum([(masses, count)], places, tail)
         infinite = tail - math.expm1(count * math.log1p(-self.infinite))
-        places = np.arange(below, above + 1) + self.places[0] * count
-        return Losses(self.interval, places, np.roll(around, -below)[: above - below + 1], infinite)
+        return Losses(self.interval, places + self.places[0] * count, around, infinite)
 
     def _on_all_points(self) -> Floats:
         """The masses of all points of the grid from the first place to the last."""
@@ -123,6 +124,77 @@ class Losses:
 def _fast(n: int) -> int:
     """The least length from n on whose transform is fast."""
     return min(odd << (-(-n // odd) - 1).bit_length() for odd in _ODD)
+
+
+def _sum(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], tail: float) -> Floats:
+    """The chance of each of `places` [n], ascending without gaps: of a sum of `count` indices of each law `masses`.
+
+    A transform is wrong by 1e-16 of the largest mass, and a small delta adds up masses that are not much larger. So the laws
+    are also tilted by e^(order * index), which makes likely what decides about delta, transformed and tilted back: wrong
+    by 1e-16 of those masses themselves. Each place takes the transform that is closer there. `tail`: 0 for no small delta.
+    """
+    length = max(len(places), *(len(masses) for masses, _ in parts))
+    plain = _cyclic(parts, places, length)
+    if tail == 0:
+        return plain
+    parts = [(np.maximum(masses, 0), count) for masses, count in parts]  # where they are so small, transforms have rounded
+    order = _order(parts, int(places[-1]) - int((np.cumsum(plain[::-1]) > tail / TAIL_OF_DELTA).argmax()))
+    laws = [_tilted(masses, np.arange(len(masses)), order) for masses, _ in parts]
+    tilted = [(law, count) for (law, _), (_, count) in zip(laws, parts, strict=True)]
+    if len(parts) == 1:  # cyclic, so the tilted sum's reach by Chernoff's bound is to be in it, too
+        ((law, count),) = tilted
+        more = (order * part for part in (1, 0.5, 0.25, 0.125))
+        reach = min((count * _tilted(law, np.arange(len(law)), one)[1] - math.log(tail)) / one for one in more)
+        length = max(length, min(math.ceil(reach), (len(law) - 1) * count) + 1 - int(places[0]))
+    back = sum(count * log_sum for (_, log_sum), (_, count) in zip(laws, parts, strict=True)) - order * places
+    return np.where(back <= 0, _cyclic(tilted, places, length) * np.exp(np.minimum(back, 0)), plain)
+
+
+def _cyclic(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], length: int) -> Floats:
+    """The chance of each of `places` [n] by one transform, in which what lies `length` or more apart adds up."""
+    length = _fast(length)
+    product = np.ones(length // 2 + 1, np.complex128)
+    for masses, count in parts:
+        product *= _power(fft.rfft(masses, length), count)
+    found: Floats = np.roll(fft.irfft(product, length), -int(places[0]))[: len(places)]
+    return found
+
+
+def _power(base: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
+    """Each of these [n] to a power from 1 on, by squaring, which costs a tenth of NumPy's."""
+    found = base
+    for digit in bin(count)[3:]:
+        found = found * found
+        if digit == "1":
+            found *= base
+    return found
+
+
+def _tilted(masses: Floats, places: NDArray[np.number], order: float) -> tuple[Floats, float]:
+    """The law that has e^(order * place) times the masses [n], in all 1, and the logarithm of what that divides by."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(masses) + order * places
+    top = logs.max()
+    found = np.exp(logs - top)
+    total = float(found.sum())
+    return found / total, float(top) + math.log(total)
+
+
+def _order(parts: Sequence[tuple[Floats, int]], place: int) -> float:
+    """The largest order, by steps of 1.5, that leaves the mean of the tilted sum below `place`, found at few points a law.
+
+    At most 1, which makes each point of the grid e times as likely as the one before: no more than the last ones are left.
+    """
+    few = []
+    for masses, count in parts:
+        starts = np.arange(0, len(masses), max(1, len(masses) // _POINTS_OF_A_TILT))
+        law = np.add.reduceat(masses, starts) + _NEXT_TO_NOTHING
+        at = (np.add.reduceat(masses * np.arange(len(masses)), starts) + _NEXT_TO_NOTHING * starts) / law
+        few.append((law, at, count))
+    order = 1 / sum(len(masses) * count for masses, count in parts)
+    while order < 1 and sum(count * float(_tilted(law, at, order * 1.5)[0] @ at) for law, at, count in few) < place:
+        order *= 1.5
+    return order
 
 
 def _reach(masses: Floats, count: int, tail: float) -> tuple[int, int]:
@@ -232,20 +304,6 @@ class _Gaussian:
         found: Floats = np.where(self.shifts > 0, np.log(self.chances), np.log1p(-self._rate) if self._rate < 1 else 0.0)
         return found
 
-    def _normal(self) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]:
-        """The normal distribution and its logarithm.
-
-        SciPy's for sampled steps: composing hundreds of them multiplies the last digits of these functions, and with others
-        the epsilons that are stored would move, at a delta of 1e-9 by more than 1e-9.
-        """
-        if self._rate == 1:
-            return normal_cdfs, log_normal_cdfs
-        try:
-            from scipy.special import log_ndtr, ndtr  # takes long to load, for those who sample
-        except ImportError:  # in a page of a browser: the same polynomials
-            return sampled_cdfs, log_sampled_cdfs
-        return ndtr, log_ndtr
-
     def ends(self) -> tuple[float, float]:
         """The outcomes beyond which hardly any lies: there the loss is counted as infinite, and as the last one."""
         is_added, end = self.direction == "add", self.noise * _END
@@ -287,7 +345,7 @@ class _Gaussian:
 
     def _upper(self, outcomes: Floats) -> Floats:
         """How likely outcomes up to each of these [n] are, as they are drawn."""
-        cdfs, _ = self._normal()
+        cdfs = normal_cdfs if self._rate == 1 else sampled_cdfs
         if self.direction == "add":
             return cdfs(outcomes / self.noise)
         parts = [
@@ -298,7 +356,7 @@ class _Gaussian:
 
     def _log_lower(self, outcomes: Floats) -> Floats:
         """The logarithm of how likely they are on the other side."""
-        _, log_cdfs = self._normal()
+        log_cdfs = log_normal_cdfs if self._rate == 1 else log_sampled_cdfs
         if self.direction == "remove":
             return log_cdfs(outcomes / self.noise)
         logs = zip(self.shifts, self._log_chances, strict=True)
@@ -355,9 +413,10 @@ class _Mixture(_Gaussian):
         return low, -end
 
     def outcomes(self, losses: Floats) -> Floats:
-        """The largest outcome whose privacy loss is at least each of these [n], rounded down; infinite near the last loss.
+        """The largest outcome whose privacy loss is at least each of these [n]; infinite near the last loss.
 
-        It lies between those of steps that always have the smallest shift, or the largest.
+        It lies between those of steps that always have the smallest shift, or the largest. Halved to _PRECISION, the rest
+        is a line, to within the square of it.
         """
         sign = 1 if self.direction == "add" else -1
         last = -sign * math.log1p(-self._rate) if self._rate < 1 else math.inf
@@ -374,5 +433,6 @@ class _Mixture(_Gaussian):
             middle = (low + high) / 2
             is_above = self.losses(middle) > inner
             low, high = np.where(is_above, middle, low), np.where(is_above, high, middle)
-        found[~is_near] = np.floor(high / _PRECISION) * _PRECISION
+        above, below = self.losses(low) - inner, inner - self.losses(high)
+        found[~is_near] = low + (high - low) * np.clip(above / np.maximum(above + below, 1e-300), 0, 1)
         return found

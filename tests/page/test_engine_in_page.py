@@ -31,6 +31,10 @@ RUNS: Mapping[str, dict[str, Any]] = {
     "permuted pixels": {"method": "cosine", "scenario": {"kind": "permuted", "tasks": 3}, **ONE},
     "split classes": {"method": "cosine", "scenario": {"kind": "split"}, **ONE},
     "heads": {"method": "peft-ensemble", "params": {"epochs": 3}, **ONE},
+    "a small delta": {
+        "method": "peft-ensemble", "params": {"epochs": 3},
+        "privacy": {"epsilons": [1, 8], "delta": 1e-12, "noise": "seeded"}, "seeds": [0],
+    },
     "a naive head": {"method": "naive", "params": {"epochs": 2}, **ONE},
     "a head on all": {"method": "non-cl", "params": {"epochs": 2}, **ONE},
     "clients": {"method": "dp-fedavg", "params": {"rounds": 2}, "scenario": {"kind": "federated"}, **ONE},
@@ -57,6 +61,33 @@ for name, settings in json.loads(RUNS).items():
     found[name] = {"events": seen, "kept": kept, "card": page.card(), "outcome": json.loads(page.outcome())}
 result = json.dumps(found)
 """
+
+
+_ACCOUNTED = """
+import random
+from dpcl_core.privacy import accounting
+draw, found = random.Random(1), []
+for _ in range(60):
+    delta, adjacency = 10 ** draw.uniform(-12, -4), draw.choice(["add-remove", "replace"])
+    rate, steps = 10 ** draw.uniform(-3, -0.5), int(10 ** draw.uniform(0.5, 3.5))
+    sigma = accounting.noise_multiplier(draw.choice([0.5, 1.0, 2.0, 4.0, 8.0]), delta, rate, steps, adjacency)
+    task = accounting.subsampled_gaussian(sigma, rate, steps)
+    others = [accounting.LabelListDpEvent(0.1, delta / 10), accounting.gaussian_step(5.0, 1.0)]
+    people = [accounting.SampledGroupDpEvent(sigma, (rate, rate, rate / 2))]
+    every = [[task], [task, *others], [task] * 5 + people]
+    found.append([sigma, *(accounting.Pld().epsilon(one, delta, adjacency) for one in every)])
+result = json.dumps(found)
+"""
+
+
+def test_every_epsilon_and_sigma_is_the_one_here(in_page: Run) -> None:
+    """Sampled steps at deltas down to the smallest; sigma is rounded up to four digits, so it is the same number."""
+    here: dict[str, Any] = {"json": json}
+    exec(_ACCOUNTED, here)
+    found = json.loads(here["result"])
+    there = in_page(f"import json\n{_ACCOUNTED}")
+    assert [one[0] for one in there] == [one[0] for one in found]
+    assert not differences(found, there)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import math
 import dp_accounting as dp
 import numpy as np
 import pytest
+import scipy.fft
 from dp_accounting.pld import privacy_loss_distribution as library
 from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from opacus.accountants import PRVAccountant
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy import accounting, gaussian, second
+from dpcl_core.privacy import accounting, gaussian, loss_distributions, second
 from dpcl_core.privacy.accounting import (
     LABELS_CHANGED,
     LabelListDpEvent,
@@ -249,6 +250,46 @@ def test_what_is_composed_with_itself_is_the_librarys(noise: float, rate: float,
         mine, others = ours[start - low : end - low], theirs[start - their_low : end - their_low]
         np.testing.assert_allclose(mine, others, rtol=0, atol=1e-14)
         assert infinite == pytest.approx(their_infinite, rel=1e-6, abs=1e-30)
+
+
+class ExtendedTransform:
+    """SciPy's transforms in extended precision, where the processor has it; elsewhere another transform than NumPy's."""
+
+    @staticmethod
+    def rfft(values: NDArray[np.float64], n: int) -> NDArray[np.complexfloating]:
+        return np.asarray(scipy.fft.rfft(values.astype(np.longdouble), n))
+
+    @staticmethod
+    def irfft(values: NDArray[np.complexfloating], n: int) -> NDArray[np.float64]:
+        return np.asarray(scipy.fft.irfft(values, n), np.float64)
+
+
+@pytest.mark.parametrize("delta", [DELTA, 1e-9, SMALLEST_DELTA])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize(("sigma", "rate", "count"), [(0.8, 0.01, 100), (0.6, 0.005, 2000), (4.0, 0.25, 400)])
+def test_an_epsilon_does_not_depend_on_the_last_digits_of_a_transform(
+    monkeypatch: pytest.MonkeyPatch, sigma: float, rate: float, count: int, adjacency: Adjacency, delta: float
+) -> None:
+    """Transformed as they are alone, the masses of so small a delta are lost: epsilon moves by up to a thousandth."""
+
+    def found() -> float:
+        steps = of_gaussian(sigma, rate, adjacency, 1e-3).repeated(count, 1e-7 * delta)
+        return steps.composed(of_gaussian(5.0, 1.0, adjacency, 1e-3), 1e-7 * delta).epsilon(delta)
+
+    here = found()
+    monkeypatch.setattr(loss_distributions, "fft", ExtendedTransform)
+    # Each power and sum of thousands of numbers rounds by 1e-16 of them; masses as likely as this delta lose no more.
+    assert found() == pytest.approx(here, rel=1e-11)
+
+
+def test_copies_are_their_binomial_where_the_largest_loss_is_likelier_than_delta() -> None:
+    """No order of a tilt is the best there."""
+    epsilon = Pld().epsilon([dp.SelfComposedDpEvent(LocalDpEvent(0.1), 12)], DELTA, "replace")
+    likely = 1 / (1 + math.exp(-0.1))
+    terms = ((math.comb(12, k) * likely ** (12 - k) * (1 - likely) ** k, 0.1 * (12 - 2 * k)) for k in range(13))
+    delta = sum(chance * -math.expm1(epsilon - loss) for chance, loss in terms if loss > epsilon)
+    # The grid is wider than the losses by 1e-12 of them, and epsilon is rounded up by 6e-11 of itself.
+    assert delta == pytest.approx(DELTA, rel=1e-8)
 
 
 def test_one_release_is_not_transformed_and_loses_nothing() -> None:
