@@ -265,7 +265,9 @@ def the_person(stage: lesson_stage.Stage) -> int:
     epsilon, photos = stage.moved("Learn the digits three times", epsilon=UNIT_EPSILONS, photos=PHOTOS)
     found = stage.latest("accuracy", lambda: game.accuracies(epsilon, int(photos)), epsilon, photos)
     rows = [(_UNIT_RULES[name], value) for name, value in found.items()]
-    stage.bars(rows, photos=photos, epsilon=epsilon, **found)
+    stage.bars(
+        rows, photos=photos, epsilon=epsilon, example=found["example"], group=found["group"], clipped=found["clipped"]
+    )
     wide = game.accuracies(1.0, 20)
     return 0 if wide["group"] > wide["clipped"] + 0.02 else 1 if wide["clipped"] > wide["group"] + 0.02 else 2
 
