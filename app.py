@@ -27,7 +27,9 @@ _STYLED = "document-has-style"
 def main() -> None:
     """Draws the visited page."""
     if _MENU not in st.session_state:  # made once for each visitor: every page looks for its file
-        st.session_state[_MENU] = _menu()
+        menu = [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in PAGES]
+        hidden = [st.Page(f"pages/{name}.py", title=title, url_path=name, visibility="hidden") for name, title in UNLISTED]
+        st.session_state[_MENU] = menu + hidden
         st.session_state[_STYLED] = document.is_own(st.context.url, _NAMES)
     page = st.navigation(st.session_state[_MENU], position="top")
     st.set_page_config(page_title=document.title(page.title), layout="wide")
@@ -44,12 +46,6 @@ def main() -> None:
         visitor.ask()
     else:
         page.run()
-
-
-def _menu() -> list[st.Page]:
-    pages = [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in PAGES]
-    hidden = [st.Page(f"pages/{name}.py", title=title, url_path=name, visibility="hidden") for name, title in UNLISTED]
-    return pages + hidden
 
 
 if __name__ == "__main__":  # drawn for a visitor

@@ -19,10 +19,8 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, SerializeAsAny, TypeAdapter
 
 from dpcl_core.data import copying, intake, schema, understood
-from dpcl_core.data.intake import Asked
-from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import catalog, clients
+from dpcl_core.scenarios import catalog, federated
 from dpcl_core.spec import PrivacySpec, ScenarioSpec, validated
 
 MEMORY_BYTES = 2 * 2**30
@@ -40,7 +38,7 @@ class Given:
     """
 
     path: Path
-    asked: Asked
+    asked: intake.Asked
     owner: str
     apart: str = ""
     seen: frozenset[str] = frozenset()
@@ -50,10 +48,8 @@ class Given:
 
 def _scenario(said: Any) -> ScenarioSpec:
     """Settings of a scenario, as its card reads them."""
-    return (
-        said
-        if isinstance(said, ScenarioSpec)
-        else validated(clients.settings_of(str(said["kind"]), has_clients="clients" in said), said)
+    return said if isinstance(said, ScenarioSpec) else validated(
+        federated.settings_of(str(said["kind"]), has_clients="clients" in said), said
     )
 
 
@@ -70,7 +66,7 @@ class Looked:
     """
 
     kind: str
-    columns: tuple[Column, ...]
+    columns: tuple[understood.Column, ...]
     assumed: tuple[str, ...]
     features: tuple[str, ...]
     plan: catalog.Plan | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -82,7 +83,7 @@ def run(
     ['accuracy', 'after_task', 'epsilon', 'on_task', 'pooled', 'seed']
     """
     from dpcl_core.papers import measured
-    from dpcl_core.runs import process, worker
+    from dpcl_core.runs import administration, process, worker
     from dpcl_core.runs.store import Store
 
     roles = {"target": target, "person": person, "text": text, "source": source, "time": time}
@@ -97,7 +98,11 @@ def run(
         spec = _of_data(data, name, _asked(roles, per_person, schema), _changes(epsilons, seeds, settings), Store(store))
     checks.check_run(spec)
     if here and data is None:
-        return _here(spec, device or process.default(), on_event)
+        if spec.data.dataset.startswith("own:"):
+            allowed = f"is for public data and data=…: {spec.data.dataset} is kept already, so leave it out"
+            raise BadInput("here", True, allowed)
+        engine = worker.real_engine(spec, device or process.default())
+        return _unkept(spec, on_event, lambda heard: deque(map(heard, engine), maxlen=0))
     # A changed preset loses the preset's name: even the data may differ.
     title = (
         preset_or_spec if isinstance(preset_or_spec, str) and epsilons is None and seeds is None and not settings else None
@@ -111,8 +116,11 @@ def run(
             raise RunFailed(finished.id, finished.error or "the run failed")
         return finished.id
 
-    if here:
-        return _forgotten(stored, spec, on_event, lambda heard: carried_out(spec, None, heard))
+    if here:  # of data handed in: the store then keeps the number of uses and their bound alone
+        try:
+            return _unkept(spec, on_event, lambda heard: carried_out(spec, None, heard))
+        finally:
+            administration.purge(stored, spec.data.dataset)
     if ceiling and measured.known(spec, store=stored) is None:
         wanted = measured.settings(spec)
         checks.check_run(wanted)
@@ -129,10 +137,10 @@ def check(
 
     Raises BadInput as `run` would.
     """
-    from dpcl_core.data import given, understood
+    from dpcl_core.data import handed, understood
 
     roles = {"target": target, "person": person, "text": text, "source": source, "time": time}
-    with given.as_file(data) as path:
+    with handed.as_file(data) as path:
         return understood.report(str(path), _asked(roles, per_person, schema)).public
 
 
@@ -296,27 +304,11 @@ def preset(name: str) -> RunSpec:
     return presets.load(name, here=True)
 
 
-def _here(spec: RunSpec, device: str, on_event: Callable[[Event], None] | None) -> Result:
-    """The result of a run without a store."""
-    from dpcl_core.runs import worker
-
-    if spec.data.dataset.startswith("own:"):
-        raise BadInput("here", True, f"is for public data and data=…: {spec.data.dataset} is kept already, so leave it out")
-    events = []
-    for event in worker.real_engine(spec, device):
-        events.append(event)
-        if on_event is not None:
-            on_event(event)
-    return Result(None, "", spec, tuple(events))
+Hear = Callable[[Event], None]
 
 
-def _forgotten(
-    store: Store, spec: RunSpec, on_event: Callable[[Event], None] | None,
-    carried_out: Callable[[Callable[[Event], None]], str],
-) -> Result:  # fmt: skip
-    """The result of a run on data handed in, of which the store then keeps the number of uses and their bound alone."""
-    from dpcl_core.runs import administration
-
+def _unkept(spec: RunSpec, on_event: Hear | None, carried_out: Callable[[Hear], object]) -> Result:
+    """The result of a run whose events nobody keeps."""
     events: list[Event] = []
 
     def heard(event: Event) -> None:
@@ -324,23 +316,21 @@ def _forgotten(
         if on_event is not None:
             on_event(event)
 
-    try:
-        carried_out(heard)
-    finally:
-        administration.purge(store, spec.data.dataset)
+    carried_out(heard)
     return Result(None, "", spec, tuple(events))
 
 
 def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object], store: Store) -> RunSpec:
     """The settings of a run on data of the user's own, which are taken in as a file is."""
-    from dpcl_core.data import given, intake
+    from dpcl_core.data import handed, intake
     from dpcl_core.runs import administration
 
-    names = given.names_of(data)
-    if names and given.TARGET not in names and asked.columns.target is None and asked.instead is None:
+    names: Any = getattr(data, "column_names", None)  # of a dataset, or else of a frame
+    names = list(names or getattr(data, "columns", ()))
+    if names and handed.TARGET not in names and asked.columns.target is None and asked.instead is None:
         raise BadInput("target", "nothing", f"must be the column to predict: {', '.join(map(str, names[:12]))}")
     seen = administration.marks_kept(store)
-    with given.as_file(data, name) as path, intake.own_name(str(path), asked, seen) as own:
+    with handed.as_file(data, name) as path, intake.own_name(str(path), asked, seen) as own:
         spec = presets.on_own(own, changes)
         checks.check_run(spec)
         return spec

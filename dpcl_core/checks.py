@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.fields import in_toml
 from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
@@ -24,7 +24,7 @@ from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.given_lists import for_training
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios import clients
+from dpcl_core.scenarios import federated
 from dpcl_core.scenarios.catalog import ScenarioCard
 from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, S, Settings, fields_of, validated
 
@@ -32,6 +32,7 @@ DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
 _MOST_FIXES = 8  # a method with another kind of data, stream, network and list of labels takes four
 USUAL_DELTA = 1e-5  # one that many data allow
+WORDS = 4  # of a tagged sentence that count, for a method that protects single rows
 _PROMPT = 40  # tokens reserved for the task's name and the label after a text
 
 # Dotted keys of all settings except those of a method or a scenario.
@@ -53,7 +54,7 @@ def parse(raw: Raw) -> RunSpec:
     said = _table(raw.get("scenario", {}), "scenario")
     scenario = scenarios.card(_text(said.get("kind", DEFAULT_SCENARIO), "scenario.kind"))
     params = _settings(method.params, _table(raw.get("params", {}), "params"), "params")
-    settings = clients.settings_of(scenario.name, has_clients=method.has_clients)
+    settings = federated.settings_of(scenario.name, has_clients=method.has_clients)
     stream = _settings(settings, {**said, "kind": scenario.name}, "scenario")
     return validated(RunSpec, {**raw, "method": method.name, "params": params, "scenario": stream}, known=_SETTINGS)
 
@@ -69,7 +70,7 @@ class ResolvedRun:
     spec: RunSpec
     method: MethodCard
     dataset: DatasetCard
-    backbone: BackboneCard
+    backbone: backbones.BackboneCard
     scenario: ScenarioCard
     facts: public_sizes.PublicSizes
 
@@ -77,6 +78,10 @@ class ResolvedRun:
     def gives_lists(self) -> bool:
         """Whether lists of labels that are read or learned are given to the method's learners."""
         return self.spec.labels in ("data", "dp-learned") and not self.method.learns_lists
+
+    @property
+    def rows_per_unit(self) -> int:
+        return rows_per_unit(self.method, self.dataset)
 
     def with_lists(self, spec: RunSpec) -> RunSpec:
         """These settings of the run as its learners get them, where lists are given to them."""
@@ -87,6 +92,11 @@ class ResolvedRun:
         """The run with its cards; checks nothing. Raises BadInput for an unknown name."""
         cards = methods.card(spec.method), datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
         return cls(spec, *cards, scenarios.card(spec.scenario.kind), facts)
+
+
+def rows_per_unit(method: MethodCard, dataset: DatasetCard) -> int:
+    """How many training rows a privacy unit has at most: of a person, or words of a sentence where no client holds it."""
+    return WORDS if dataset.kind == "tagged" and not method.has_clients else dataset.rows_per_unit
 
 
 def check_run(spec: RunSpec) -> ResolvedRun:
@@ -103,7 +113,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
             f"{dataset.files_of}, or privacy.epsilons = [inf]"
         )
         raise BadInput("data.dataset", dataset.name, allowed, {"data.dataset": dataset.files_of})
-    _check_accounted(spec.privacy, dataset.rows_per_unit)
+    _check_accounted(spec.privacy, rows_per_unit(method, dataset))
     check_here(spec)
     facts = datasets.facts_of(spec.data)
     if (needed := datasets.needed_bytes(spec.data)) > (here := memory_bytes()):
@@ -164,7 +174,7 @@ def _check_method(spec: RunSpec, method: MethodCard, scenario: ScenarioCard, dat
 
 
 def _check_network(
-    spec: RunSpec, backbone: BackboneCard, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard
+    spec: RunSpec, backbone: backbones.BackboneCard, method: MethodCard, scenario: ScenarioCard, dataset: DatasetCard
 ) -> None:
     """Raises BadInput where the network does not read these data, or not for this method."""
     is_written = dataset.kind in ("text", "tagged")  # its values are what an encoder makes of it
@@ -183,10 +193,13 @@ def _check_network(
         raise BadInput("data.backbone", backbone.name, allowed, fitting)
     protocol = spec.scenario.protocol if isinstance(spec.scenario, scenarios.Federated) else None
     is_together = protocol == "domain-incremental" or scenario.name in ("source-incremental", "permuted")
+    if dataset.kind == "tagged" and not is_together and not method.has_clients:
+        allowed = f"must be source-incremental or permuted with {dataset.name}: words of a sentence stay together"
+        raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": "source-incremental"}})
     if dataset.kind == "tagged" and not is_together:
         allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
-        federated = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
-        raise BadInput("scenario.protocol", protocol, allowed, federated)
+        fix = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
+        raise BadInput("scenario.protocol", protocol, allowed, fix)
     if backbone.is_language_model and not reads_texts and not is_adapted:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train", fitting)
     if reads_texts and not backbone.is_language_model:
@@ -220,12 +233,12 @@ def _check_accounted(privacy: PrivacySpec, rows: int) -> None:
         return
     smallest = budgets.smallest_delta(max(finite), rows)
     if smallest < USUAL_DELTA:
-        of_row = f", {SMALLEST_DELTA:g} of each of a person's {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
+        of_row = f", {SMALLEST_DELTA:g} of each of {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
         allowed = f"must be at least {smallest:.3g}{of_row}: the accountants resolve no smaller one"
         fix = {"privacy.delta": 10.0 ** math.ceil(math.log10(smallest) - 1e-9)}
         raise BadInput("privacy.delta", privacy.delta, allowed, fix)
     allowed = (
-        f"must be smaller where a person has {rows} rows: at delta {privacy.delta:g} a row would have less than "
+        f"must be smaller where a person or sentence has {rows} rows: at delta {privacy.delta:g} a row would have less than "
         f"{SMALLEST_DELTA:g}, and the accountants resolve no smaller one"
     )
     raise BadInput("privacy.epsilons", max(finite), allowed)
@@ -263,7 +276,7 @@ def _default(raw: Raw, key: str) -> dict[str, object]:
         model: type[Settings] = methods.card(str(raw.get("method", DEFAULT_METHOD))).params
     elif table == "scenario":
         kind = str(_table(raw.get("scenario", {}), table).get("kind", DEFAULT_SCENARIO))
-        model = clients.settings_of(kind, has_clients=methods.card(str(raw.get("method", DEFAULT_METHOD))).has_clients)
+        model = federated.settings_of(kind, has_clients=methods.card(str(raw.get("method", DEFAULT_METHOD))).has_clients)
     else:
         return {}
     field, given = fields_of(model).get(name), _table(raw.get(table, {}), table)
@@ -285,7 +298,7 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
 
     Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
     """
-    named = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "one-vs-rest"
+    named = spec.scenario.is_task_given
     has_batches = methods.card(spec.method).batch_size(spec.params) > 0
     for seed in spec.seeds:
         stream = scenarios.preview(spec.data, spec.scenario, seed)
@@ -383,11 +396,11 @@ def to_toml(spec: RunSpec) -> str:
     """The spec as TOML; `parse(read_toml(...))` gives it back. Settings that are None are left out."""
     document = asdict(spec)
     top = {key: value for key, value in document.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {_toml(value)}" for key, value in top.items() if value is not None]
+    lines = [f"{key} = {in_toml(value)}" for key, value in top.items() if value is not None]
     for name, table in document.items():
         if isinstance(table, dict) and table:
             lines += ["", f"[{name}]"]
-            lines += [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
+            lines += [f"{key} = {in_toml(value)}" for key, value in table.items() if value is not None]
     return "\n".join(lines) + "\n"
 
 
@@ -402,30 +415,14 @@ def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str
 
 def as_sets(values: Mapping[str, object]) -> str:
     """Values by dotted key as they are written on a command line: `--set key=value ...`; without those that are None."""
-    return " ".join(f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in values.items() if value is not None)
+    return " ".join(f"--set {shlex.quote(f'{key}={in_toml(value)}')}" for key, value in values.items() if value is not None)
 
 
 def read_value(text: str) -> object:
     """The value of a setting as it is typed: TOML, else a bare word."""
-    try:
+    with suppress(ValueError, RecursionError):
         return tomllib.loads(f"v = {text}")["v"]
-    except (ValueError, RecursionError):
-        return text  # --set method=cosine; also numbers of thousands of digits, and lists inside lists
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return "inf" if math.isinf(value) else repr(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
-    # A JSON string is a TOML basic string, except that TOML requires the delete character to be escaped.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return text  # --set method=cosine; also numbers of thousands of digits, and lists inside lists
 
 
 def _text(value: object, field: str) -> str:

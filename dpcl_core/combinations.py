@@ -18,7 +18,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios.catalog import ScenarioCard
 from dpcl_core.spec import LABELS
 
 # One of each kind of data and form of stream, so that numbers do not grow with the catalogue; the last two are people's own.
@@ -27,7 +26,7 @@ USUAL = (
     "amazon-domains", "ner-gum", "own:table", "own:embeddings",
 )  # fmt: skip
 UNWRITTEN = "not written yet"
-_BY_CLASS = ("class-incremental", "split", "i-blurry", "si-blurry")  # streams that a label puts an example in
+_BY_CLASS = ("class-incremental", "split", "i-blurry", "si-blurry", "one-vs-rest")  # streams that a label puts an example in
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Combination:
         return {**asdict(self), "reason": REASONS[self.reason][0] if self.reason in REASONS else self.reason}
 
 
-Holds = Callable[[DatasetCard, MethodCard, ScenarioCard], bool]
+Holds = Callable[[DatasetCard, MethodCard, scenarios.ScenarioCard], bool]
 # The structural reasons: a sentence, and whether it holds, by cards alone.
 REASONS: Mapping[str, tuple[str, Holds]] = {
     "no texts": (
@@ -69,6 +68,10 @@ REASONS: Mapping[str, tuple[str, Holds]] = {
         "a label puts an example in its task, and a sentence of tagged words has several labels",
         lambda data, method, stream: data.kind == "tagged" and stream.name in _BY_CLASS,
     ),
+    "several rows": (
+        "a sentence of tagged words is several rows, and the method's publication claims nothing of so many",
+        lambda data, method, stream: data.kind == "tagged" and method.guarantee == "nominal" and not method.has_clients,
+    ),
 }
 
 
@@ -88,7 +91,7 @@ def table(names: Sequence[str] | None = None) -> list[Combination]:
     return found
 
 
-def why_not(data: DatasetCard, method: MethodCard, stream: ScenarioCard) -> str:
+def why_not(data: DatasetCard, method: MethodCard, stream: scenarios.ScenarioCard) -> str:
     """A key of `REASONS`, `UNWRITTEN` for what the checks refuse without one, or nothing where these go together."""
     if key := structural(data, method, stream):
         return key
@@ -106,7 +109,7 @@ def why_not(data: DatasetCard, method: MethodCard, stream: ScenarioCard) -> str:
     return ""
 
 
-def structural(data: DatasetCard, method: MethodCard, stream: ScenarioCard) -> str:
+def structural(data: DatasetCard, method: MethodCard, stream: scenarios.ScenarioCard) -> str:
     """The key of the first structural reason why these cannot go together; empty where there is none."""
     return next((key for key, (_, holds) in REASONS.items() if holds(data, method, stream)), "")
 

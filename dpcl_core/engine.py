@@ -17,10 +17,9 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
-from dpcl_core.data import anchors, load, own
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.dataset import Content, Dataset, Form
-from dpcl_core.data.images import Images
+from dpcl_core.data import load, own
+from dpcl_core.data.dataset import Content, Dataset, Form, Images
 from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, References, Started, TaskLearned
@@ -115,7 +114,7 @@ def run(
 def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator[Event, None, Opened]:
     """Loads the data of a run, computes features and opens its streams; yields the events until then. Raises as `run`."""
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
-    spec, rows = requested.spec, requested.dataset.rows_per_unit
+    spec, rows = requested.spec, requested.rows_per_unit
     run = replace(requested, spec=replace(spec, privacy=budgets.for_a_row(spec.privacy, rows)))
     _refuse_unbounded(requested, run.spec)
     run = replace(run, spec=requested.with_lists(run.spec))
@@ -131,14 +130,9 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
     first = streams[spec.seeds[0]]
     names = zip(*([task.name for task in stream.tasks] for stream in streams.values()), strict=True)
     public = checks.public_classes(spec, first.classes)
-    yield Started(
-        n_tasks=len(first.tasks),
-        # "task k" where task k differs between seeds
-        task_names=tuple(of[0] if len(set(of)) == 1 else f"task {k}" for k, of in enumerate(names, start=1)),
-        dataset_title=dataset.title,
-        n_train=dataset.n_people,
-        n_test=len(dataset.test),
-    )
+    # "task k" where task k differs between seeds
+    named = tuple(of[0] if len(set(of)) == 1 else f"task {k}" for k, of in enumerate(names, start=1))
+    yield Started(len(first.tasks), named, dataset.title, n_train=dataset.n_people, n_test=len(dataset.test))
     known = references.before_training(spec, list(streams.values()), public, device)
     yield known
     if first.metric == "entity-f1":
@@ -180,7 +174,7 @@ def open_run(requested: checks.ResolvedRun, *, device: str = "cpu") -> Generator
 
 def _refuse_unbounded(requested: checks.ResolvedRun, of_row: RunSpec) -> None:
     """Raises BadInput where all that a method will release has no bound for a person of several rows, if that is known."""
-    asked, rows = requested.spec, requested.dataset.rows_per_unit
+    asked, rows = requested.spec, requested.rows_per_unit
     if rows == 1 or not requested.method.is_one_release:
         return
     privacy, sizes = of_row.privacy, requested.facts
@@ -196,7 +190,8 @@ def _refuse_unbounded(requested: checks.ResolvedRun, of_row: RunSpec) -> None:
                 ledger.spend(event, task=task, what="planned")
         if math.isinf(ledger.epsilon()):
             no_bound = f"the releases of all tasks have no bound at delta = {ledger.delta:g}"
-            raise BadInput("privacy.epsilons", epsilon, f"must be smaller where a person has {rows} rows: {no_bound}")
+            allowed = f"must be smaller where a person or sentence has {rows} rows: {no_bound}"
+            raise BadInput("privacy.epsilons", epsilon, allowed)
 
 
 def _as_requested(events: Iterator[Event], requested: RunSpec, of_row: RunSpec) -> Iterator[Event]:
@@ -255,14 +250,18 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
         read = yield from inputs(spec, run.backbone, split.images, device, span=(*span, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
+    train, sources = examples[0], dataset.train.sources
+    if train.sentences is not None and run.rows_per_unit > 1:
+        places = train.neighbouring_words(run.rows_per_unit)
+        train, sources = train.take(places), None if sources is None else sources[places]
     texts = None  # the form of encoded texts, for methods that read texts
     if spec.params.inputs == "text":
         texts = TextForm(spec.params.text_length, may_show=run.dataset.may_show)
     return Table(
-        train=examples[0],
+        train=train,
         test=examples[1],
         classes=dataset.classes,
-        train_sources=dataset.train.sources,
+        train_sources=sources,
         test_sources=dataset.test.sources,
         sources=dataset.sources,
         form=_form(run, dataset, examples[0].table),
@@ -280,12 +279,7 @@ def _form(run: checks.ResolvedRun, dataset: Dataset, table: NDArray[np.generic])
 
 
 def inputs(
-    spec: RunSpec,
-    network: BackboneCard,
-    images: Content,
-    device: str,
-    *,
-    span: tuple[int, int, int] | None = None,
+    spec: RunSpec, network: BackboneCard, images: Content, device: str, *, span: tuple[int, int, int] | None = None,
     of: str = "",
 ) -> Generator[Event, None, NDArray[np.generic]]:
     """The method's inputs for these examples: features [n, K], images [n, ...], or encoded texts int32 [n, length, planes].
@@ -355,7 +349,7 @@ def _anchors(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generato
     """Features of public examples for methods that use anchors, along the network's public axes as the data's; else None."""
     if not run.method.needs_anchors:
         return None
-    public = anchors.public_examples(dataset.train.images)
+    public = load.public_examples(dataset.train.images)
     what = "sentences" if isinstance(public.content, Texts | Sentences) else "examples"
     yield Note("info", f"Public {what}: {public.title}.")
     features = yield from inputs(run.spec, run.backbone, public.content, device, of=f" of public {what}")

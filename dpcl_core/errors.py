@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
@@ -38,6 +39,17 @@ def unknown(field: str, name: str, known: Iterable[str], also: str = "") -> BadI
     near = get_close_matches(name, names, n=1, cutoff=0.7)
     guess = f"did you mean {near[0]}? It " if near else ""
     return BadInput(field, name, f"{guess}must be one of {', '.join(names)}{also}")
+
+
+@contextmanager
+def instead_of(*kinds: type[Exception], say: Exception) -> Iterator[None]:
+    """Within this context `say` is raised in the place of errors of these kinds; what is refused as BadInput stays."""
+    try:
+        yield
+    except kinds as error:
+        if isinstance(error, BadInput):
+            raise
+        raise say from error
 
 
 class Diverged(RuntimeError):

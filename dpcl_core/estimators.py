@@ -447,8 +447,7 @@ class DPHeadEnsemble(PrivateClassifier):
     def _planned(self, params: Params, privacy: PrivacySpec) -> spend.Release:
         assert isinstance(params, EnsembleParams)
         rate, n_steps, (epsilon,) = params.sample_rate, params.n_steps, privacy.epsilons
-        is_exact = math.isinf(epsilon)
-        sigma = 0.0 if is_exact else noise_multiplier(epsilon, privacy.delta, rate, n_steps, privacy.adjacency)
+        sigma = 0.0 if math.isinf(epsilon) else noise_multiplier(epsilon, privacy.delta, rate, n_steps, privacy.adjacency)
         return spend.Release(sigma, 0, rate, n_steps)
 
     def _train(self, task: _Task) -> None:

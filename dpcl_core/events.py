@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from dpcl_core.layers import Layer
-from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, reader
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -474,14 +470,8 @@ def to_json(event: Event) -> dict[str, JsonValue]:
 def from_json(document: Mapping[str, JsonValue]) -> Event:
     """The event of a document by `to_json`. Raises KeyError for an unknown kind."""
     given = dict(document)
-    return _reader(str(given.pop("event"))).validate_python(given)
-
-
-@cache
-def _reader(kind: str) -> TypeAdapter[Event]:
-    from pydantic import TypeAdapter  # for those who read events: a run only writes them
-
-    return TypeAdapter(_KINDS[kind])
+    kind: Any = _KINDS[str(given.pop("event"))]
+    return cast(Event, reader(kind).validate_python(given))
 
 
 def plain_number(value: float) -> float | str:

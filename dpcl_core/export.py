@@ -14,25 +14,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dpcl_core import checks, presets
+from dpcl_core import events as kinds
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import written
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.events import (
-    CellFinished,
-    Event,
-    Guarantee,
-    JsonValue,
-    Leaks,
-    Retained,
-    Signatures,
-    TaskLearned,
-    TokensScored,
-    of_kind,
-    plain,
-    plain_number,
-    to_json,
-)
+from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, TaskLearned, of_kind, plain, plain_number, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured
 from dpcl_core.privacy import card_document as card
@@ -122,7 +109,7 @@ def run_notebook(spec: RunSpec) -> str:
 
 
 # Events about synthetic or public texts and simulated clients' lists, by the key under which they are exported.
-_DETAILS = {"tokens": TokensScored, "retained": Retained, "leaks": Leaks, "signatures": Signatures}
+_DETAILS = {"tokens": kinds.TokensScored, "retained": kinds.Retained, "leaks": kinds.Leaks, "signatures": kinds.Signatures}
 # The names of a bundle's files, whatever the run; those of figures are in FIGURES.
 _TABLES = "accuracy|metrics|spent|guarantees|tokens|retained|leaks|list-(?:entries|groups|agreement|anchors|statistics)"
 _OF_A_BUNDLE = re.compile(
@@ -357,7 +344,7 @@ def result_text(result: Result) -> str:
 
 def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
     """What the models leak of the secrets planted most often, one line per budget; empty if none were planted."""
-    if next(of_kind(events, Leaks), None) is None:
+    if next(of_kind(events, kinds.Leaks), None) is None:
         return ""  # before pandas is loaded
     table = frames.leaks(events)
     lines = []

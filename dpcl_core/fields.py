@@ -151,13 +151,10 @@ def _made(form: Form, given: Any) -> Any:
         raise Invalid("finite_number", "Input should be a finite number", given)
     for name, limit in sorted(form.bounds.items(), key=lambda one: list(_BOUNDS).index(one[0])):
         if not {"le": value <= limit, "lt": value < limit, "ge": value >= limit, "gt": value > limit}[name]:
-            raise Invalid(name, f"Input should be {_BOUNDS[name]} {_in_digits(limit)}", given)
+            digits = format(Decimal(repr(limit)), "f")
+            digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+            raise Invalid(name, f"Input should be {_BOUNDS[name]} {digits}", given)
     return value
-
-
-def _in_digits(number: float) -> str:
-    written = format(Decimal(repr(number)), "f")
-    return written.rstrip("0").rstrip(".") if "." in written else written
 
 
 def _counted(value: Any, length: tuple[int, float], what: str, given: object) -> None:
@@ -291,3 +288,19 @@ def in_json(value: object) -> str:
         # Where Python turns to powers of ten, the other writer has one digit more before it does.
         return format(Decimal(repr(value)), "f") if 1e-5 <= abs(value) < 1e-4 else repr(value).replace("e-0", "e-")
     return json.dumps(value, ensure_ascii=False)
+
+
+def in_toml(value: object) -> str:
+    """A setting as TOML: a truth value, a number, a table, a list or a text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return "inf" if math.isinf(value) else repr(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {in_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(in_toml(inner) for inner in value) + "]"
+    # A JSON string is a TOML basic string, except that TOML requires the delete character to be escaped.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -18,16 +18,12 @@ LayerName = Literal["as printed", "made to work", "repaired", "added"]
 Values = tuple[object, ...]
 # What a layer does not count, by setting: differences of scale alone. The title of the layer names those that a run has.
 EXEMPT: Mapping[str, str] = {
-    "data.backbone": "network",
-    "data.resolution": "network",
+    **dict.fromkeys(("data.backbone", "data.resolution"), "network"),
     "data.dataset": "data",
-    "data.train_per_class": "data size",
-    "data.train_per_source": "data size",
-    "data.test_per_class": "data size",
+    **dict.fromkeys(("data.train_per_class", "data.train_per_source", "data.test_per_class"), "data size"),
     "privacy.delta": "δ",
     "scenario.tasks": "number of tasks",
-    "scenario.clients": "clients",
-    "scenario.alpha": "clients",
+    **dict.fromkeys(("scenario.clients", "scenario.alpha"), "clients"),
     "params.epochs": "epochs",
     "params.rounds": "rounds",
     "tuned": "tuning",
@@ -191,6 +187,4 @@ def shown_value(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:g}"
-    if isinstance(value, tuple):
-        return ", ".join(map(shown_value, value))
-    return str(value)
+    return ", ".join(map(shown_value, value)) if isinstance(value, tuple) else str(value)

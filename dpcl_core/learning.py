@@ -20,8 +20,7 @@ from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.checks import ResolvedRun
 from dpcl_core.data import catalog
-from dpcl_core.data.card import DatasetCard
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
@@ -105,7 +104,7 @@ class Group:
         ]
         self._lists: GivenLists | None = None
         if self.spec.labels != self.requested.labels:
-            privacy = budgets.for_a_row(self.requested.privacy, self.run.dataset.rows_per_unit)
+            privacy = budgets.for_a_row(self.requested.privacy, self.run.rows_per_unit)
             of_row = replace(self.requested, privacy=privacy)
             self._of_row = dict(zip(self.spec.cells(), of_row.cells(), strict=True))
             self._lists = GivenLists(of_row, self.context, self.context.public)
@@ -125,7 +124,7 @@ class Group:
         if kept and kept[-1].task == self.context.n_tasks - 1:
             return
         cells, rounds = self.cells, self._rounds
-        privacy, rows = self.requested.privacy, self.run.dataset.rows_per_unit
+        privacy, rows = self.requested.privacy, self.run.rows_per_unit
         ledgers = {
             cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
             for cell in cells
@@ -182,11 +181,12 @@ class Group:
         for seed in self._seeds:
             matching = [cell for cell in self.cells if cell.seed == seed]
             results = classifier.evaluated(learner, seed, self.streams[seed], step, len(matching))
+            seen = self.streams[seed].tasks[: step + 1]
             for cell, result in zip(matching, results, strict=True):
                 standing.matrices[cell].append((*result.by_task, result.ahead))
                 spent = self._spent(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
-                kept = classifier.cell_classifier(learner, cell, step, self.context, reads, self.spec.n_cells)
+                kept = classifier.cell_classifier(learner, cell, seen, self.context, reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
 
     def _spent(self, cell: Cell, ledger: Ledger) -> float:
@@ -211,7 +211,7 @@ class Group:
 
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
         spec, cells, context, ledgers, card = self.spec, self.cells, self.context, standing.ledgers, self.run.method
-        rows = self.run.dataset.rows_per_unit
+        rows = self.run.rows_per_unit
         seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
         audits = self.audit(spec) if self.audit is not None and card.guarantee == "nominal" else {}
         for cell in cells:
@@ -301,7 +301,8 @@ class Group:
         """Gives fresh parts the state after the checkpoint's task."""
         if checkpoint.document is None or checkpoint.arrays is None or not isinstance(learner, state.Durable):
             raise self._refusal("the state of its method was not kept, and its noise must not be drawn twice")
-        try:
+        damaged = self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged")
+        with instead_of(ValueError, TypeError, LookupError, AttributeError, say=damaged):
             document = json.loads(checkpoint.document)
             if (wrote := document["program"]) != __version__:
                 raise self._refusal(f"version {wrote} of the program wrote its checkpoint, this is {__version__}")
@@ -315,10 +316,6 @@ class Group:
                 self._lists.lists |= {seed: [tuple(one) for one in of] for seed, of in document["lists"]}
                 self._show_lists(self._lists)
             state.restore({"learner": learner, "observer": observer}, document["parts"], arrays_file.load(checkpoint.arrays))
-        except BadInput:
-            raise
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged") from error
         if isinstance(learner, state.Recalling):
             learner.recall(self._rounds[: checkpoint.task + 1])
 
@@ -350,14 +347,15 @@ def coarse(seconds: float) -> float:
     return next(step * power for step in (1, 2, 5, 10, 20) if seconds <= step * power)
 
 
-def _unit(card: DatasetCard, stream: TaskStream) -> str:
+def _unit(card: catalog.DatasetCard, stream: TaskStream) -> str:
     """The privacy unit, as one of `privacy.guarantee.PROTECTED`."""
     if stream.unit == "example" and card.has_people:
         return "person"
-    return "text" if stream.unit == "example" and card.kind == "text" else stream.unit
+    of_kind = {"text": "text", "tagged": "sentence"}
+    return of_kind.get(card.kind, "example") if stream.unit == "example" else stream.unit
 
 
-def _limits(card: DatasetCard, stream: TaskStream) -> tuple[str, ...]:
+def _limits(card: catalog.DatasetCard, stream: TaskStream) -> tuple[str, ...]:
     """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
     of_clients = catalog.public_by_form(card) if card.is_own else ()
     return of_clients if stream.unit == "user" else card.limits

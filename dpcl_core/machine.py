@@ -74,23 +74,19 @@ def _git(*arguments: str) -> str:
 # Optional Python packages, and the extra of this project that installs each.
 
 
-EXTRAS = {
-    "torch": "torch",
-    "opacus": "torch",
-    "timm": "vision",
-    "torchvision": "vision",
-    "transformers": "text",
-    "peft": "text",
-    "gguf": "text",
-    "sentence_transformers": "text",
-    "optuna": "tune",
-    "psycopg": "postgres",
-    "flwr": "flower",
-    "ray": "ray",
-    "authlib": "login",
-    "openpyxl": "excel",
-    "onnx": "onnx",
+_EXTRAS = {
+    "torch": ("torch", "opacus"),
+    "vision": ("timm", "torchvision"),
+    "text": ("transformers", "peft", "gguf", "sentence_transformers"),
+    "tune": ("optuna",),
+    "postgres": ("psycopg",),
+    "flower": ("flwr",),
+    "ray": ("ray",),
+    "login": ("authlib",),
+    "excel": ("openpyxl",),
+    "onnx": ("onnx",),
 }
+EXTRAS = {package: extra for extra, packages in _EXTRAS.items() for package in packages}
 
 
 def lacking(packages: Iterable[str]) -> str | None:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal
 
 from dpcl_core import checks, paths
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.checks import USUAL_DELTA, default_delta
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
@@ -155,7 +154,7 @@ def settings(name: str) -> dict[str, object]:
     """
     facts, card = datasets.facts(name), datasets.card(name)
     kind, network = card.kind, usual_network(name)
-    delta = min(USUAL_DELTA, default_delta(facts.n_train))
+    delta = min(checks.USUAL_DELTA, checks.default_delta(facts.n_train))
     privacy = PrivacySpec(epsilons=(PrivacySpec().usual_epsilon,), delta=delta)
     share = _label_share(privacy, facts.n_train // facts.n_classes, card.rows_per_unit)
     raw: dict[str, object] = {

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import unknown
+from dpcl_core.errors import DataMissing, instead_of, unknown
 from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
@@ -142,8 +144,7 @@ class Result:
     def finished_accuracy(self) -> pd.DataFrame:
         """As `accuracy`, but only of models that have learned all their tasks."""
         done = {(event.cell.epsilon, event.cell.seed) for event in of_kind(self.events, CellFinished)}
-        cells = zip(self.accuracy["epsilon"], self.accuracy["seed"], strict=True)
-        return self.accuracy[[cell in done for cell in cells]]
+        return self.accuracy[[cell in done for cell in zip(self.accuracy["epsilon"], self.accuracy["seed"], strict=True)]]
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
@@ -241,9 +242,11 @@ class Result:
         BadInput, which names the command to install a tracker that is missing.
         """
         from dpcl_core.privacy import statement
-        from dpcl_core.runs import trackers
 
-        spec, models = self.spec, []
+        trackers = {"mlflow": _to_mlflow, "tensorboard": _to_tensorboard}
+        if tracker not in trackers:
+            raise unknown("tracker", tracker, trackers)
+        spec, models = self.spec, list[_Tracked]()
         for (epsilon, seed), table in self.finished_accuracy.groupby(["epsilon", "seed"]):
             steps: dict[int, dict[str, float]] = {}
             for after, rows in table.groupby("after_task"):
@@ -258,8 +261,8 @@ class Result:
             }  # fmt: skip
             said = statement.text({epsilon: self.guarantee(epsilon)})
             name = f"{self.name or self.run_id or spec.method}, epsilon {epsilon:g}, seed {seed}"
-            models.append(trackers.Tracked(name, settings, steps, said))
-        trackers.log(tracker, models, self.card, folder)
+            models.append(_Tracked(name, settings, steps, said))
+        trackers[tracker](models, self.card, Path(folder))
 
     def to_html(self, looks: str = "") -> str:
         """A self-contained HTML page: question, finding, figures, statement, card, settings, how to repeat and cite it.
@@ -338,3 +341,42 @@ def rule_title(rule: str) -> str:
 def method_title(spec: RunSpec) -> str:
     """The method's title, or its name if this version no longer has the method."""
     return methods.CARDS[spec.method].title if spec.method in methods.CARDS else spec.method
+
+
+# Results in the tracker that a team has already: MLflow or TensorBoard, with the task as the step.
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracked:
+    """One model as a tracker shows it: settings by name, numbers by step (tasks learned, from 1) and name, the statement."""
+
+    name: str
+    settings: Mapping[str, str | float]
+    steps: Mapping[int, Mapping[str, float]]
+    statement: str
+
+
+def _to_mlflow(models: Sequence[_Tracked], card: Card, _: Path) -> None:
+    mlflow: Any
+    with instead_of(ImportError, say=DataMissing("tracker", "mlflow", "is not installed: pip install mlflow")):
+        import mlflow  # no requirement
+    for model in models:
+        with mlflow.start_run(run_name=model.name, nested=mlflow.active_run() is not None):
+            mlflow.log_params(dict(model.settings))
+            for step, numbers in model.steps.items():
+                mlflow.log_metrics(dict(numbers), step=step)
+            mlflow.log_text(model.statement, "privacy.txt")
+            mlflow.log_dict(dict(card), "privacy_card.json")
+
+
+def _to_tensorboard(models: Sequence[_Tracked], _: Card, folder: Path) -> None:
+    missing = DataMissing("tracker", "tensorboard", "is not installed: pip install torch tensorboard")
+    with instead_of(ImportError, say=missing):
+        from torch.utils.tensorboard import SummaryWriter
+    for model in models:
+        with SummaryWriter(log_dir=str(folder / re.sub(r"[^\w.]+", "-", model.name).lstrip("."))) as writer:
+            writer.add_text("settings", "\n".join(f"    {name} = {value}" for name, value in model.settings.items()))
+            writer.add_text("privacy", model.statement)
+            for step, numbers in model.steps.items():
+                for name, number in numbers.items():
+                    writer.add_scalar(name, number, global_step=step)

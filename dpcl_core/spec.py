@@ -183,6 +183,11 @@ class ScenarioSpec(Settings):
         return True
 
     @property
+    def is_task_given(self) -> bool:
+        """Whether a test example comes with its task, whatever the method."""
+        return False
+
+    @property
     def reads_lists(self) -> bool:
         """Whether a task's own list of labels is read off its training examples, and so is not public."""
         return False

@@ -39,7 +39,7 @@ from torch.nn import functional
 from dpcl_core import checks, engine
 from dpcl_core.backbones import adaptable, catalog, causal, extractor
 from dpcl_core.backbones.adaptable import Network
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import CellFinished
 from dpcl_core.methods.common.dpsgd import Schedule

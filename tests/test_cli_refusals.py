@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.cli import training
+from dpcl_core.cli import common
 from dpcl_core.errors import BadInput, StoreLocked, StoreTrouble
 from dpcl_core.runs import process, resumption
 from dpcl_core.runs.audits import Audits, Studies
@@ -134,20 +134,20 @@ def test_the_target_cannot_be_the_person_too(tmp_path: Path, capsys: pytest.Capt
 
 def test_a_machine_that_nobody_knows_is_named_at_once(capsys, monkeypatch):
     monkeypatch.setenv("DPCL_MACHINE", "lab1")
-    monkeypatch.setattr(training, "carried_out", lambda store, run_id, **_: store.get(run_id))
-    training.carry_out(Store(), replay.a_spec(), None, "nosuchbox/cpu")
+    monkeypatch.setattr(common, "carried_out", lambda store, run_id, **_: store.get(run_id))
+    common.carry_out(Store(), replay.a_spec(), None, "nosuchbox/cpu")
     said = capsys.readouterr().err
     assert "device nosuchbox/cpu: no machine known to this store has it (known: lab1/cpu); the run waits until" in said
-    training.carry_out(Store(), replay.a_spec(), None, "lab1/cpu")
+    common.carry_out(Store(), replay.a_spec(), None, "lab1/cpu")
     assert "known" not in capsys.readouterr().err
-    training.carry_out(Store(), replay.a_spec(), None, None, Split(2, "local", "cuda:99"))  # its parts may be done elsewhere
+    common.carry_out(Store(), replay.a_spec(), None, None, Split(2, "local", "cuda:99"))  # its parts may be done elsewhere
     assert "device cuda:99: no machine known to this store has it (known: lab1/cpu); the run" in capsys.readouterr().err
 
 
 def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(capsys, monkeypatch):
     locked, create = [StoreLocked("store x: another program has kept it locked")] * 3, Store.create
     monkeypatch.setattr(process.time, "sleep", lambda _: None)
-    monkeypatch.setattr(training, "carried_out", lambda store, run_id, **_: store.get(run_id))
+    monkeypatch.setattr(common, "carried_out", lambda store, run_id, **_: store.get(run_id))
 
     def tried(self: Store, *arguments: object, **named: object) -> str:
         if locked:
@@ -155,7 +155,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(caps
         return create(self, *arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "create", tried)
-    run = training.carry_out(Store(), replay.a_spec(), None, "cpu")
+    run = common.carry_out(Store(), replay.a_spec(), None, "cpu")
     said = capsys.readouterr().err.splitlines()
     assert said == ["waiting for the store: store x: another program has kept it locked", f"run {run.id}"]
     assert len(Store().list_runs()) == 1
@@ -165,7 +165,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(caps
 
     monkeypatch.setattr(Store, "create", cut_off)
     with pytest.raises(StoreTrouble, match="cannot be reached"):  # what was written meanwhile is not known
-        training.carry_out(Store(), replay.a_spec(), None, "cpu")
+        common.carry_out(Store(), replay.a_spec(), None, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
-from dpcl_core.cli import inputs, parser, training
+from dpcl_core.cli import common, parser, training
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("home")
 # Where the program's own name stands in code: each prints a command that a test below looks at, or only names the program.
 PRINTING = {
     "dpcl_core/__main__.py", "dpcl_core/cli/__init__.py", "dpcl_core/cli/parser.py", "dpcl_core/cli/training.py",
-    "dpcl_core/checks.py", "dpcl_core/privacy/card_document.py",
+    "dpcl_core/cli/common.py", "dpcl_core/checks.py", "dpcl_core/privacy/card_document.py",
     "dpcl_core/runs/worker.py", "pages/parts/questions.py",
 }  # fmt: skip
 SMALL = ("seeds=[0]", "privacy.epsilons=[1.0]", "data.train_per_class=20", "data.test_per_class=10")
@@ -74,7 +74,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
 def spec_of(command: str) -> RunSpec:
     """What a printed `run` would carry out, read as the terminal reads it."""
     assert command.startswith(PROGRAM)
-    return inputs.spec_of(parser.read(shlex.split(command.removeprefix(PROGRAM))))
+    return common.spec_of(parser.read(shlex.split(command.removeprefix(PROGRAM))))
 
 
 def check(spec: RunSpec) -> None:
@@ -110,7 +110,7 @@ def test_a_documents_command_runs(command, finished, monkeypatch):
         for experiment, runs in planned(options.spec, options.experiment, options.size or "small").items():
             assert runs, experiment
     elif options.command in ("training.run", "training.audit"):
-        inputs.resolve_target(options)
+        common.resolve_target(options)
         if options.command == "training.audit" and options.run is not None:
             check(training.spec_of_stored(options))
         elif options.command == "training.run" and options.data is not None:
@@ -119,7 +119,7 @@ def test_a_documents_command_runs(command, finished, monkeypatch):
             for spec in training.specs_of(options).values():
                 check(spec)
         else:
-            check(inputs.spec_of(options))
+            check(common.spec_of(options))
     elif options.command == "reading.app" and not options.key:
         assert paths.app_file().exists()
     elif "pyodide" in words or "--live" in words:  # 80 MB of the network, which the second command needs
@@ -206,5 +206,5 @@ def test_an_older_option_means_a_newer_one_or_the_first_argument(older, newer, t
     read = [parser.read(words.split()) for words in (older, newer)]
     for options in read:
         if getattr(options, "spec", "FOLDER") not in (*papers.PAPERS, "FOLDER"):
-            inputs.resolve_target(options)
+            common.resolve_target(options)
     assert read[0] == read[1]

@@ -43,7 +43,7 @@ ALSO = {
     "noisy copies, collected": ("lm-mtl", {"params": {**_LM, "mechanism": "fn"}, "privacy": {"adjacency": "replace"}}),
     "given lists": ("dp-coeff-memory", {"labels": "dp-learned", "privacy": {"epsilons": [40.0]}}),
     "local": ("pecl", {"params": {**_LM, "mode": "local"}, "privacy": {"adjacency": "replace"}}),
-    **{name: (method, changes) for name, (method, _, changes) in NEW.items() if name != "clients with tagged words"},
+    **{name: (method, changes) for name, (method, door, changes) in NEW.items() if door[0] != "tagged"},
 }
 CHEAP = (  # with `TAKEN`, more than thirty lives that end too early
     "dp-coeff-memory", "naive", "l2dp-ml", "dp-fedavg", "fedta-lite", "a network's features", "projected", "local",

@@ -21,7 +21,7 @@ import pytest
 from dpcl_core import checks, engine, export
 from dpcl_core.data import catalog, files, load, outline, rows
 from dpcl_core.data.card import Kind
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios_catalog
@@ -97,6 +97,11 @@ _NEW: Mapping[str, tuple[str, Door, Raw]] = {
     "a network of one's own": ("naive", WINDOWS, {
         **_LEARNED, "params": {**_HEADS, "adapter": "all"}, "data": {"dataset": "own:mine", "backbone": "own:windows"},
     }),
+    "one class against the rest, read": ("lm-seqft", TEXTS, {**_LEARNED, "params": _LM}),
+    "one class against the rest, seen": ("naive", PICTURES, {**_LEARNED, "params": _HEADS}),
+    "one class against the rest, remembered": ("dp-coeff-memory", WINDOWS, {"labels": "prior-const"}),
+    "one class against the rest, held": ("dp-fedavg", VECTORS, {**_LEARNED, "params": _ROUNDS}),
+    "sentences that no client holds": ("cosine", TAGGED, {"labels": "prior-const"}),
     "a layer that grows": ("naive", VECTORS, {**_LEARNED, "params": _HEADS}),
 }
 _STREAMS: Mapping[str, Raw] = {
@@ -107,6 +112,11 @@ _STREAMS: Mapping[str, Raw] = {
     "clients with tagged words": {"kind": "source-incremental", "clients": 3},
     "texts in another order": {"kind": "permuted", "tasks": 2},
     "a blurred stream of texts": {"kind": "i-blurry", "tasks": 2},
+    "sentences that no client holds": {"kind": "source-incremental"},
+    "one class against the rest, read": {"kind": "one-vs-rest", "tasks": 2},
+    "one class against the rest, seen": {"kind": "one-vs-rest"},
+    "one class against the rest, remembered": {"kind": "one-vs-rest", "tasks": 2},
+    "one class against the rest, held": {"kind": "one-vs-rest", "tasks": 2, "clients": 3},
 }
 ALSO = {
     name: (method, door, {**changes, **({"scenario": _STREAMS[name]} if name in _STREAMS else {})})

@@ -83,7 +83,9 @@ def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     how = "is its label in the list?" if is_read else "projection of the sums on the example"
     streams = play.one_person(spec, known, crowd, pair)
     raced = 0 if is_read else _STREAM
-    return Game(spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read, raced=raced)
+    return Game(
+        spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read, raced=raced
+    )
 
 
 def _evidence(spec: RunSpec, running: Sequence[Floats]) -> Floats:

@@ -108,7 +108,9 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
     who, sent = "real digits" if is_natural else "the longest vector", "list" if is_own else "vector"
     attack = f"projection of what was released on the client's own {sent} (a client with {who})"
     streams = lambda seed, side: tasks(takes_part(seed) == side)  # noqa: E731
-    return Game(spec, known, streams, score, attack, _ADVERSARY, takes_part=takes_part, planted="clients", raced=n_tasks)
+    return Game(
+        spec, known, streams, score, attack, _ADVERSARY, takes_part=takes_part, planted="clients", raced=n_tasks
+    )
 
 
 def _parts(seen: Seen, n_targets: int) -> Floats:

@@ -18,8 +18,7 @@ from dpcl_core.backbones import catalog
 from dpcl_core.backbones.extractor import finite, made, pictures
 from dpcl_core.backbones.gpu import at_once, mixed_precision, room
 from dpcl_core.backbones.weights import FIELD
-from dpcl_core.data.dataset import Content, Vectors, Windows
-from dpcl_core.data.images import Images, Interpolation
+from dpcl_core.data.dataset import Content, Images, Interpolation, Vectors, Windows
 from dpcl_core.errors import BadInput, failure_kind
 
 # Runs a frozen network over images in batches, on a CPU or a graphics card.

@@ -22,9 +22,8 @@ from dpcl_core.backbones import catalog
 from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.weights import FIELD
-from dpcl_core.data.dataset import Content, Vectors, Windows
+from dpcl_core.data.dataset import Content, Images, Vectors, Windows
 from dpcl_core.data.files import replacing
-from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.weights import FIELD
-from dpcl_core.data.dataset import Content, Form, Vectors, Windows
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Content, Form, Images, Vectors, Windows
 from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput
 

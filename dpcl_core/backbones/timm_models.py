@@ -18,8 +18,7 @@ from dpcl_core.backbones import extractor, weights
 from dpcl_core.backbones.adaptable import Input, Network, Pictures, in_batches
 from dpcl_core.backbones.catalog import TIMM, BackboneCard
 from dpcl_core.backbones.extractor import pictures, precision
-from dpcl_core.data.dataset import Content
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Content, Images
 from dpcl_core.errors import BadInput, DataMissing
 
 _KEPT_AT_ONCE = 256  # pictures

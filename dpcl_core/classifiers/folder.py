@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 from dpcl_core import arrays as arrays_file
 from dpcl_core import checks, documents, paths
 from dpcl_core.classifiers.written import DOCUMENT, NAME, UNPROTECTED, shown
-from dpcl_core.errors import BadInput, first_of
+from dpcl_core.errors import BadInput, first_of, instead_of
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import LARGEST, Step
 from dpcl_core.spec import Cell, RunSpec
@@ -146,7 +146,6 @@ def _document(folder: Path) -> tuple[Path, Document]:
 
 def _arrays(folder: Path, name: str) -> Mapping[str, NDArray[np.generic]]:
     content = paths.read_file(paths.inside(folder, name, DOCUMENT), name, at_most=_LARGEST_FILE)
-    try:
+    wrong = BadInput("FOLDER", name, "must be the safetensors file that dpcl export wrote")
+    with instead_of(arrays_file.Damaged, say=wrong):
         return arrays_file.load(content)
-    except arrays_file.Damaged as error:
-        raise BadInput("FOLDER", name, "must be the safetensors file that dpcl export wrote") from error

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dpcl_core import machine
 from dpcl_core.backbones import bundled
-from dpcl_core.backbones.bundled import Axes
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.data import table_features
 from dpcl_core.errors import BadInput, DataMissing
@@ -38,7 +37,7 @@ def of_folder(folder: Path, epsilon: float | None = None, seed: int | None = Non
 
 
 def graph(
-    rule: str, steps: Sequence[Step], labels: NDArray[Any], axes: Axes | None = None, *, about: str = "",
+    rule: str, steps: Sequence[Step], labels: NDArray[Any], axes: bundled.Axes | None = None, *, about: str = "",
     is_scaled: bool = False,
 ) -> bytes:  # fmt: skip
     """The ONNX model of a classifier: `features` float32 [n, K] in; `label` [n] and `scores` float64 [n, classes] out.
@@ -153,8 +152,7 @@ def _votes(net: _Net, steps: Sequence[Step], rows: str, is_odd: str) -> str:
             shares.append(share)
         where = [names.index(name) if name in names else len(names) for name in last.competing]
         offered |= np.array(where) < len(names)
-        padded = net.add("Concat", logits, nothing, axis=1)
-        placed.append(net.add("Gather", padded, net.constant(np.array(where)), axis=1))
+        placed.append(net.add("Gather", net.add("Concat", logits, nothing, axis=1), net.constant(np.array(where)), axis=1))
     if vote != "entropy":
         return net.add("Max", *placed)
     total, weights = (reduce(lambda one, other: net.add("Add", one, other), each) for each in (placed, shares))

@@ -19,15 +19,13 @@ from dpcl_core.backbones import bundled, extractor, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers import written
-from dpcl_core.classifiers.folder import Loaded
 from dpcl_core.data import copying, dataset, sheets, table_features
 from dpcl_core.data.card import AXES, PICTURES, SAMPLES
-from dpcl_core.data.dataset import Content, Vectors
+from dpcl_core.data.dataset import AS_READ, Content, Images, Vectors
 from dpcl_core.data.files import ending
-from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.data.texts import Sentences, Texts, decode
-from dpcl_core.errors import BadInput, unknown
+from dpcl_core.errors import BadInput, instead_of, unknown
 from dpcl_core.events import JsonValue
 from dpcl_core.methods.common.classifier import Step
 
@@ -92,10 +90,8 @@ def read_examples(
             if copying.convert(path, Path(folder), "table", _LARGEST):
                 return _table(next(Path(folder).iterdir()), encoding, texts, tagged=tagged)
         raise BadInput(FIELD, path.name, _ALLOWED)
-    try:
+    with instead_of(UnicodeDecodeError, say=BadInput(FIELD, path.name, "must be a text file in UTF-8")):
         lines = content.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise BadInput(FIELD, path.name, "must be a text file in UTF-8") from error
     return _texts([line for line in lines if line.strip()], path, tagged=tagged)
 
 
@@ -147,13 +143,10 @@ def _texts(strings: Sequence[str], path: Path, *, tagged: bool) -> Asked:
 
 
 def _arrays(path: Path, content: bytes, shape: tuple[int, int, int] | None) -> Asked:
-    try:
+    # numpy, zipfile and zlib raise many kinds of error, all with the same meaning for the user.
+    with instead_of(Exception, say=BadInput(FIELD, path.name, "must be an NPY or NPZ file without pickled objects")):
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         arrays = {"features": loaded} if isinstance(loaded, np.ndarray) else _unpacked(path, loaded)
-    except BadInput:  # a ValueError, too
-        raise
-    except Exception as error:  # numpy, zipfile and zlib raise many kinds of error, all with the same meaning for the user
-        raise BadInput(FIELD, path.name, "must be an NPY or NPZ file without pickled objects") from error
     if (pictures := arrays.get("pictures")) is not None:
         if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] not in (1, 3) or not len(pictures):
             raise BadInput(FIELD, "pictures", "must be of type uint8 and of the form [n, height, width, 1 or 3]")
@@ -215,7 +208,7 @@ class Prediction:
 class Predicted:
     """Predictions and the classifier that made them; `warnings` in sentences."""
 
-    classifier: Loaded
+    classifier: folders.Loaded
     predictions: tuple[Prediction, ...]
     warnings: tuple[str, ...]
 
@@ -241,8 +234,7 @@ def predicted(
     given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {written.UNPROTECTED}",)
     values, more = _values(found, given, device)
-    place = None if task is None else task - 1
-    steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=place)]
+    steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=None if task is None else task - 1)]
     scores = rule(found.rule)(steps, values)
     has_label = np.isfinite(scores).any(axis=1)
     chosen = np.where(has_label, scores.argmax(axis=1), -1) if len(competing) else np.full(len(scores), -1)
@@ -255,7 +247,7 @@ def predicted(
     return Predicted(found, tuple(predictions), (*warnings, *given.lost, *more))
 
 
-def _competing(found: Loaded, task: int | None) -> tuple[str, ...]:
+def _competing(found: folders.Loaded, task: int | None) -> tuple[str, ...]:
     """The classes that compete: all so far, or those of the examples' own task."""
     last, known = found.steps[-1], len(found.by_task)
     if task is None:
@@ -271,7 +263,7 @@ def _competing(found: Loaded, task: int | None) -> tuple[str, ...]:
     return found.by_task[task - 1]
 
 
-def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generic], Sequence[str]]:
+def _values(found: folders.Loaded, given: Asked, device: str) -> tuple[NDArray[np.generic], Sequence[str]]:
     """The examples as the rule reads them, and a warning where another version of the network made its features."""
     from dpcl_core import engine  # loads every method's neighbours, which reading a folder does not need
 
@@ -290,13 +282,13 @@ def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generi
     return values[:, : cast(int, facts["n_inputs"])] if "axes" in facts else values, (warning,) if differs else ()
 
 
-def _encoding(found: Loaded) -> RowEncoding | None:
+def _encoding(found: folders.Loaded) -> RowEncoding | None:
     """How rows of a table became inputs; None for other data."""
     facts = found.steps[-1].facts
     return table_features.read_encoding(str(facts["rows"])) if "rows" in facts else None
 
 
-def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:
+def _along(found: folders.Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:
     """Features along the run's public axes; unchanged where there are none, or where they are coordinates already."""
     facts = found.steps[-1].facts
     n_inputs, n_given = cast(int, facts["n_inputs"]), features.shape[1]

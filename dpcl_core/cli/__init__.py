@@ -7,6 +7,7 @@ error, no traceback: that of an error that nobody foresaw is in the log of error
 
 from __future__ import annotations
 
+import atexit
 import gc
 import signal
 import sys
@@ -23,7 +24,8 @@ from dpcl_core.errors import INPUT, BadInput, StoreTrouble
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
     output.printable_anywhere()
-    gc.set_threshold(100_000)  # what modules make as they load stays: looking through it takes a tenth of a run
+    gc.set_threshold(200_000)  # what modules make as they load stays: looking through it takes a tenth of a run
+    atexit.register(gc.freeze)  # the same at the end, where Python looks through all that is left once more
     try:
         return _carried_out(arguments)
     except (BadInput, StoreTrouble) as error:

@@ -63,14 +63,11 @@ class _Parser(Parser):
         return options, rest
 
     def error(self, message: str) -> NoReturn:
-        raise BadInput("command line", " ".join(sys.argv[1:]), f"{message}{_guess(message)} (see --help)")
-
-
-def _guess(message: str) -> str:
-    """A suggestion for a mistyped choice, from the parser's error message; empty if no choice is near."""
-    match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-    near = get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1) if match else []
-    return f"; did you mean {near[0]}?" if near else ""
+        """Raises BadInput, with the nearest choice in the place of a mistyped one."""
+        match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        near = get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1) if match else []
+        guess = f"; did you mean {near[0]}?" if near else ""
+        raise BadInput("command line", " ".join(sys.argv[1:]), f"{message}{guess} (see --help)")
 
 
 class _Completion(argparse.Action):
@@ -203,8 +200,7 @@ def _add_stored(add: Add) -> None:
     work = add("work", "training.work", "carry out the queued runs, until stopped; the app does so while it is up")
     work.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
     export = add("export", "reading.export", "a run's tables, figures and settings as files; or pages that need no server")
-    site = "or site: interactive pages, recorded runs and published numbers"
-    export.add_argument("run_id", metavar="RUN_ID", help=site)
+    export.add_argument("run_id", metavar="RUN_ID", help="or site: interactive pages, recorded runs and published numbers")
     text = "with site: also a page that trains, with the engine and the browser's Python (dpcl fetch pyodide)"
     export.add_argument("--live", action="store_true", help=text)
     export.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
@@ -250,8 +246,7 @@ def _add_flower(add: Add) -> None:
     flower.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
     waits = "for an answer, after which it counts as zeros; for a server that is away (default 60)"
     flower.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help=waits)
-    authority = "certificate of the authority that signed the server's"
-    flower.add_argument("--authority", metavar="PEM", help=authority)
+    flower.add_argument("--authority", metavar="PEM", help="certificate of the authority that signed the server's")
     flower.add_argument("--certificate", metavar="PEM", help="the server's certificate; needed beyond this computer")
     flower.add_argument("--key", metavar="PEM", help="the key of that certificate")
 
@@ -266,8 +261,7 @@ def _add_others(add: Add) -> None:
     account.add_argument("--steps", type=int, default=1, help="noisy steps, or releases on the same people (default 1)")
     account.add_argument("--accountants", action="store_true", help="also show epsilon by PLD, PRV and RDP (loads torch)")
     account.add_argument("--adjacency", choices=("add-remove", "replace"), default="add-remove")
-    verify = add("verify", "reading.verify", "recompute a privacy card by a second accountant")
-    verify.add_argument("card", metavar="CARD")
+    add("verify", "reading.verify", "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     text = "get networks: lite0 (pictures), smollm2 (texts); pyodide for pages that train; without a name, list what is kept"
     fetch = add("fetch", "reading.fetch", text)
     fetch.add_argument("names", nargs="*", metavar="NAME", help="lite0, smollm2 or pyodide")

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.cli.inputs import asked_of, checked_store, open_store, result_text, spec_of
+from dpcl_core.cli.common import asked_of, checked_store, open_store, result_text, spec_of
 from dpcl_core.cli.output import one_line, put, put_json, put_result, say
 from dpcl_core.data import understood
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import CellFinished, Event, JsonValue, plain_number
-from dpcl_core.runs import administration, charges, database, queue
+from dpcl_core.runs import administration, database, queue
 from dpcl_core.runs.audits import Studies, Study
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.run import Run
@@ -67,8 +67,8 @@ def data(options: argparse.Namespace) -> int:
         return 0
     name, store = f"own:{options.data.removeprefix('own:')}", checked_store(options.store)
     if options.none or options.epsilon is not None:
-        charges.declare(store, name, options.epsilon, options.delta)
-    found = charges.budgets_of(store, name)
+        administration.declare_budget(store, name, options.epsilon, options.delta)
+    found = administration.budgets_of(store, name)
     none = f"No budget is declared for {name}: runs on it are counted, not limited."
     put_result(options, [one.document(name) for one in found], "\n".join(one.sentence(name) for one in found) or none)
     return 0
@@ -357,7 +357,7 @@ def _split(options: argparse.Namespace) -> int:
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
-    charges.check_at_start(open_store(None), spec, "numbers")  # what real clients release is in no store
+    administration.check_at_start(open_store(None), spec, "numbers")  # what real clients release is in no store
     opening = engine.open_run(checks.check_run(spec))
     while True:
         try:

@@ -7,7 +7,7 @@ import itertools
 import shlex
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import cast
 
 from dpcl_core import checks, machine, presets
-from dpcl_core.cli.inputs import asked_of, checked_store, open_store, resolve_target, result_text, spec_of, unlocked
+from dpcl_core.cli import common
+from dpcl_core.cli.common import asked_of, checked_store, open_store, resolve_target, result_text, spec_of, unlocked
 from dpcl_core.cli.output import one_line, put, put_json, put_result, results_alone, say
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake
 from dpcl_core.data.schema import Columns
-from dpcl_core.errors import INPUT, BadInput, DataMissing
-from dpcl_core.events import Event, Note, Progress
+from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.papers import measured
-from dpcl_core.runs import administration, audits, charges, executor, process, resumption, worker
+from dpcl_core.runs import administration, audits, executor, process, resumption, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import Run, Split
 from dpcl_core.runs.shards import Sets
@@ -57,12 +57,13 @@ def _run_one(options: argparse.Namespace) -> int:
     if options.ceiling and not measured.is_tried(spec, store):
         wanted = measured.settings(spec)
         checks.check_run(wanted)
-        first = carry_out(store, wanted, f"ceiling of {spec.method}", options.device, no_wait=options.no_wait)
-        if status := exit_status(first):
+        first = common.carry_out(store, wanted, f"ceiling of {spec.method}", options.device, no_wait=options.no_wait)
+        if status := common.exit_status(first):
             return status
     # A changed preset loses the preset's name: even the data may differ.
     name = None if options.set else options.preset
-    return _put_run(store, carry_out(store, spec, name, options.device, _split(options), no_wait=options.no_wait), options)
+    run = common.carry_out(store, spec, name, options.device, _split(options), no_wait=options.no_wait)
+    return _put_run(store, run, options)
 
 
 def _split(options: argparse.Namespace) -> Split | None:
@@ -93,7 +94,7 @@ def _sweep(options: argparse.Namespace) -> int:
     sets, ids = Sets(store), set[str]()
     # What it starts here ends with it; on other machines, with a stop.
     starts = executor.executor_for(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
-    refuse_if_taken(store.ahead(wanted.device), options.no_wait)
+    common.refuse_if_taken(store.ahead(wanted.device), options.no_wait)
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.question_names(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"
@@ -101,7 +102,7 @@ def _sweep(options: argparse.Namespace) -> int:
     say(f"set {set_id}: {len(specs)} runs")
     ids |= {run.id for run in sets.get(set_id).runs.values()}
     if wanted.executor == "local":
-        say_if_nobody_has(store, wanted.device)
+        common.say_if_nobody_has(store, wanted.device)
     line = ""
     try:
         with results_alone():
@@ -122,7 +123,7 @@ def _sweep(options: argparse.Namespace) -> int:
             if run.status == "finished":
                 put(f"{label}\n{result_text(store, run)}\n")
     say(now.line())
-    return max(exit_status(run) for run in now.runs.values())
+    return max(common.exit_status(run) for run in now.runs.values())
 
 
 def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
@@ -153,7 +154,7 @@ def resume(options: argparse.Namespace) -> int:
     store = unlocked(lambda: checked_store(options.store))
     if (study_id := audits.Studies(store).of_run(options.run_id)) is not None:
         _refuse_without_optuna()
-        asked = found_here(options.device)
+        asked = common.found_here(options.device)
         return _searched(store, study_id, unlocked(lambda: audits.Studies(store).resume(study_id, device=asked)), options)
     run = store.get_with_results(options.run_id)
     if options.device is not None:
@@ -166,9 +167,9 @@ def resume(options: argparse.Namespace) -> int:
             if run.is_over and run.status != "finished":
                 raise
     if run.status != "finished":
-        on_device(run.device)
-        say_if_nobody_has(store, run.device)
-        run = carried_out(store, run.id, no_wait=options.no_wait, is_mine=run.is_over)
+        common.on_device(run.device)
+        common.say_if_nobody_has(store, run.device)
+        run = common.carried_out(store, run.id, no_wait=options.no_wait, is_mine=run.is_over)
     return _put_run(store, run, options)
 
 
@@ -180,7 +181,7 @@ def _put_run(store: Store, run: Run, options: argparse.Namespace) -> int:
         put_json(export.document_of(store, run))
     elif run.status == "finished":
         put(result_text(store, run))
-    return exit_status(run)
+    return common.exit_status(run)
 
 
 def own_spec(options: argparse.Namespace) -> RunSpec:
@@ -200,134 +201,6 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     check = " ".join(["python -m dpcl_core data", shlex.quote(options.data), *said, "--write-schema"])
     tell(f"A schema makes the result better: {check} writes one to edit.")
     return spec
-
-
-def carry_out(
-    store: Store, spec: RunSpec, name: str | None, device: str | None, split: Split | None = None, *, no_wait: bool = False
-) -> Run:
-    """The finished run: put into the store's queue and carried out in this process, which waits for parts if it is split.
-
-    The own process of such a run stays on this computer, whatever its parts ask for.
-    """
-    here = on_device(found_here(device)) if split is None else process.here(on_device(None))
-    refuse_if_taken(store.ahead(here), no_wait)
-    by = process.me() if process.fits(here, process.here(here)) else None  # another machine's run is carried out there
-    run_id = unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
-    say(f"run {run_id}")
-    if split is None or split.executor == "local":
-        say_if_nobody_has(store, here if split is None else split.device)
-    return carried_out(store, run_id, no_wait=no_wait)
-
-
-def refuse_if_taken(ahead: Sequence[Run], no_wait: bool) -> None:
-    """Raises BadInput, for a command that is not to wait, where one of the runs ahead of its own is under way."""
-    if no_wait and (taken := [run.runs_on for run in ahead if run.status != "queued"]):
-        raise BadInput("--no-wait", taken[0], f"is taken: {_in_words(ahead)}")
-
-
-def found_here(asked: str | None) -> str | None:
-    """The asked device. Raises BadInput for a graphics card of this computer that it does not have."""
-    if asked is None:
-        return None
-    bare, is_elsewhere = process.bare(process.checked(asked)), asked.rpartition("/")[0] not in ("", process.machine())
-    if bare != "cpu" and not is_elsewhere and bare not in (names := [device.name for device in process.devices()]):
-        allowed = f"must be a device of this computer: {', '.join(names)}; or one of another, such as NAME/cuda:0"
-        raise BadInput("--device", asked, allowed)
-    return asked
-
-
-def say_if_nobody_has(store: Store, device: str) -> None:
-    """Says that a run will wait, if no machine that looks after the store's queue has this device."""
-    present = [f"{name}/{one}" for name, names in executor.present_machines(store).items() for one in names]
-    known = dict.fromkeys([*process.of_this_machine(device), *present])
-    if not any(process.fits(device, one) for one in known):
-        say(
-            f"device {device}: no machine known to this store has it (known: {', '.join(known) or 'none'}); the run waits "
-            "until python -m dpcl_core work is started, on the same store, on a machine that has it"
-        )
-
-
-def on_device(asked: str | None) -> str:
-    """The device that was asked for, else the first graphics card, else the processor; hides all cards for the processor."""
-    device = asked or process.default()
-    if device == "cpu" and len(process.devices()) > 1:
-        process.hide_cards()
-    return device
-
-
-def carried_out(store: Store, run_id: str, *, no_wait: bool = False, is_mine: bool = True) -> Run:
-    """Carries out a queued run in this process when its turn comes; reports progress on standard error.
-
-    Ctrl-C and the like stop it, wherever it is carried out, unless it is somebody else's and only followed.
-    """
-    reporter = Reporter(no_wait)
-    try:
-        with results_alone():
-            run = worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
-    except KeyboardInterrupt:
-        if is_mine:
-            store.request_stop(run_id)
-        _say_how_to_go_on(store, run_id)
-        raise
-    if run.status == "cancelled":
-        _say_how_to_go_on(store, run_id)
-    return run
-
-
-def exit_status(run: Run) -> int:
-    """The exit status for a run that has ended; prints the reason if it did not finish."""
-    if run.status == "finished":
-        return 0
-    say(run.error or f"the run was {run.status}")
-    return 2 if run.error_kind in INPUT else 1
-
-
-class Reporter:
-    """Prints the progress of a run on standard error: one line per task and phase, not per step. `no_wait`: see `queued`."""
-
-    def __init__(self, no_wait: bool) -> None:
-        self._no_wait, self._last, self._waits = no_wait, "", list[str]()
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Progress):
-            line = event.text if event.task is None else f"task {event.task + 1}: {event.text}"
-            if line != self._last:
-                say(line)
-            self._last = line
-        if isinstance(event, Note):
-            say(f"{event.level}: {event.text}")
-
-    def queued(self, runs: Sequence[Run]) -> None:
-        """Says what a run waits for, again when that has changed. Raises BadInput where it must not wait."""
-        refuse_if_taken(runs, self._no_wait)
-        if (waits := [run.id for run in runs]) != self._waits:
-            self._waits = waits
-            say(f"waiting for the device: {_in_words(runs)}")
-
-
-def _in_words(runs: Sequence[Run]) -> str:
-    """What is ahead of a waiting run, how long it takes, and how to stop it."""
-
-    def duration(seconds: float) -> str:
-        return f"{seconds / 60.0:.0f} minutes" if seconds >= 90.0 else f"{seconds:.0f} seconds"
-
-    named = []
-    for run in runs[:3]:
-        whole = f"about {duration(run.estimate_seconds)}" if run.estimate_seconds is not None else "a time not known yet"
-        took = "" if run.status == "queued" else f"{duration(run.seconds_taken or 0.0)} of "
-        named.append(f"run {run.id} ({run.name}), {run.status}, {took}{whole}")
-    more = f"; and {len(runs) - 3} more" if len(runs) > 3 else ""
-    return f"{'; '.join(named)}{more}. To stop: dpcl stop {' '.join(run.id for run in runs[:3])}"
-
-
-def _say_how_to_go_on(store: Store, run_id: str) -> None:
-    """Says how a run that was broken off goes on; of one that somebody else carries out, that it does."""
-    goes_on = f"dpcl resume {run_id} goes on after the last task that it had learned"
-    if (status := store.status(run_id)) in ("queued", "starting", "running"):
-        say(f"run {run_id} goes on: dpcl stop {run_id} ends it")
-        return
-    why = None if status == "stopping" else resumption.why_not(store, run_id)
-    say(f"run {run_id} is broken off: {goes_on if why is None else f'it cannot go on: {why}'}")
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -391,8 +264,8 @@ def _each(
     """
     status = 0
     for label, spec in specs.items():
-        run = carry_out(store, spec, f"{name}: {label}" if name else None, options.device, no_wait=options.no_wait)
-        status = max(status, exit_status(run))
+        run = common.carry_out(store, spec, f"{name}: {label}" if name else None, options.device, no_wait=options.no_wait)
+        status = max(status, common.exit_status(run))
         if run.status == "cancelled":
             return -status
         if run.status == "finished":
@@ -407,8 +280,8 @@ def tune(options: argparse.Namespace) -> int:
     _refuse_without_optuna()
     tune = tuning(options)
     settings.check_search(tune)
-    store, device = open_store(options.store), on_device(found_here(options.device))
-    refuse_if_taken(store.ahead(device), options.no_wait)
+    store, device = open_store(options.store), common.on_device(common.found_here(options.device))
+    common.refuse_if_taken(store.ahead(device), options.no_wait)
     study_id = unlocked(lambda: audits.Studies(store).create(tune, device=device))
     return _searched(store, study_id, study_id, options)
 
@@ -423,7 +296,7 @@ def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namesp
     from dpcl_core.cli.reading import put_study
 
     say(f"tuning {study_id}")
-    reporter = Reporter(options.no_wait)
+    reporter = common.Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
         worker.wait_for_device(store, run_id, reporter.queued)
         worker.carry_out(store, run_id, on_event=reporter, executor=worker.of_command(store, run_id))
@@ -432,7 +305,7 @@ def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namesp
     if study.is_resumable:
         kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
         say(f"{kept}; continue with: python -m dpcl_core resume {study.id}")
-    return exit_status(study.turn)
+    return common.exit_status(study.turn)
 
 
 def tuning(options: argparse.Namespace) -> settings.TuneSpec:
@@ -452,21 +325,21 @@ def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog, token_noise_games
     from dpcl_core.methods import catalog as methods
 
-    on_device("cpu")
+    common.on_device("cpu")
     resolve_target(options)
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
     if options.trials is not None and not 100 <= options.trials <= MOST_TRIALS:
         raise BadInput("--trials", options.trials, f"must be from 100 to {MOST_TRIALS:,}")
     if options.run is not None:
         stored = audits.Audits(open_store(options.store))
-        refuse_if_taken(stored.store.ahead("cpu"), options.no_wait)
+        common.refuse_if_taken(stored.store.ahead("cpu"), options.no_wait)
         audit_id = unlocked(lambda: stored.create(options.run))
-        carried_out(stored.store, audit_id, no_wait=options.no_wait)
+        common.carried_out(stored.store, audit_id, no_wait=options.no_wait)
         if (turn := stored.get(audit_id).turn).status != "finished":
-            return exit_status(turn)
+            return common.exit_status(turn)
         results = list(stored.get(audit_id).results)
     elif options.attack == audits.NAME:
-        charges.check_at_start(open_store(options.store), spec, "numbers")
+        administration.check_at_start(open_store(options.store), spec, "numbers")
         results = audits.audited(spec)
     elif options.attack == token_noise_games.INVERSION:
         results = token_noise_games.inversion_audited(spec, options.trials or catalog.TRIALS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal, NamedTuple
 
@@ -108,14 +108,6 @@ class DatasetCard:
     columns: tuple[str, ...] = ()
     separator: str = ""
     coins: Literal[1, 2] = 2
-
-    def has_declared_names(self, names: Sequence[str]) -> bool:
-        """Whether these names of columns are public: as declared, or as one of them was named or is a usual one.
-
-        Else they may be the values of a person, in a file without a line of names.
-        """
-        known = {*(column for _, column in self.roles), "label", "text"}
-        return self.is_named or not self.has_names or not known.isdisjoint(names)
 
     @property
     def has_people(self) -> bool:

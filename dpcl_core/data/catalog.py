@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from dpcl_core import paths
 from dpcl_core.data import files, schema, sheets, table_features, tables
 from dpcl_core.data.card import CARDS, HELD_OUT, LIMITS, UNCAPPED, Caps, DatasetCard, Kind
-from dpcl_core.data.files import DataFiles
 from dpcl_core.data.outline import Outline, outline
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
-from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.data.tagged import TAGS_COLUMN, tags_column
 from dpcl_core.errors import BadInput, DataMissing, unknown
 from dpcl_core.spec import DataSpec
@@ -56,11 +54,9 @@ class DatasetFacts:
 
 def score(name: str) -> str:
     """Name of the score on the dataset: "entity F1" where words are tagged, else "accuracy"."""
-    try:
-        is_tagged = card(name).kind == "tagged"
-    except (BadInput, DataMissing):  # a run on data that have been removed
-        is_tagged = False
-    return "entity F1" if is_tagged else "accuracy"
+    with suppress(BadInput):  # a run on data that have been removed
+        return "entity F1" if card(name).kind == "tagged" else "accuracy"
+    return "accuracy"
 
 
 def card(name: str) -> DatasetCard:
@@ -106,11 +102,10 @@ def _folder_card(name: str) -> DatasetCard:
     if kind in DIVISIBLE:
         may_show = kind == "text" and files.is_marked(divided)
         return replace(own, held_out=None if files.find(divided).test else HELD_OUT, may_show=may_show)
-    try:
-        is_divided = kind == "image" and (found := files.find(divided)).is_folder and not found.test
-    except BadInput:  # reported where the files are needed
-        is_divided = False
-    return divided if is_divided else own
+    with suppress(BadInput):  # reported where the files are needed
+        if kind == "image" and (found := files.find(divided)).is_folder and not found.test:
+            return divided
+    return own
 
 
 def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:
@@ -185,7 +180,7 @@ def needed_bytes(data: DataSpec) -> float:
 
 
 @lru_cache(maxsize=32)
-def _n_values(dataset: DatasetCard, found: DataFiles, outlined: Outline) -> int:
+def _n_values(dataset: DatasetCard, found: files.DataFiles, outlined: Outline) -> int:
     """How many numbers a row becomes, by the first public rows."""
     paths, is_divided = found.test or found.train, not found.test
     first = next(filter(len, tables.taken_pieces(paths, outlined.test.rows, dataset, is_private=is_divided)))
@@ -319,25 +314,22 @@ def kind_of_files(card: DatasetCard) -> Kind | None:
     if (data_files := _found(card)) is None:
         return None
     kind = _kind_by_columns(data_files, card)
-    is_divisible = data_files.is_folder or kind in DIVISIBLE
-    return kind if is_divisible or data_files.test or card.held_out is not None else None
+    return kind if data_files.is_folder or kind in DIVISIBLE or data_files.test or card.held_out is not None else None
 
 
-def _found(card: DatasetCard) -> DataFiles | None:
+def _found(card: DatasetCard) -> files.DataFiles | None:
     """The files of a folder, which may be one for both parts; None where they cannot be found, as is reported elsewhere."""
-    try:
+    with suppress(BadInput, OSError):
         return files.find(replace(card, held_out=0.5))
-    except (BadInput, OSError):
-        return None
+    return None
 
 
 def with_public_columns(card: DatasetCard, share: float) -> DatasetCard:
     """The card with the columns that public lines have, where no first line names them; `share`: of rows that are public."""
-    try:
+    with suppress(BadInput, OSError):  # reported where the files are needed
         divided = replace(card, held_out=share)
         return replace(sheets.by_public_lines(divided, files.find(divided)), held_out=card.held_out)
-    except (BadInput, OSError):  # reported where the files are needed
-        return card
+    return card
 
 
 def public_by_form(card: DatasetCard) -> tuple[str, ...]:
@@ -363,7 +355,7 @@ def _is_damaged_table(card: DatasetCard) -> bool:
     return True
 
 
-def _kind_by_columns(data_files: DataFiles, card: DatasetCard) -> Kind | None:
+def _kind_by_columns(data_files: files.DataFiles, card: DatasetCard) -> Kind | None:
     first = data_files.train[0]
     if data_files.is_folder:
         return "image"
@@ -382,7 +374,7 @@ def _kind_by_columns(data_files: DataFiles, card: DatasetCard) -> Kind | None:
         return "tagged"
     if "text" in columns and not card.features:
         return "text"
-    if EMBEDDING_COLUMN in columns:
+    if sheets.EMBEDDING_COLUMN in columns:
         return "embedding"
     if LABEL_COLUMN in columns:
         return "table"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import chain
@@ -133,10 +134,9 @@ def of_arrow(values: pa.ChunkedArray, version: int, *, is_vector: bool = False) 
         zoneless = values.cast(pa.timestamp(kind.unit)) if types.is_timestamp(kind) else values
         return Column("text", _canonical(zoneless.cast(pa.large_string()).to_pylist(), version), shown)
     if types.is_boolean(kind) or types.is_decimal(kind) or types.is_temporal(kind):
-        try:
+        with suppress(pa.ArrowException):  # a time zone that nobody knows
             return Column("words", values.cast(pa.large_string()).to_pylist(), shown)
-        except pa.ArrowException:  # a time zone that nobody knows
-            return Column("nested", [None] * len(values), shown)
+        return Column("nested", [None] * len(values), shown)
     if is_list(kind) and is_number(kind.value_type) and (is_vector or is_exact):
         return Column("vectors", _vectors(values), shown)
     return Column("bytes" if is_binary(kind) else "nested", values_of(values), shown)
@@ -166,17 +166,15 @@ def _of_dictionary(values: pa.ChunkedArray, version: int) -> list[str | None]:
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[object]:
     """The values of a column of any nesting; None for one with text that is not UTF-8."""
-    try:
+    with suppress(UnicodeDecodeError):
         return list(column.to_pylist())
-    except UnicodeDecodeError:
-        return [_python_value(one) for one in column]
+    return [_python_value(one) for one in column]
 
 
 def _python_value(one: pa.Scalar) -> object:
-    try:
+    with suppress(UnicodeDecodeError):
         return one.as_py()
-    except UnicodeDecodeError:
-        return None
+    return None
 
 
 def doubles(values: pa.Array) -> NDArray[np.float64]:

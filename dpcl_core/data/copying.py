@@ -16,12 +16,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from dpcl_core import machine
-from dpcl_core.data import files, images
+from dpcl_core.data import dataset, files
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.columns import pa, pq
 from dpcl_core.data.files import TABLES, ending
 from dpcl_core.data.tables import MAX_BYTES as MAX_PICTURE
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 
 FIELD = "--data"
 # What is read: every list of forms, on the page and in messages, is made of this one.
@@ -107,8 +107,7 @@ def _copy_folder(path: Path, folder: Path, most: int) -> int:
         return max(written, *copied_at, *(_copy_table(one, folder, stem, most) for one, stem in stems.items()))
     total = n_files = 0
     for one in _pictures(path, path):
-        size = one.stat().st_size
-        total, n_files = total + size, n_files + 1
+        total, n_files = total + one.stat().st_size, n_files + 1
         _refuse_more(path, total, n_files, most)
         outer, *inner = one.relative_to(path).parts
         to = folder.joinpath(_part(outer), *inner)
@@ -151,7 +150,7 @@ def _unzip(path: Path, folder: Path, most: int) -> None:
                 content = _unpacked(archive, one)
                 n_read += content is not None
                 # A picture that is damaged is none, and leaves the others alone.
-                to.write_bytes(images.trimmed(content or b""))
+                to.write_bytes(dataset.trimmed(content or b""))
         if members and not n_read:
             raise zipfile.BadZipFile
     except (BadInput, OSError, MemoryError):
@@ -287,8 +286,7 @@ def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
     except (BadInput, MemoryError):
         raise
     except Exception as error:  # each library raises its own for a damaged file
-        allowed = f"must be a whole {kind} file; this one is damaged or of another kind"
-        raise BadInput(FIELD, path.name, allowed) from error
+        raise BadInput(FIELD, path.name, f"must be a whole {kind} file; this one is damaged or of another kind") from error
     return True
 
 
@@ -300,13 +298,11 @@ def _of_hub_folder(path: Path, folder: Path) -> bool:
         return False
     for part in _folders(place) or [place]:
         pieces = sorted(part.glob("*.arrow"))
-        try:
-            if pieces:
+        allowed = "must be whole as save_to_disk has left it; else save it by load_from_disk(...).to_parquet(...)"
+        if pieces:
+            with instead_of(pa.ArrowException, say=BadInput(FIELD, place.name, allowed)):
                 tables = [pa.ipc.open_stream(io.BytesIO(piece.read_bytes())).read_all() for piece in pieces]
                 pq.write_table(pa.concat_tables(tables), folder / f"{part.name}.parquet")
-        except pa.ArrowException as error:
-            allowed = "must be whole as save_to_disk has left it; else save it by load_from_disk(...).to_parquet(...)"
-            raise BadInput(FIELD, place.name, allowed) from error
     return True
 
 
@@ -327,6 +323,8 @@ def _json(content: bytes, folder: Path, stem: str) -> None:
         raise BadInput(FIELD, f"{stem}.json", allowed)
     lines = map(json.dumps, found) if isinstance(found, list) else [text]
     (folder / f"{stem}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+
 
 
 def _feather(content: bytes, folder: Path, stem: str) -> None:

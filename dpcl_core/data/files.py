@@ -23,7 +23,7 @@ from typing import BinaryIO
 from dpcl_core import paths
 from dpcl_core.data.card import PICTURES, DatasetCard
 from dpcl_core.data.columns import pa, pq
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, instead_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -107,7 +107,7 @@ def find(card: DatasetCard) -> DataFiles:
         return _made(card)
     for root in roots(card):
         folder = paths.inside(root, card.folder, FIELD)
-        try:
+        with instead_of(PermissionError, say=BadInput(FIELD, card.name, f"its folder {folder} must be readable by you")):
             if not folder.is_dir():
                 continue
             found = _in_folder(card, folder)
@@ -115,8 +115,6 @@ def find(card: DatasetCard) -> DataFiles:
                 if not (path.is_file() or path.is_dir()):  # it would never end
                     raise BadInput(FIELD, card.name, f"{path.name} must be a file or a folder, not a pipe or a device")
             return found
-        except PermissionError as error:
-            raise BadInput(FIELD, card.name, f"its folder {folder} must be readable by you") from error
     raise DataMissing(FIELD, card.name, f"{wish(card)}; it is not on this computer")
 
 

@@ -337,8 +337,7 @@ def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> s
 
     Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which older ones lack.
     """
-    fields = schema.parsed(staged / schema.NAME, schema.NAME)
-    said = schema.schema_toml(replace(fields, coins=None))
+    said = schema.schema_toml(replace(schema.parsed(staged / schema.NAME, schema.NAME), coins=None))
     place = "\n".join((str(path.resolve()), *private))
     return sha256(f"{place}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 

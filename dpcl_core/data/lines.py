@@ -86,8 +86,7 @@ def header_place(
         forms += [(place, by_header(rows[place], suffix, " ")) for place in by_blanks]
         forms.sort(key=lambda one: one[0])  # the line that names the columns precedes every row
     first = next((one for one in forms if any(name in one[1].names for name in wanted)), None)
-    plain = next((one for one in forms if not rows[one[0]].startswith(b"#")), None)
-    return first or plain or (0, Form((), ","))
+    return first or next((one for one in forms if not rows[one[0]].startswith(b"#")), None) or (0, Form((), ","))
 
 
 def by_header(line: bytes, suffix: str, separator: str | None = None) -> Form:
@@ -267,7 +266,9 @@ def cells(line: str, separator: str) -> list[str] | None:
     closed, value = _quoting(separator)
     if not closed.fullmatch(line):
         return None
-    return [found[1].replace('""', '"') + found[2] if found[1] is not None else found[3] for found in value.finditer(line)]
+    return [
+        found[1].replace('""', '"') + found[2] if found[1] is not None else found[3] for found in value.finditer(line)
+    ]
 
 
 @lru_cache(maxsize=8)
@@ -276,8 +277,7 @@ def _quoting(separator: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     by = re.escape(separator)
     one = r'(?:"(?:[^"]++|"")*+"[^BY]*+|(?!")(?:[^BY]*[^BY"])?(?=BY|$))'
     value = r'(?:\A|(?<=BY))(?:"((?:[^"]++|"")*+)"([^BY]*+)|([^BY]*+))(?:BY|\Z)'
-    whole = re.compile((one + "(?:BY" + one + ")*+").replace("BY", by))
-    return whole, re.compile(value.replace("BY", by))
+    return re.compile((one + "(?:BY" + one + ")*+").replace("BY", by)), re.compile(value.replace("BY", by))
 
 
 def _by_ending(suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""Loads datasets into memory, whole or as a subset: bundled, from this computer or from the hub; and public sentences."""
+"""Loads datasets into memory, whole or as a subset: bundled, from this computer or from the hub; and public examples."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.data import catalog, dataset, files, parquet, sheets, tables, tagged
-from dpcl_core.data.card import Caps, DatasetCard
+from dpcl_core.data.card import Caps, DatasetCard, Kind
 from dpcl_core.data.catalog import Sizes, truthful_title
-from dpcl_core.data.columns import is_text, pq
-from dpcl_core.data.dataset import Content, Dataset, Source, Split
-from dpcl_core.data.files import DataFiles
-from dpcl_core.data.images import Images
+from dpcl_core.data.columns import Late, is_text, pq
+from dpcl_core.data.dataset import Content, Dataset, Images, Source, Split, Windows
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.rows import digits
-from dpcl_core.data.tables import TextSheet, joined_texts
 from dpcl_core.data.texts import Canary, Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
+
+if TYPE_CHECKING:
+    from PIL import Image
+else:
+    Image = Late("PIL.Image")
 
 # The labels of a dataset without its images, for previews of streams, in the numbering that `load` uses.
 
@@ -127,7 +130,7 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     parts = []
     for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True):
         texts, images = [one for one in read if isinstance(one, Texts)], [one for one in read if isinstance(one, Images)]
-        content = (joined_texts(texts) if texts else parquet.concatenated(images, None)) if card.members else read[0]
+        content = (tables.joined_texts(texts) if texts else parquet.concatenated(images, None)) if card.members else read[0]
         parts.append(Split(content, split.labels, split.sources, split.keys))
     train, test = parts
     canaries: tuple[Canary, ...] = ()
@@ -148,7 +151,7 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     )
 
 
-def _find(card: DatasetCard) -> DataFiles | None:
+def _find(card: DatasetCard) -> files.DataFiles | None:
     """The dataset's files, downloaded if necessary; None for the bundled one."""
     if card.name == catalog.BUNDLED:
         return None
@@ -161,7 +164,7 @@ def _find(card: DatasetCard) -> DataFiles | None:
         return files.find(card)
 
 
-def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tuple[Content, Content]:
+def _read(card: DatasetCard, data_files: files.DataFiles | None, rows: Outline) -> tuple[Content, Content]:
     """The examples of the training and test parts."""
     train_paths, test_paths = (data_files.train, data_files.test or data_files.train) if data_files else ((), ())
     train_rows, test_rows = rows.train.rows, rows.test.rows
@@ -180,8 +183,8 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
         is_single = data_files is not None and not data_files.test
-        texts = TextSheet(train_paths, card, is_private=True).texts(train_rows)
-        return texts, TextSheet(test_paths, card, is_private=is_single).texts(test_rows)
+        texts = tables.TextSheet(train_paths, card, is_private=True).texts(train_rows)
+        return texts, tables.TextSheet(test_paths, card, is_private=is_single).texts(test_rows)
     tested = _images(card, *test, is_private=is_divided)
     trained = _images(replace(card, shape=card.shape or tested.shape), *train, is_private=True)
     if trained.shape != tested.shape:
@@ -207,7 +210,7 @@ def _shown(shape: tuple[int, int, int] | None) -> str:
 _MOST_SENTENCES = 2_000
 SENTENCES = "sentences.json"  # in the assets of a page
 _FOLDER, _FILE = "anchors_wikipedia", "anchors.parquet"
-_SEED = 20_250_919  # a public constant: the same sentences and words in every run
+_SEED = 20_250_919  # a public constant: the same sentences, words and examples in every run
 _OF_WORDS, _WORDS = 500, 4  # sentences that words are taken from, for tagged data, and words of each
 
 
@@ -259,3 +262,91 @@ def _sentences() -> tuple[list[str], str]:
     if not strings:
         raise BadInput(_FILE, "no sentences", "must hold at least one public sentence")
     return strings[:_MOST_SENTENCES], "sentences of the English Wikipedia"
+
+
+# Public examples of the kind that a method learns from: anchors, and what its public axes are fitted to.
+#
+# Made of public things alone: sentences, two photographs that come with scikit-learn, and numbers drawn within public
+# ranges. No private row has a part in them, so that they cost no privacy; of the data only the kind and the public form are
+# read.
+
+
+N_ANCHORS = 2_000
+_PHOTOGRAPHS = ("china.jpg", "flower.jpg")
+_SIDE = 32  # of a cut-out, where the data have no public size
+_SMALLEST = 32  # pixels of a photograph that a cut-out shows at least, along a side
+_WAVES = 3
+
+
+def public_examples(content: Content) -> PublicSentences:
+    """Public examples of the same kind and public form as these, whose rows are not looked at; the title says what they are.
+
+    Raises BadInput for a file of public sentences that has none.
+    """
+    if isinstance(content, Texts | Sentences):
+        return public_sentences(is_tagged=isinstance(content, Sentences))
+    random = np.random.default_rng(_SEED)
+    if isinstance(content, Images):
+        made: Content = cut_outs(content.shape, random)
+        title = f"{N_ANCHORS:,} cut-outs of two photographs that come with scikit-learn (CC BY)"
+    elif isinstance(content, Windows):
+        made, title = Windows(_signals(content.shape, random)), f"{N_ANCHORS:,} made-up sums of {_WAVES} waves"
+    else:
+        drawn = random.uniform(-1, 1, (N_ANCHORS, *content.shape)).astype(np.float32)
+        made, title = replace(content, values=drawn), f"{N_ANCHORS:,} made-up rows, each number drawn from its public range"
+    return PublicSentences(made, np.arange(N_ANCHORS, dtype=np.int64), title)
+
+
+@lru_cache(maxsize=2)
+def shown(kind: Kind, shape: tuple[int, ...]) -> tuple[Image.Image | str, ...]:
+    """The public examples as pictures, or as sentences, in the order of their features; empty for made-up numbers and words.
+
+    `shape`: of pictures, as a dataset's card has it; empty: they differ in size.
+    """
+    if kind == "text":
+        sentences = public_sentences().content
+        assert isinstance(sentences, Texts)
+        return tuple(sentences.strings)
+    if kind != "image":
+        return ()
+    size = (shape[0], shape[1], shape[2]) if shape else None
+    pixels = np.asarray(cut_outs(size, np.random.default_rng(_SEED)).content)
+    return tuple(Image.fromarray(one[..., 0] if one.shape[-1] == 1 else one) for one in pixels)
+
+
+def cut_outs(shape: tuple[int, int, int] | None, random: np.random.Generator) -> Images:
+    """Squares of the photographs at random places and sizes, in the public shape of the data, or at 32 pixels in colour.
+
+    Made here, or as they were made for a page, which lacks the photographs and what opens them.
+    """
+    height, width, n_channels = shape or (_SIDE, _SIDE, 3)
+    if shape is not None and (kept := paths.assets_dir() / name_of(shape)).is_file():
+        return Images(np.load(kept, allow_pickle=False), shape)
+    folder = resources.files("sklearn.datasets") / "images"
+    opened = []
+    for name in _PHOTOGRAPHS:
+        with (folder / name).open("rb") as file, Image.open(file) as read:
+            opened.append(read.convert("L" if n_channels == 1 else "RGB"))
+    pixels: NDArray[np.uint8] = np.empty((N_ANCHORS, height, width, n_channels), np.uint8)
+    for place in range(N_ANCHORS):
+        photograph = opened[place % len(opened)]
+        side = int(random.integers(_SMALLEST, min(photograph.size), endpoint=True))
+        left, top = (int(random.integers(0, length - side, endpoint=True)) for length in photograph.size)
+        part = photograph.resize((width, height), box=(left, top, left + side, top + side))
+        pixels[place] = np.asarray(part).reshape(height, width, n_channels)
+    return Images(pixels, (height, width, n_channels))
+
+
+def name_of(shape: tuple[int, int, int]) -> str:
+    """The file of the cut-outs of this shape in the assets of a page."""
+    return f"cut_outs_{'x'.join(map(str, shape))}.npy"
+
+
+def _signals(shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.float32]:
+    """Smooth made-up windows in [-1, 1]: on each axis a constant, as gravity is, and waves of random speed and height."""
+    n_samples, n_axes = shape
+    still = random.uniform(-0.5, 0.5, (N_ANCHORS, 1, n_axes))
+    size, times = (_WAVES, N_ANCHORS, 1, n_axes), np.linspace(0, 2 * np.pi, n_samples)[:, None]
+    speeds, phases, heights = (random.uniform(low, high, size) for low, high in ((0.5, 15.0), (0.0, 2 * np.pi), (0.0, 0.3)))
+    waves = (heights * np.sin(speeds * times + phases)).sum(axis=0)
+    return np.asarray(np.clip(still + waves, -1, 1), dtype=np.float32)

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from dpcl_core.data import coins, columns, files, lines, parquet, rows, sheets, tables, tagged
 from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard
 from dpcl_core.data.columns import Column, is_list, pa, pc
-from dpcl_core.data.files import DataFiles
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 
 # Public constants: the same subset for every run, seed and user.
 _SUBSET, _CONTRIBUTION = 20_250_917, 20_261_123
@@ -114,7 +113,7 @@ class Outline:
         return n_units * np.where(kind_counts > 0, kind_counts / len(kinds), 1 / n_kinds)
 
 
-def outline(card: DatasetCard, data_files: DataFiles | None) -> Outline:
+def outline(card: DatasetCard, data_files: files.DataFiles | None) -> Outline:
     """The outline of one dataset's files (None: the bundled one), cached until a file changes.
 
     Raises BadInput naming file, row and what is allowed.
@@ -138,7 +137,7 @@ class _Opened:
 
 
 @lru_cache(maxsize=32)
-def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
+def _outline(card: DatasetCard, data_files: files.DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
@@ -180,7 +179,7 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     return np.sort(rows[order[place < card.per_person]])
 
 
-def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, dict[int, BadInput]]:
+def refused(card: DatasetCard, data_files: files.DataFiles) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
     data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), dict[int, BadInput]()
     usable_rows(data.reader, data.train_rows, data.facts, errors)
@@ -209,7 +208,7 @@ def _needed(card: DatasetCard) -> str:
     return ", and ".join(["a label of 1 to 200 characters", *also])
 
 
-def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
+def _opened(card: DatasetCard, data_files: files.DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
     paths = (data_files.train, data_files.test) if data_files else ((), ())
     contents = [Contents(card, paths[0], stamp), Contents(card, paths[1], stamp, is_private=False)]
     train_reader = row_reader(card, data_files.train if data_files else (), is_private=True)
@@ -236,8 +235,7 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
     rows.refuse_missing(card, public.labels, classes)
     numbers = public.numbers or {name: place for place, name in enumerate(classes)}
     is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
-    known_sources = frozenset(sources) if sources else None
-    facts = PublicFacts(len(classes), numbers, known_sources, card.shape or public.shape, is_open)
+    facts = PublicFacts(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
     contents = contents if test_reader else contents[:1]
     return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents, lost)
 
@@ -299,15 +297,13 @@ def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def _stamp(data_files: DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]]:
+def _stamp(data_files: files.DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]]:
     """File names, times and sizes, which change when the files do."""
-    try:
+    with instead_of(OSError, say=BadInput(files.FIELD, card.name, "its folder must be readable by you")):
         if data_files.is_folder:
             return [entry for split in (*data_files.train, *data_files.test) for entry in tables.stamp(split)]
         statuses = [(path.name, os.stat(path)) for path in (*data_files.train, *data_files.test)]
         return [(name, value) for name, status in statuses for value in (status.st_mtime_ns, status.st_size)]
-    except OSError as error:
-        raise BadInput(files.FIELD, card.name, "its folder must be readable by you") from error
 
 
 # The text of every row of a split, for its public coin: a function of that row alone, so that no other row moves it.
@@ -422,8 +418,7 @@ def _cells(path: Path, of: Contents) -> Iterator[bytes]:
         return
     table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
     typed = [table[name] for name in sorted(table.columns) if table[name].holds != "nested"]
-    plain = [_first_bytes(column, f"{card.name} column") for column in typed]
-    yield from map(_with_lengths, zip(*plain, strict=True))
+    yield from map(_with_lengths, zip(*[_first_bytes(column, f"{card.name} column") for column in typed], strict=True))
 
 
 def _with_lengths(cells: Iterable[bytes]) -> bytes:
@@ -460,8 +455,7 @@ def _of_column(column: pa.Array, *, of_double: bool = False) -> Iterator[bytes]:
         return
     bounds = np.arange(len(column) + 1)
     while is_list(column.type):
-        lengths = np.asarray(pc.list_value_length(column).fill_null(0))
-        bounds = np.concatenate([[0], np.cumsum(lengths)])[bounds]
+        bounds = np.concatenate([[0], np.cumsum(np.asarray(pc.list_value_length(column).fill_null(0)))])[bounds]
         column = column.flatten()
     values = columns.doubles(column) if of_double else np.asarray(column.to_numpy(zero_copy_only=False))
     yield from (values[start:end].tobytes() for start, end in pairwise(bounds.tolist()))

@@ -147,17 +147,15 @@ def names_of_own_data() -> list[str]:
 
 
 def _folders(root: Path) -> list[Path]:
-    try:
+    with suppress(OSError):
         return sorted(entry for entry in root.iterdir() if entry.is_dir())
-    except OSError:
-        return []
+    return []
 
 
 def _is_usable(name: str) -> bool:
-    try:
+    with suppress(BadInput):
         return catalog.kind_of_files(catalog.card(name)) is not None
-    except BadInput:
-        return False
+    return False
 
 
 _MARKS = ".marks"  # beside the data
@@ -218,3 +216,4 @@ def _marks_in(folder: Path) -> Marks:
     with suppress(OSError, UnicodeDecodeError):
         return frozenset((folder / _MARKS).read_text(encoding="ascii").split())
     return frozenset()
+

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import coins
 from dpcl_core.data.card import AXES, SAMPLES, DatasetCard, Shape
 from dpcl_core.data.columns import doubles, is_binary, is_list, is_number, is_text, pa, pc, pq, without_struct
-from dpcl_core.data.dataset import RATES, source_name
-from dpcl_core.data.images import MAX_SIDE, Images
+from dpcl_core.data.dataset import MAX_SIDE, RATES, Images
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, by_piece, refuse_unknown, source_column
 from dpcl_core.data.sheets import declared_names, parquet_file, shown_name
 from dpcl_core.errors import BadInput
@@ -194,7 +193,11 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     if pa.types.is_integer(cells[piece.label].values.type):
         is_bounded = card.n_classes or known
         allowed = f"must be a whole number from 0 to {top - 1}" if is_bounded else "must number the classes 0, 1, 2, ..."
-        labels = _whole_numbers(cells[piece.label], top, allowed)
+        cells[piece.label].refuse_nulls(allowed)
+        labels = cells[piece.label].values.to_numpy()
+        for place in np.flatnonzero((labels < 0) | (labels >= top))[:1]:
+            raise cells[piece.label].of_row(place, int(labels[place]), allowed)
+        labels = labels.astype(np.int64)
     else:
         labels, numbers = _ranks(cells[piece.label], card, known)
     if known is None and card.name_column in cells:
@@ -214,15 +217,6 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
             pixels = _pixels_of(table[name], known.shape if known else card.shape, piece.shown, rows, card)
             shape = (pixels.shape[1], pixels.shape[2], pixels.shape[3])
     return Rows(labels, names if known is None else {}, sources, numbers=numbers, shape=shape)
-
-
-def _whole_numbers(cells: _Cells, top: int, allowed: str) -> NDArray[np.int64]:
-    """The labels, checked to be from 0 to `top` - 1."""
-    cells.refuse_nulls(allowed)
-    labels: NDArray[np.integer] = cells.values.to_numpy()
-    for place in np.flatnonzero((labels < 0) | (labels >= top))[:1]:
-        raise cells.of_row(place, int(labels[place]), allowed)
-    return labels.astype(np.int64)
 
 
 def _ranks(cells: _Cells, card: DatasetCard, known: PublicFacts | None) -> tuple[NDArray[np.int64], dict[str, int]]:
@@ -257,8 +251,7 @@ def _rates_of(cells: _Cells) -> NDArray[np.str_]:
     rates: NDArray[np.float64] = cells.values.to_numpy().astype(np.float64)  # null becomes NaN, which is no rate either
     for place in np.flatnonzero(~np.isin(rates, RATES))[:1]:
         raise cells.of_row(place, "nothing" if np.isnan(rates[place]) else f"{rates[place]:g}", allowed)
-    names = np.asarray([source_name(rate) for rate in RATES], dtype=np.str_)
-    return names[np.searchsorted(RATES, rates)]
+    return np.asarray([f"{rate} Hz" for rate in RATES], dtype=np.str_)[np.searchsorted(RATES, rates)]
 
 
 def _windows_of(cells: _Cells) -> NDArray[np.float32]:

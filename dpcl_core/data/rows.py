@@ -23,7 +23,7 @@ from dpcl_core import paths
 from dpcl_core.data import coins
 from dpcl_core.data.card import DatasetCard, Shape
 from dpcl_core.data.columns import Column, Table
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.data.schema import CONTROL
 from dpcl_core.data.sheets import PERSON, TIME, first_names
 from dpcl_core.errors import BadInput
@@ -108,8 +108,7 @@ def usable_rows(
                 unforeseen = BadInput(f"row {rows[0]}", type(error).__name__, "must be a row that can be read")
                 refused[int(rows[0])] = error if isinstance(error, BadInput) else unforeseen
             return rows[:0]
-        halves = np.array_split(rows, 2)
-        return np.concatenate([usable_rows(reader, half, known, refused) for half in halves])
+        return np.concatenate([usable_rows(reader, half, known, refused) for half in np.array_split(rows, 2)])
     return rows
 
 
@@ -193,11 +192,17 @@ def checked_words(
     places: list[str] = []
     has_sources = have_sources(piece for _, piece, _ in pieces)
     for shown, piece, chosen in pieces:
-        if PERSON in piece.columns:
-            _refuse_inexact(piece[PERSON], shown, chosen)
+        if PERSON in piece.columns and piece[PERSON].holds == "numbers":  # which double precision may share with another's
+            for at in np.flatnonzero(np.abs(np.asarray(piece[PERSON].values, np.float64)) >= coins.EXACT)[:1]:
+                allowed = "must be text, or a smaller number"
+                raise BadInput(f"{shown} row {chosen[at]}, person", "a number of 2^53 or more", allowed)
         markers = _NO_LABELS.difference(card.classes) if card.is_own and card.coins > 1 else frozenset()
         of_piece = _labels(piece[LABEL_COLUMN], LABEL_COLUMN, shown, chosen, markers)
-        _refuse_unknown_label(of_piece, declared, known, shown, chosen)
+        listed = known.numbers if known else declared
+        for at, word in enumerate(() if known and known.is_open else of_piece):
+            if listed and word not in listed:
+                allowed = f"must be a label of the {'test part' if known else 'schema'}: {first_names(list(listed))}"
+                raise BadInput(f"{shown} row {chosen[at]}, {LABEL_COLUMN}", word, allowed)
         words += of_piece
         if has_sources:
             named = _sources(piece, shown, chosen)
@@ -215,34 +220,16 @@ def checked_words(
 def _sources(piece: Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
     if SOURCE_COLUMN in piece.columns:
         return _labels(piece[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
-    words = piece[TIME].words(f"{shown} column time")
-    matches = [_MONTH.fullmatch((word or "").strip()) for word in words]
+    matches = [_MONTH.fullmatch((word or "").strip()) for word in piece[TIME].words(f"{shown} column time")]
     for row, match in zip(rows, matches, strict=True):
         if match is None or not 1 <= int(match[2]) <= 12:
             raise BadInput(f"{shown} row {row}, time", "no date", "must begin with a year and a month, such as 2024-05")
     return [f"{match[1]}-{match[2]}" for match in matches if match is not None]
 
 
-def _refuse_inexact(people: Column, shown: str, rows: NDArray[np.int64]) -> None:
-    """Raises BadInput naming the first row whose person is a number that double precision may share with another's."""
-    if people.holds != "numbers":
-        return
-    for place in np.flatnonzero(np.abs(np.asarray(people.values, np.float64)) >= coins.EXACT)[:1]:
-        raise BadInput(f"{shown} row {rows[place]}, person", "a number of 2^53 or more", "must be text, or a smaller number")
-
-
-def _refuse_unknown_label(
-    words: Sequence[str], declared: dict[str, int], known: PublicFacts | None, shown: str, rows: NDArray[np.int64]
-) -> None:
-    """Raises BadInput naming the first row of an unknown label."""
-    allowed_labels = known.numbers if known else declared
-    for place, word in enumerate(() if known and known.is_open else words):
-        if allowed_labels and word not in allowed_labels:
-            allowed = f"must be a label of the {'test part' if known else 'schema'}: {first_names(list(allowed_labels))}"
-            raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
-
-
-def _labels(column: Column, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()) -> list[str]:
+def _labels(
+    column: Column, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()
+) -> list[str]:
     """A column of labels or sources: words of 1 to 200 letters, but for these markers of missing ones; `rows` [n]: the rows'
     numbers in messages."""
     if markers and column.holds in ("nested", "vectors"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from annotated_types import Ge, Interval, MaxLen, MinLen
 from dpcl_core.data import files
 from dpcl_core.data.card import DatasetCard, Feature
 from dpcl_core.errors import BadInput
+from dpcl_core.fields import in_toml
 from dpcl_core.spec import Checked, Settings, parameter, validated
 
 NAME = "schema.toml"
@@ -158,14 +158,14 @@ def schema_toml(fields: Schema, undeclared: Sequence[str] = ()) -> str:
     )
     for name, comment, value in said:
         if value is not None:
-            lines += [*filter(None, [comment]), f"{name} = {_toml(value)}"]
-    if roles := [f"{role} = {_toml(column)}" for role, column in asdict(fields.columns).items() if column is not None]:
+            lines += [*filter(None, [comment]), f"{name} = {in_toml(value)}"]
+    if roles := [f"{role} = {in_toml(column)}" for role, column in asdict(fields.columns).items() if column is not None]:
         lines += ["", "[columns]", *roles]
     for name, feature in fields.features.items():
-        lines += ["", f"[features.{_toml(name)}]"]
+        lines += ["", f"[features.{in_toml(name)}]"]
         facts = asdict(feature).items()
         declared_facts = {key: value for key, value in facts if value is not None and value is not False and value != ()}
-        lines += [f"{key} = {_toml(value)}" for key, value in declared_facts.items()]
+        lines += [f"{key} = {in_toml(value)}" for key, value in declared_facts.items()]
     if undeclared:
         lines += [
             "",
@@ -173,7 +173,7 @@ def schema_toml(fields: Schema, undeclared: Sequence[str] = ()) -> str:
             "# With one feature given, columns that are not named are left out.",
         ]
         for name in undeclared:
-            lines += [f"# [features.{_toml(name)}]", "# low = 0", "# high = 100   # or categories = [...], or text = true"]
+            lines += [f"# [features.{in_toml(name)}]", "# low = 0", "# high = 100   # or categories = [...], or text = true"]
     return "\n".join(lines) + "\n"
 
 
@@ -191,13 +191,6 @@ def in_words(fields: Schema) -> str:
     if fields.held_out is not None:
         said.append(f"{fields.held_out:.0%} public")
     return " · ".join(said)
-
-
-def _toml(value: object) -> str:
-    """A word, a number, a truth value or a list of words as TOML."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def read_schema(card: DatasetCard) -> Schema | None:

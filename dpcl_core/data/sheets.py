@@ -27,7 +27,6 @@ from dpcl_core.data import coins, lines
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.columns import Column, Table, is_text, joined, of_arrow, pa, pc, pq
 from dpcl_core.data.files import DataFiles, ending
-from dpcl_core.data.lines import MAX_COLUMNS, Form
 from dpcl_core.data.schema import CONTROL, DOUBT
 from dpcl_core.errors import BadInput
 
@@ -132,7 +131,7 @@ def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
     return replace(card, columns=form.names, separator=form.separator)
 
 
-def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple[list[bytes], Form]:
+def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple[list[bytes], lines.Form]:
     """The rows of a CSV, TSV or JSON lines file, and their form.
 
     `is_private`: each line is a row, usable or not. Else a value between quotes may have several lines. Raises BadInput for
@@ -142,7 +141,7 @@ def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple
     content = content_of(path, shown)
     rows = lines.of_rows(content)
     has_header = ending(path) in DELIMITED and card.has_names
-    start, form = 0, Form(card.columns, card.separator)
+    start, form = 0, lines.Form(card.columns, card.separator)
     if has_header:
         start, form = _header(content, path, card, is_public=not is_private)
     if not is_private and ending(path) in DELIMITED:
@@ -211,8 +210,7 @@ def pieces_of(
         yield from _of_npz(path, card, shown, chosen)
     else:
         whole, _ = rows_of_lines(path, card, is_private=is_private)
-        named = chosen(list(whole.columns)).items()
-        yield Table({name: whole[column] for name, column in named}, len(whole))
+        yield Table({name: whole[column] for name, column in chosen(list(whole.columns)).items()}, len(whole))
 
 
 def _of_parquet(
@@ -270,7 +268,7 @@ def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
     return list(card.columns)
 
 
-def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> tuple[int, Form]:
+def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> tuple[int, lines.Form]:
     """Where the rows of a CSV or TSV file begin, and what the line that names their columns says.
 
     Raises BadInput where it names no columns, in the same words for every line that nobody has said to name them: it may be
@@ -280,7 +278,9 @@ def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -
     wanted = {column for _, column in card.roles} or set(_USUAL)
     place, form = lines.header_place(rows, ending(path), wanted, is_declared=card.is_named)
     names = [name for name in form.names if name]
-    if not is_public and rows and not card.has_declared_names(names):
+    # Public as declared, or as one was named or is a usual one: else they may be a person's values in a file without names.
+    is_declared = card.is_named or not card.has_names or not wanted.union(_USUAL).isdisjoint(names)
+    if not is_public and rows and not is_declared:
         role, column = next(iter(card.roles), ("--target", "nothing"))
         allowed = f"must be a column of {shown}" if card.roles else "must name the column of labels"
         raise BadInput(role, column, f"{allowed}; {DOUBT}")
@@ -320,8 +320,8 @@ def first_names(names: Sequence[str]) -> str:
 
 def _check_names(names: Sequence[str], shown: str) -> None:
     """Raises BadInput for too many columns, for two of one name, and for a name that is not printed as it is."""
-    if len(names) > MAX_COLUMNS:
-        raise BadInput(shown, f"{len(names):,} columns", f"must have at most {MAX_COLUMNS:,} columns")
+    if len(names) > lines.MAX_COLUMNS:
+        raise BadInput(shown, f"{len(names):,} columns", f"must have at most {lines.MAX_COLUMNS:,} columns")
     if repeated := [name for name in names if names.count(name) > 1]:
         raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
     if place := next((place for place, name in enumerate(names, start=1) if CONTROL.search(name)), None):
@@ -483,5 +483,4 @@ def _announced(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    version = npy.read_magic(file)
-    return npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    return npy.read_array_header_1_0(file) if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0(file)

@@ -165,8 +165,7 @@ def labelled_companion(n: int, seed: int) -> Split:
     everybody = people(max(1, n // _TEXTS_PER_PERSON), _lists(), first_seed)
     n_sources = len(_sources("companion"))
     made = _split("companion", -(-n // n_sources), everybody, range(len(everybody)), first_seed + 1)
-    order = np.arange(len(made)).reshape(n_sources, -1).T.ravel()
-    return made.take(order[:n])
+    return made.take(np.arange(len(made)).reshape(n_sources, -1).T.ravel()[:n])
 
 
 def _split(which: Which, n_per_source: int, everybody: Sequence[Person], who: range, seed: int) -> Split:
@@ -217,9 +216,7 @@ def _sources(which: Which) -> tuple[_Source, ...]:
         _Source(
             source["name"],
             {label: _part(sentences, which) for label, sentences in source["classes"].items()},
-            _part(source["private"], which),
-            _part(source["harmless"], which),
-            source["private_share"],
+            _part(source["private"], which), _part(source["harmless"], which), source["private_share"],
         )
         for source in tomllib.loads(template_file().decode())["sources"]
     )

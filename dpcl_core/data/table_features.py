@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from dpcl_core.data import sheets
 from dpcl_core.data.card import DatasetCard, Feature, Writing
 from dpcl_core.data.columns import Column, Table
-from dpcl_core.data.sheets import EMBEDDING_COLUMN
-from dpcl_core.data.sheets import MAX_WIDTH as WIDEST_ROW
 from dpcl_core.errors import BadInput
 
 Floats = NDArray[np.float32]
@@ -197,9 +195,8 @@ def _present(column: Column, name: str) -> list[str]:
     return [cell for word in column.words(name) if word and (cell := word.strip()).lower() not in _MISSING]
 
 
-def unread_cells(table: Table, features: Sequence[Feature], cells: str = "public cells") -> list[str]:
+def unread_cells(table: Table, features: Sequence[Feature], cells: str = "public cells") -> Iterator[str]:
     """Of features that hold numbers: the cells that hold none, in sentences. Private ones are missing, too, uncounted."""
-    said = []
     for feature in features:
         if feature.is_text or feature.categories or feature.name not in table.columns:
             continue
@@ -207,8 +204,7 @@ def unread_cells(table: Table, features: Sequence[Feature], cells: str = "public
         if others := [word for word in words if math.isnan(_value(word, feature.written))]:
             some = ", ".join(repr(one[:20]) for one in dict.fromkeys(others[:2]))
             counted = f"{len(others)} of {len(words):,} {cells} are no number ({some})"
-            said.append(f"{feature.name}: {counted} and count as missing.")
-    return said
+            yield f"{feature.name}: {counted} and count as missing."
 
 
 def column_numbers(column: Column, name: str, written: Writing = "") -> NDArray[np.float64]:
@@ -293,8 +289,8 @@ class RowEncoding:
         columns = {name: table[name] for name in self.names if name in table.columns}
         if not self.is_embedding:
             return encoded(columns, self.features, self.widths, len(table))
-        if self.names == (EMBEDDING_COLUMN,):
-            return units(_of_lists(columns.get(EMBEDDING_COLUMN), self.widths[0], len(table), shown))
+        if self.names == (sheets.EMBEDDING_COLUMN,):
+            return units(_of_lists(columns.get(sheets.EMBEDDING_COLUMN), self.widths[0], len(table), shown))
         missing = np.full(len(table), np.nan)
         parts = [
             column_numbers(columns[name], f"{shown} column {name}") if name in columns else missing for name in self.names
@@ -317,14 +313,14 @@ def planned_columns(card: DatasetCard, public: Table, shown: str) -> RowEncoding
     """The encoding of a dataset's rows, by its schema and its public rows. Raises BadInput for columns of no use."""
     names = [name for name in public.columns if name not in sheets.CANONICAL.values()]
     if card.kind == "embedding":
-        held = (EMBEDDING_COLUMN,) if EMBEDDING_COLUMN in names else tuple(names)
+        held = (sheets.EMBEDDING_COLUMN,) if sheets.EMBEDDING_COLUMN in names else tuple(names)
         n_values = len(names)
-        if EMBEDDING_COLUMN in names:
-            n_values = next((len(one) for one in _vectors(public[EMBEDDING_COLUMN], shown) if one is not None), 0)
-        if not 1 <= n_values <= WIDEST_ROW:
-            allowed = f"must have 1 to {WIDEST_ROW:,} numbers a row"
-            raise BadInput(f"{shown} {EMBEDDING_COLUMN}", f"{n_values} numbers", allowed)
-        widths = (n_values,) if EMBEDDING_COLUMN in names else (1,) * n_values
+        if sheets.EMBEDDING_COLUMN in names:
+            n_values = next((len(one) for one in _vectors(public[sheets.EMBEDDING_COLUMN], shown) if one is not None), 0)
+        if not 1 <= n_values <= sheets.MAX_WIDTH:
+            allowed = f"must have 1 to {sheets.MAX_WIDTH:,} numbers a row"
+            raise BadInput(f"{shown} {sheets.EMBEDDING_COLUMN}", f"{n_values} numbers", allowed)
+        widths = (n_values,) if sheets.EMBEDDING_COLUMN in names else (1,) * n_values
         return RowEncoding(tuple(map(Feature, held)), widths, is_embedding=True, has_names=card.has_names)
     for name in [feature.name for feature in card.features if feature.name in names] or names:
         if public[name].holds in _NO_FEATURES:
@@ -362,5 +358,5 @@ def _of_lists(column: Column | None, n_values: int, n_rows: int, shown: str) -> 
 
 def _vectors(column: Column, shown: str) -> Sequence[Any] | NDArray[Any]:
     if column.holds != "vectors":
-        raise BadInput(f"{shown} column {EMBEDDING_COLUMN}", column.kind, "must hold lists of numbers")
+        raise BadInput(f"{shown} column {sheets.EMBEDDING_COLUMN}", column.kind, "must hold lists of numbers")
     return column.values

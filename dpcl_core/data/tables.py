@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import columns, parquet, sheets, table_features
 from dpcl_core.data.card import PICTURES, DatasetCard
-from dpcl_core.data.columns import Column, Table
-from dpcl_core.data.dataset import Vectors
+from dpcl_core.data.columns import Table
+from dpcl_core.data.dataset import Images, Vectors
 from dpcl_core.data.files import TESTS, TRAIN
-from dpcl_core.data.images import Images
 from dpcl_core.data.rows import LABEL_COLUMN, WORD_COLUMNS, PublicFacts, Rows, by_piece, checked_words, have_sources
 from dpcl_core.data.schema import CONTROL
 from dpcl_core.data.texts import KINDS, Span, Texts
@@ -299,7 +298,11 @@ def _texts(table: Table, rows: NDArray[np.int64], card: DatasetCard, shown: str)
     if missing := [name for name in names if name not in table.columns]:
         raise BadInput(shown, "no column " + missing[0], f"must have a column {' and a column '.join(names)}")
     for name in names:
-        _refuse_other_than_text(table[name], name, shown, rows)
+        if table[name].holds != "text":
+            raise BadInput(f"{shown} column {name}", table[name].kind, "must hold text")
+        for row, text in zip(rows, table[name].values, strict=True):
+            if text is None:
+                raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_TEXT)
     strings = ["\n".join(pair) for pair in zip(*(table[name].values for name in names), strict=True)]
     for row, string in zip(rows, strings, strict=True):
         if not string.strip():
@@ -314,15 +317,6 @@ def _texts(table: Table, rows: NDArray[np.int64], card: DatasetCard, shown: str)
         marked = zip(table[SPANS_COLUMN].values, strings, rows, strict=True)
         spans = [_spans(one, string, f"{shown} row {row}") for one, string, row in marked]
     return Texts(strings, spans, people)
-
-
-def _refuse_other_than_text(column: Column, name: str, shown: str, rows: NDArray[np.int64]) -> None:
-    """Raises BadInput for a column of another type, and naming the first row without a text."""
-    if column.holds != "text":
-        raise BadInput(f"{shown} column {name}", column.kind, "must hold text")
-    for row, text in zip(rows, column.values, strict=True):
-        if text is None:
-            raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_TEXT)
 
 
 def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:

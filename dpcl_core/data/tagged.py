@@ -15,7 +15,6 @@ from dpcl_core.data import lines, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.columns import is_text, of_arrow, pa, pq, values_of
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows
-from dpcl_core.data.sheets import content_of
 from dpcl_core.data.texts import BEGIN, INSIDE, OUTSIDE, Sentences, tags_of
 from dpcl_core.errors import BadInput
 
@@ -40,7 +39,7 @@ Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, 
 def blocks(path: Path, shown: str) -> list[list[tuple[int, bytes]]]:
     """The lines of each sentence of a file with their numbers. Raises BadInput for a file that cannot be opened."""
     found: list[list[tuple[int, bytes]]] = [[]]
-    for number, line in enumerate(content_of(path, shown).splitlines(), start=1):
+    for number, line in enumerate(sheets.content_of(path, shown).splitlines(), start=1):
         if not line.startswith((b"#", b"-DOCSTART-")) and line.strip():
             found[-1].append((number, line))
         elif found[-1]:

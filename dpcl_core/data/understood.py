@@ -9,37 +9,32 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
 from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, intake, load, outline, schema, sheets, table_features, tables
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
-from dpcl_core.data.dataset import Dataset
-from dpcl_core.data.files import DataFiles
-from dpcl_core.data.images import AS_READ, Images
-from dpcl_core.data.intake import Asked
-from dpcl_core.data.outline import Outline
+from dpcl_core.data.dataset import AS_READ, Dataset, Images
 from dpcl_core.data.sheets import EMBEDDING_COLUMN
-from dpcl_core.data.table_features import RowEncoding
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, instead_of
 from dpcl_core.spec import DataSpec, fields_of, updated
 
 EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
     "By that rule the first line of JSON lines, or one empty cell of a typed column, could move other rows."
 )
-_LINES = "A private value of several lines cannot be read from CSV: its row is left out. Parquet and JSON lines can hold it."
+_LINES = (
+    "A private value of several lines cannot be read from CSV: its row is left out. Parquet and JSON lines can hold it."
+)
 _WRITTEN: dict[Writing, str] = {
     "": "number of any size, squashed", "comma": "number with a decimal comma, squashed",
     "thousands": "number with commas between thousands, squashed", "ymd": "date (year, month, day), in years",
     "dmy": "date (day, month, year), in years", "mdy": "date (month, day, year), in years",
 }  # fmt: skip
 Use = Literal["target", "text", "source", "person", "time", "feature", "unused"]
-_ROLES: dict[str, Use] = {
-    "label": "target", "text": "text", "domain": "source", sheets.PERSON: "person", sheets.TIME: "time",
-}  # fmt: skip
+_ROLES = {column: cast(Use, role) for role, column in sheets.CANONICAL.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +61,11 @@ class Understood:
     assumed: tuple[str, ...]
 
 
-def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> Understood:
+def understood(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline) -> Understood:
     """What was understood of these files. Raises BadInput as reading them does."""
     is_divided = not data_files.test
     columns, undeclared, n_values = tuple[Column, ...](), tuple[str, ...](), 0
-    assumed = _read_as(card, data_files, outlined, is_divided)
+    assumed = [*_read_as(card, data_files, outlined, is_divided)]
     if card.kind in ("text", "table", "embedding") and not data_files.is_folder:
         encoding = None
         if card.kind == "table":
@@ -92,34 +87,32 @@ def understand(name: str) -> Understood:
     return replace(found, assumed=found.assumed + said)
 
 
-def _read_as(card: DatasetCard, data_files: DataFiles, outlined: Outline, is_divided: bool) -> list[str]:
+def _read_as(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, is_divided: bool) -> Iterator[str]:
     """What the form of the file makes public, what its first line was taken for, and what is lost on the way in: of public
     rows counted, with the reason; of private ones by rule alone."""
-    said, suffix = [], data_files.train[0].suffix
+    suffix = data_files.train[0].suffix
     if suffix in sheets.TYPED:
-        said += [f"Public by declaration: {one}." for one in catalog.public_by_form(card)]
+        yield from (f"Public by declaration: {one}." for one in catalog.public_by_form(card))
     if card.coins == 1:
-        said.append(EARLIER)
+        yield EARLIER
     if suffix in sheets.DELIMITED and card.kind != "tagged":
         data = "The first line is a row of data: columns are called column1, column2, and so on."
         named = "The line that names the columns is public. Where the first line is a row of data, say --no-header."
-        said += [named, "A column without a name is left out.", _LINES] if card.has_names else [data, _LINES]
+        yield from [named, "A column without a name is left out.", _LINES] if card.has_names else [data, _LINES]
     if outlined.lost:
         lost = "; ".join(f"{n:,} of them: {why}" for why, n in outlined.lost)
         n_lost = sum(n for _, n in outlined.lost)
-        said.append(f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind.")
+        yield f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind."
     if card.kind == "image":
-        said.append(AS_READ)
+        yield AS_READ
     if card.has_people and not is_divided:
-        said.append("Training rows of people who also stand in the public part are left out.")
-    return said
+        yield "Training rows of people who also stand in the public part are left out."
 
 
 def _columns(
-    card: DatasetCard, data_files: DataFiles, encoding: RowEncoding | None
+    card: DatasetCard, data_files: files.DataFiles, encoding: table_features.RowEncoding | None
 ) -> tuple[tuple[Column, ...], tuple[str, ...], int]:
-    path = data_files.train[0]
-    names = sheets.header(path, card)
+    names = sheets.header(data_files.train[0], card)
     called = {sheets.CANONICAL[role]: column for role, column in card.roles}
     read_as: dict[str, str] = {}
     n_values = 0
@@ -133,8 +126,7 @@ def _columns(
     for name in names:
         use = _ROLES.get(name) or ("feature" if name in read_as else "unused")
         columns.append(Column(called.get(name, name), use, read_as.get(name, "")))
-    has_declared = bool(card.features) or card.kind != "table"
-    undeclared = () if has_declared else tuple(read_as)
+    undeclared = () if card.features or card.kind != "table" else tuple(read_as)
     return tuple(columns), undeclared, n_values
 
 
@@ -148,43 +140,41 @@ def described(feature: Feature, width: int) -> str:
 
 
 def _assumed(
-    card: DatasetCard, data_files: DataFiles, outlined: Outline, undeclared: tuple[str, ...], is_divided: bool
-) -> list[str]:
+    card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, undeclared: tuple[str, ...], is_divided: bool
+) -> Iterator[str]:
     unit = {"text": "text", "tagged": "sentence", "image": "picture"}.get(card.kind, "row")
-    said = []
     if not is_divided:
         place, n_public = data_files.test[0], len(np.unique(outlined.test.rows))
         where = f"{place.name}/" if place.is_dir() else place.name
-        said.append(f"{n_public:,} {unit}s in {where} are not protected: they are the public test part.")
+        yield f"{n_public:,} {unit}s in {where} are not protected: they are the public test part."
     if is_divided:
         share = card.held_out or HELD_OUT
         part = {HELD_OUT: "A fifth"}.get(share, f"A share of {share:.0%}")
         of_people = " All rows of a person are on one side." if card.has_people else ""
-        said.append(f"{part} is set aside for testing. It is not protected.{of_people}")
+        yield f"{part} is set aside for testing. It is not protected.{of_people}"
     if not card.n_train:
         words = " words" if card.kind == "tagged" else ""
-        said.append(f"About {outlined.n_train:,}{words} to train on.")
+        yield f"About {outlined.n_train:,}{words} to train on."
     if not card.classes:
         more = f" and {len(outlined.classes) - 12:,} more" if len(outlined.classes) > 12 else ""
         labels = ", ".join(outlined.classes[:12]) + more
         rest = "left out" if card.kind == "tagged" else "added if enough people have them"
-        said.append(f"The labels of the test part are public: {labels}. Labels seen only in training are {rest}.")
+        yield f"The labels of the test part are public: {labels}. Labels seen only in training are {rest}."
     if undeclared:
-        said.append(
+        yield (
             "Nothing is declared about the features: every number goes through one fixed public squashing, and words are "
             "hashed. The test part decides which columns hold numbers."
         )
     if card.has_people:
         several = f"Each person is protected as a whole; up to {card.per_person} {unit}s of each are used."
-        said.append(several if card.per_person > 1 else f"Each person counts once; one {unit} of each is used.")
+        yield several if card.per_person > 1 else f"Each person counts once; one {unit} of each is used."
     elif card.kind in ("text", "table", "embedding"):
-        said.append(f"Every {unit} counts as another person: where people have several, name the column of the person.")
-    return said
+        yield f"Every {unit} counts as another person: where people have several, name the column of the person."
 
 
 _FIELD = "data check"
 _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no epsilon: do not pass it on."
-_NOTHING = Asked()
+_NOTHING = intake.Asked()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -272,7 +262,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
 
-def report(named: str, asked: Asked = _NOTHING) -> Report:
+def report(named: str, asked: intake.Asked = _NOTHING) -> Report:
     """The report on own:NAME, NAME, a folder or a file. Raises BadInput, DataMissing as a run does."""
     with _looked_for(named, asked) as name:
         card = catalog.card(name)
@@ -295,7 +285,7 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
     )
 
 
-def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
+def write_schema(named: str, asked: intake.Asked = _NOTHING) -> Path:
     """Writes the public facts as a `schema.toml` beside the data, to be edited by hand; gives its path.
 
     Beside a file NAME.csv it is `NAME.schema.toml`. Raises BadInput where one exists already or it cannot be written.
@@ -312,14 +302,12 @@ def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
     path = intake.schema_beside(given) if given.is_file() else data_files.train[0].parent / schema.NAME
     if path.exists():
         raise BadInput("--write-schema", str(path), "is there already: edit it, or move it away first")
-    try:
+    with instead_of(OSError, say=BadInput("--write-schema", str(path), "must lie in a folder that you can write to")):
         path.write_text(schema.schema_toml(fields, found.undeclared), encoding="utf-8")
-    except OSError as error:
-        raise BadInput("--write-schema", str(path), "must lie in a folder that you can write to") from error
     return path
 
 
-def printed_report(named: str, asked: Asked = _NOTHING, *, with_schema: bool, as_json: bool) -> str:
+def printed_report(named: str, asked: intake.Asked = _NOTHING, *, with_schema: bool, as_json: bool) -> str:
     """The output of the command; with `with_schema` it writes the schema first."""
     path = write_schema(named, asked) if with_schema else None
     result = report(named, asked)
@@ -356,7 +344,7 @@ def _as_it_lies(path: Path) -> str | None:
 
 
 @contextmanager
-def _looked_for(named: str, asked: Asked) -> Iterator[str]:
+def _looked_for(named: str, asked: intake.Asked) -> Iterator[str]:
     """own:NAME for a name, a file or a folder; within this context that folder is the one searched."""
     if named in catalog.CARDS:
         raise BadInput(_FIELD, named, "must be data of your own: a folder, or its name")

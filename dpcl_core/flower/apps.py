@@ -18,7 +18,6 @@ from flwr.serverapp import Grid, ServerApp
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import to_json
 from dpcl_core.flower import participant, processes
-from dpcl_core.flower.participant import EVENTS, OUTCOME, SAID, Record
 
 _LOOK_SECONDS = 0.3  # between two looks for answers
 _LEAVE_SECONDS = 60.0
@@ -33,7 +32,7 @@ class FlowerTransport:
     def nodes(self) -> Sequence[int]:
         return list(self._grid.get_node_ids())
 
-    def ask(self, nodes: Sequence[int], record: Record) -> Iterable[tuple[int, Mapping[str, object]]]:
+    def ask(self, nodes: Sequence[int], record: participant.Record) -> Iterable[tuple[int, Mapping[str, object]]]:
         until, waiting = time.monotonic() + self._patience_seconds, self._sent(nodes, record)
         while waiting and time.monotonic() < until:
             here = set(self.nodes())  # before the look: an answer may have come before its node left
@@ -51,7 +50,7 @@ class FlowerTransport:
         while self.nodes() and time.monotonic() < until:
             self.pause()
 
-    def _sent(self, nodes: Sequence[int], record: Record) -> dict[str, int]:
+    def _sent(self, nodes: Sequence[int], record: participant.Record) -> dict[str, int]:
         """The messages that Flower has taken, with their nodes."""
         content, seconds = RecordDict({"asked": ConfigRecord(record)}), self._patience_seconds
         sent = [Message(content, dst_node_id=node, message_type="query", ttl=seconds) for node in nodes]
@@ -70,18 +69,18 @@ def main(grid: Grid, context: Context) -> None:
     status, sentence = "finished", ""
     try:
         part = participant.read_part(folder)
-        with (folder / EVENTS).open("w", encoding="utf-8") as file:
+        with (folder / participant.EVENTS).open("w", encoding="utf-8") as file:
             for event in processes.events(part, transport, float(config["wait"]), _say):
                 file.write(json.dumps(to_json(event), ensure_ascii=False, allow_nan=False) + "\n")
                 file.flush()
     except (BadInput, Diverged, processes.NobodyThere) as error:
         status, sentence = "failed", " ".join(str(error).split())
-    (folder / OUTCOME).write_text(json.dumps({"status": status, "error": sentence}), encoding="utf-8")
+    (folder / participant.OUTCOME).write_text(json.dumps({"status": status, "error": sentence}), encoding="utf-8")
     transport.dismiss()
 
 
 def _say(line: str) -> None:
-    print(f"{SAID}{line}", flush=True)
+    print(f"{participant.SAID}{line}", flush=True)
 
 
 def query(message: Message, context: Context) -> Message:

@@ -19,7 +19,7 @@ from safetensors import numpy as safetensors
 
 from dpcl_core import checks, paths
 from dpcl_core.documents import Document
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import Event, Progress, from_json, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
@@ -126,8 +126,7 @@ def parts(spec: RunSpec, of: Opened, events: Sequence[Event]) -> list[Participan
     """The server's part of an opened run, and each client's, in this order."""
     streams, context = of.of_cells(list(spec.cells()))
     (stream,) = streams.values()
-    n_clients = context.n_users or 0
-    keys = [secrets.token_hex(16) for _ in range(n_clients)]
+    keys = [secrets.token_hex(16) for _ in range(context.n_users or 0)]
     digests = tuple(sha256(key.encode()).hexdigest() for key in keys)
     public = tuple(event for event in events if not isinstance(event, Progress))
     server = Participant(spec, context, _with_rows(stream, None), None, digests, events=public)
@@ -257,7 +256,8 @@ def question_record(question: Question) -> Record:
 
 def question_of(record: Mapping[str, object]) -> Question:
     """The question in a record. Raises BadInput for a record that holds none."""
-    try:
+    allowed = "must be one of this version's; is the server another version?"
+    with instead_of(KeyError, ValueError, TypeError, say=BadInput("question", "from the server", allowed)):
         numbers = {name: _whole(record, name) for name in ("task", "round", "width")}
         shape, state = record["shape"], record["state"]
         if not isinstance(shape, list) or not isinstance(state, bytes) or len(state) > _MOST_STATE:
@@ -265,9 +265,6 @@ def question_of(record: Mapping[str, object]) -> Question:
         values = np.frombuffer(state, dtype="<f8").reshape([int(size) for size in shape])
         if not np.isfinite(values).all():
             raise Unusable
-    except (KeyError, ValueError, TypeError) as error:
-        allowed = "must be one of this version's; is the server another version?"
-        raise BadInput("question", "from the server", allowed) from error
     return Question(state=values, **numbers)
 
 

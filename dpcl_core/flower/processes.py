@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.checks import ResolvedRun
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import CellFinished, Event, Planned, of_kind
 from dpcl_core.flower import participant
 from dpcl_core.flower.participant import EVENTS, LOG, OUTCOME, SAID, SPENT, Participant, Record, Unusable
@@ -68,8 +68,7 @@ def _answer(part: Participant, folder: Path, question: Question) -> Record:
     if not 0 <= question.task < part.context.n_tasks:
         raise BadInput("question.task", question.task, f"must be one of {part.context.n_tasks}, from 0")
     learner = methods.maker(part.spec.method)(part.spec, list(part.spec.cells()), part.context)
-    task = part.stream.tasks[question.task]
-    vectors = cast(OfClients, learner).answers(task, question, np.array([part.number]))
+    vectors = cast(OfClients, learner).answers(part.stream.tasks[question.task], question, np.array([part.number]))
     if vectors.shape != (1, question.width):
         raise BadInput("question.width", question.width, f"must be {vectors.shape[1]}")
     if part.spec.privacy.noise == "release":
@@ -80,11 +79,10 @@ def _answer(part: Participant, folder: Path, question: Question) -> Record:
 def _spend(folder: Path, question: Question) -> None:
     """Remembers the question, before its answer leaves, and through a power cut. Raises BadInput for one answered before."""
     (folder / SPENT).mkdir(exist_ok=True)
-    try:
+    name = f"round {question.round} of task {question.task}"
+    again = BadInput("question", name, "must be new: it was answered before, and each answer spends budget")
+    with instead_of(FileExistsError, say=again):
         os.close(os.open(folder / SPENT / f"{question.task}-{question.round}", os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError as error:
-        name = f"round {question.round} of task {question.task}"
-        raise BadInput("question", name, "must be new: it was answered before, and each answer spends budget") from error
     for changed in (folder / SPENT, folder):
         paths.keep_names(changed)
 
@@ -175,8 +173,7 @@ def serve(
             _wait_for(host, port, process, folder)
             settings = {"folder": str(folder.resolve()), "wait": float(wait_seconds), "patience": float(patience_seconds)}
             config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
-            run = ["flwr", "run", str(app), "here", "--stream", "--run-config", config]
-            _followed(run, home, written, log)
+            _followed(["flwr", "run", str(app), "here", "--stream", "--run-config", config], home, written, log)
 
 
 def join(folder: Path, server: str, tls: Tls | None, patience_seconds: float) -> None:
@@ -374,33 +371,28 @@ class Roll:
         now = set(self.transport.nodes())
         return {client: node for client, node in self.node_of.items() if node in now}
 
+    def collect(self, question: Question, clients: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The vectors [n, width] of these clients, at most one from each that was asked, of the width asked for.
 
-@dataclass
-class Collector:
-    """Collects the answers to a question: at most one vector from each client that was asked, of the width asked for."""
-
-    roll: Roll
-
-    def __call__(self, question: Question, clients: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The vectors [n, width] of these clients. Raises NobodyThere where no client at all is connected any more."""
-        roll, log = self.roll, self.roll.log
-        connected = roll.connected()
+        Raises NobodyThere where no client at all is connected any more.
+        """
+        connected = self.connected()
         if not connected:
             raise NobodyThere(f"clients = 0: none is connected in task {question.task + 1}; nothing more is released")
         wanted = {connected[client]: client for client in clients.tolist() if client in connected}
         vectors: dict[int, NDArray[np.float64]] = {}
-        for node, record in roll.transport.ask(list(wanted), participant.question_record(question)) if wanted else ():
+        for node, record in self.transport.ask(list(wanted), participant.question_record(question)) if wanted else ():
             client = wanted.get(node)
             try:
                 if client is None:
                     raise Unusable("nobody who was asked")
                 if client in vectors:
                     raise Unusable("a second answer")
-                vectors[client] = participant.vector_of(record, question, roll.part.keys[client])
+                vectors[client] = participant.vector_of(record, question, self.part.keys[client])
             except Unusable as error:
-                log(f"task {question.task + 1}, round {question.round + 1}: client {client}: {error}; not counted")
+                self.log(f"task {question.task + 1}, round {question.round + 1}: client {client}: {error}; not counted")
         for client in set(clients.tolist()) - set(vectors):
-            log(f"task {question.task + 1}, round {question.round + 1}: client {client} counts as zeros")
+            self.log(f"task {question.task + 1}, round {question.round + 1}: client {client} counts as zeros")
         nothing = np.zeros(question.width)
         return np.array([vectors.get(client, nothing) for client in clients.tolist()]).reshape(len(clients), question.width)
 
@@ -418,16 +410,9 @@ def events(part: Participant, transport: Transport, wait_seconds: float, log: Ca
     yield from part.events
     spec, card = part.spec, methods.card(part.spec.method)
     (seed,), plan = spec.seeds, next(of_kind(part.events, Planned), None)
-    make = cast(MakeLearner, partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=Collector(roll)))
-    group = Group(
-        spec,
-        ResolvedRun.of(spec, part.context),
-        list(spec.cells()),
-        {seed: part.stream},
-        part.context,
-        make=make,
-        planned=plan,
-    )
+    make = cast(MakeLearner, partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=roll.collect))
+    run, cells = ResolvedRun.of(spec, part.context), list(spec.cells())
+    group = Group(spec, run, cells, {seed: part.stream}, part.context, make=make, planned=plan)
     for event in group.events():
         if isinstance(event, CellFinished):
             simulated = card.assumes(spec.params)

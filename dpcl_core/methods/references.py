@@ -42,7 +42,9 @@ def before_training(spec: RunSpec, streams: Sequence[TaskStream], public: Sequen
     example. `public`: indices of the public labels.
     """
     is_given = spec.params.is_task_given
-    known = References(scenarios.chance(streams, public, is_task_given=is_given), n_tested=scenarios.n_tested(streams))
+    known = References(
+        scenarios.chance(streams, public, is_task_given=is_given), n_tested=scenarios.n_tested(streams)
+    )
     if datasets.card(spec.data.dataset).kind != "text" or spec.params.inputs == "images":
         return _guessing(known, spec)
     if backbones.card(spec.data.backbone).is_language_model:
@@ -51,7 +53,7 @@ def before_training(spec: RunSpec, streams: Sequence[TaskStream], public: Sequen
     directions = unit_rows(extractor.features(spec.data.backbone, Texts(names), device))
 
     def nearest(task: Task) -> NDArray[np.float64]:
-        competing = sorted(set(public) & set(task.prior)) if is_given or task.task_id is not None else list(public)
+        competing = sorted(set(public) & set(task.prior)) if is_given else list(public)
         scores = np.full((len(task.test), len(names)), -np.inf)
         scores[:, competing] = unit_rows(task.test.inputs) @ directions[competing].T
         return scores

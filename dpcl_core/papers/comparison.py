@@ -267,3 +267,4 @@ def mean_curves(ordering: Ordering, runs: Mapping[str, Measured]) -> tuple[list[
     sides = (ordering.first, ordering.second)
     first, second = (runs[side.run].mean_curve(side.epsilon, ordering.metric) if side.run in runs else [] for side in sides)
     return (first, second) if len(first) == len(second) > 1 else None
+

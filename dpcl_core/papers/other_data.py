@@ -24,7 +24,7 @@ from dpcl_core.papers.claims import Claim, Form
 from dpcl_core.papers.measured import Measured, tested_on
 from dpcl_core.papers.paper import Elsewhere, Experiment, Paper, Size, judge
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios.catalog import Blurry, ClassGroups, Federated, IBlurry, Permuted, SourceIncremental
+from dpcl_core.scenarios.catalog import Blurry, ClassGroups, Federated, IBlurry, OneVsRest, Permuted, SourceIncremental
 from dpcl_core.spec import DataSpec, RunSpec, ScenarioSpec
 
 _MOST_SINGLE = 20  # tasks of one class each
@@ -133,6 +133,8 @@ def _stream(scenario: ScenarioSpec, old: _Public, new: _Public) -> ScenarioSpec:
         return replace(scenario, **changed)
     if isinstance(scenario, ClassGroups):
         return _groups(scenario, n_classes, is_single=n_before == old.n_classes)
+    if isinstance(scenario, OneVsRest):
+        return replace(scenario, tasks=min(n_before, n_classes))
     assert isinstance(scenario, Blurry)  # as many tasks as in the stream without blur, which it is compared with
     return replace(scenario, tasks=_groups(scenarios.ClassIncremental(tasks=n_before), n_classes, is_single=False).tasks)
 
@@ -192,7 +194,9 @@ def tested(
     """The experiment judged on other data. `chance`: of the first run, in [0, 1]; None where it is not known."""
     first = tested_on(next(iter(specs.values())))
     known = {label: chance for label, spec in specs.items() if chance is not None and tested_on(spec) == first}
-    judged = [judge(one, runs, known) for one in experiment.orderings if one.first.run in specs and one.second.run in specs]
+    judged = [
+        judge(one, runs, known) for one in experiment.orderings if one.first.run in specs and one.second.run in specs
+    ]
     is_toy = any(spec.data.backbone in paper.toys for spec in specs.values())
     return Form(experiment, size, specs, runs, judged, is_toy)
 

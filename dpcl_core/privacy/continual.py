@@ -201,14 +201,8 @@ class Stream:
     """
 
     def __init__(
-        self,
-        factorisation: Factorisation,
-        n_classes: int,
-        n_features: int,
-        *,
-        bound: float = 1.0,
-        what: str = WHAT,
-        channel: str = "",
+        self, factorisation: Factorisation, n_classes: int, n_features: int, *, bound: float = 1.0, what: str = WHAT,
+        channel: str = ""
     ) -> None:
         self.factorisation, self.bound, self.what, self.channel = factorisation, bound, what, channel
         self._shape, self._step = (n_classes, n_features), math.ldexp(ROW_STEP, math.frexp(bound)[1] - 1)

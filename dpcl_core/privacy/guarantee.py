@@ -62,6 +62,14 @@ PROTECTED: Mapping[str, Protected] = {
             "replace": "one person's rows are exchanged for another's",
         },
     ),
+    "sentence": Protected(
+        "sentence", "a", "person", "training sentences", "one training sentence, with all of its words that count",
+        "a person with sentences in several tasks",
+        {
+            "add-remove": "one sentence's words are present or left out, and the announced number of words stays (zero-out)",
+            "replace": "one sentence's words are exchanged for another's",
+        },
+    ),
     "user": Protected(
         "client", "a", "client", "clients", "one client, with everything that it holds",
         "a client that holds examples of several tasks",
@@ -187,7 +195,7 @@ def _assumptions(spec: RunSpec, unit: str, rows: int, assumed: Sequence[str]) ->
         _RULE.format(noun=noun, article=article): not assumed,
         f"the number of {protected.several} is public, and so is {_NETWORK[spec.params.inputs]}": True,
         _COUNTED: not spec.data.dataset.startswith("own:"),
-        _KEPT_ROWS.format(noun=protected.noun, rows=rows, row_word=kept, count=count): unit == "person",
+        _KEPT_ROWS.format(noun=protected.noun, rows=rows, row_word=kept, count=count): unit in ("person", "sentence"),
         "which examples are in the subset is a public coin of each one's own bytes": spec.data.is_subset,
         _TUNED_ON_PUBLIC: spec.tuned == "public",
     }

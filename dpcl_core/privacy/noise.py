@@ -46,10 +46,6 @@ class ReleaseNoise:
         """A function for `count` such additions to arrays of `size` numbers: faster for many small ones."""
         return gaussian.Ahead32(size, [std], count, self._many).added
 
-    def rows32(self, size: int, stds: Sequence[float], count: int) -> Addition32:
-        """As `additions32`, for arrays of `len(stds)` rows of `size` numbers, each row with its own standard deviation."""
-        return gaussian.Ahead32(size * len(stds), stds, count, self._many).added
-
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
         """As `added`, with Laplace noise of this scale (standard deviation 1.41 times that)."""
         return gaussian.laplace_added(clean, scale, self._many)
@@ -123,13 +119,14 @@ Noise = ReleaseNoise | SeededNoise
 
 
 def additions32(noises: Sequence[Noise], stds: Sequence[float], size: int, count: int) -> Addition32:
-    """A function for `count` additions to arrays [n, ...] of n times `size` numbers, row i with noise i.
+    """A function for `count` additions to arrays [n, ...] of n times `size` numbers, row i with noise i, maybe in place.
 
     Rows of a release are drawn and rounded together, which is several times as fast for small ones: all their numbers come
     from the operating system, and no two rows share a number.
     """
     if all(type(noise) is ReleaseNoise for noise in noises):
-        return cast("ReleaseNoise", noises[0]).rows32(size, stds, count)
+        rows = gaussian.Ahead32(size * len(stds), stds, count, cast("ReleaseNoise", noises[0])._many)
+        return lambda clean: rows.added(clean, clean)
     adders = [noise.additions32(size, std, count) for noise, std in zip(noises, stds, strict=True)]
     return lambda clean: np.stack([add(row) for add, row in zip(adders, clean, strict=True)])
 

@@ -13,7 +13,7 @@ import time
 from base64 import b32encode
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
@@ -21,13 +21,14 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, case, func, ins
 from sqlalchemy import delete as sqlalchemy_delete
 from sqlalchemy.exc import SQLAlchemyError
 
-from dpcl_core import paths, unforeseen
+from dpcl_core import checks, paths, unforeseen
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data import copying, intake, own
 from dpcl_core.errors import BadInput, StoreUnusable
 from dpcl_core.events import Planned
+from dpcl_core.privacy.budgets import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs import charges, database, queue, tables
-from dpcl_core.runs.charges import OWN
 from dpcl_core.runs.process import log_file
 from dpcl_core.runs.run import Run, spec_of
 from dpcl_core.runs.shards import Sets
@@ -84,7 +85,7 @@ class Looks:
 
 def looks_at(store: Store, dataset: str) -> Looks | None:
     """The looks so far at a dataset, and at data that share rows with it; None for public ones, which nobody counts."""
-    if not dataset.startswith(OWN):
+    if not dataset.startswith(charges.OWN):
         return None
     known = own.kept_marks(dataset)
     with store.reading() as connection:
@@ -419,3 +420,60 @@ def _began(store: Store, run: Run) -> float | None:
     """
     first = store.scalar(select(func.min(events.c.at)).where(events.c.run_id == run.id))
     return run.created if run.started is not None and first is not None and first < run.started else run.started
+
+
+# Declaring a budget. It belongs to the rows, known again by marks of their public test part (`data.own`): another copy,
+# another schema and a part of them count against the same one, and it outlives the data. It is public; on a shared server
+# nobody else sees or changes it.
+
+
+def budgets_of(store: Store, dataset: str) -> list[charges.Budget]:
+    """The budgets that hold for own:NAME: none, one, or those of several datasets whose rows it joins.
+
+    Raises BadInput for data that are not here, and for a visitor of a shared server who did not bring them.
+    """
+    _check_owner(store, dataset)
+    with store.reading() as connection:
+        found = charges.declared(connection, dataset)
+        return [replace(one, spent=charges.together(charges.charges(connection, one))) for one in found]
+
+
+def declare_budget(store: Store, dataset: str, epsilon: float | None, delta: float | None = None) -> None:
+    """Declares a budget in place of those that hold; None: there is none from now on. What was spent stays counted.
+
+    `delta`: None for the largest power of ten below 1/n, which is public. Raises BadInput as `budgets_of` does, and for
+    numbers that promise nothing.
+    """
+    _check_owner(store, dataset)
+    if epsilon is not None:
+        check_budget(epsilon)
+        n_train = datasets.facts(dataset).n_train
+        delta = float(f"{10 * checks.default_delta(n_train):.3g}") if delta is None else delta
+        check_accounted(delta)
+        if delta >= 1 / n_train:
+            allowed = f"must be below 1/{n_train}, one over the number of training examples: else one could be published"
+            raise BadInput("delta", delta, allowed)
+    known, unit = own.kept_marks(dataset), charges.people(dataset) or ""
+    with store.writing() as connection:
+        tables.take(connection, tables.QUEUE)
+        before = charges.declared(connection, dataset)
+        is_before = tables.budgets.c.number.in_([one.number for one in before])
+        connection.execute(sqlalchemy_delete(tables.budgets).where(is_before))
+        if epsilon is not None:
+            of_rows = sorted(known.union(*(one.marks for one in before)))
+            rows = {"dataset": None if known else dataset, "marks": of_rows}
+            connection.execute(insert(tables.budgets).values(**rows, unit=unit, epsilon=epsilon, delta=delta))
+
+
+def check_at_start(store: Store, spec: RunSpec, gives: charges.Gives = "models") -> None:
+    """Raises BadInput for what would exceed a budget if it were started now."""
+    with store.reading() as connection:
+        charges.check_spend(connection, spec, gives)
+
+
+def _check_owner(store: Store, dataset: str) -> None:
+    owner = own.owner(dataset) if dataset.startswith(charges.OWN) else None
+    if owner is None:
+        raise BadInput("data", dataset, "must be data of your own on this computer, as own:NAME")
+    if store.visitor is not None and owner != store.visitor.owner:
+        raise BadInput("data", dataset, "was not brought by you: only who did can see or set its budget")

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import CellFinished, Event, Leaks, Progress, Started
 from dpcl_core.runs import administration, tables
 from dpcl_core.runs.process import Patience
@@ -24,8 +24,7 @@ from dpcl_core.runs.run import LONGEST_NAME, Run, checked_id, workload_of
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import OPEN, audits, runs, studies, trials, turns
 from dpcl_core.spec import Cell, RunSpec
-from dpcl_core.tuning import settings
-from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
+from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec, parse
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.audit_bounds import Audited
@@ -133,21 +132,16 @@ class Studies:
             stored = connection.scalar(select(trials.c.payload).where(*this_trial))
             if stored is not None and Trial(**stored) == trial:
                 return
-            try:
+            wrong = BadInput("tuning", study_id, "must be a tuning of this store, each trial ending once")
+            with instead_of(IntegrityError, say=wrong):
                 connection.execute(insert(trials).values(row))
-            except IntegrityError as error:
-                raise BadInput("tuning", study_id, "must be a tuning of this store, each trial ending once") from error
 
     def _study(self, row: Row[*tuple[object, ...]]) -> Study:
         newest = select(turns.c.run_id).join(runs, runs.c.id == turns.c.run_id).where(turns.c.study_id == row.id)
         payloads = select(trials.c.payload).where(trials.c.study_id == row.id).order_by(trials.c.number)
-        return Study(
-            id=row.id,
-            tune=settings.parse(row.settings),
-            sizes=Sizes(**row.sizes) if row.sizes else None,
-            trials=tuple(Trial(**one.payload) for one in self.store.rows(payloads)),
-            turn=self.store.get(str(self.store.scalar(newest.order_by(runs.c.number.desc()).limit(1)))),
-        )
+        sizes, done = Sizes(**row.sizes) if row.sizes else None, self.store.rows(payloads)
+        turn = self.store.get(str(self.store.scalar(newest.order_by(runs.c.number.desc()).limit(1))))
+        return Study(row.id, parse(row.settings), sizes, tuple(Trial(**one.payload) for one in done), turn)
 
 
 def _digest(text: str) -> str:

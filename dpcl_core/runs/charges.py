@@ -22,11 +22,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from sqlalchemy import Connection, case, delete, insert, or_, select
+from sqlalchemy import Connection, case, or_, select
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
@@ -34,9 +34,7 @@ from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import statement
-from dpcl_core.privacy.budgets import check_accounted, check_budget
-from dpcl_core.privacy.statement import shown_number
+from dpcl_core.privacy.statement import OF_ALL, all_models, shown_number
 from dpcl_core.runs import tables
 from dpcl_core.runs.run import spec_of
 from dpcl_core.spec import SMALLEST_DELTA, RunSpec
@@ -53,9 +51,9 @@ _RULE = "Runs compose in sequence: those that have begun by their plans, all oth
 _runs = tables.runs.c
 _private = tables.studies.c.settings["on"].as_string() == "private"
 _numbers = select(tables.audits.c.id).union_all(select(tables.turns.c.run_id).join(tables.studies).where(_private))
-_gives = case((_runs.id.in_(_numbers), "numbers"), (_runs.id.in_(tables.of_others), "nothing"), else_="models").label(
-    "gives"
-)
+_gives = case(
+    (_runs.id.in_(_numbers), "numbers"), (_runs.id.in_(tables.of_others), "nothing"), else_="models"
+).label("gives")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +204,9 @@ def unit_of(spec: RunSpec) -> str | None:
 
 def people(dataset: str) -> str | None:
     """The column of people in own data; empty where there is none; None for data that are not here."""
-    try:
+    with suppress(BadInput):
         return dict(datasets.card(dataset).roles).get("person", "")
-    except BadInput:
-        return None
+    return None
 
 
 def released_bound(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
@@ -221,8 +218,8 @@ def released_bound(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
     if not _is_bounded(spec):
         return math.inf, n * delta
     for name, total in (stated or {}).get("parts", {}).items():
-        if name.startswith(statement.OF_ALL) and math.isfinite(float(total)):
-            return float(total), delta if name == statement.all_models(n, delta, delta) else n * delta
+        if name.startswith(OF_ALL) and math.isfinite(float(total)):
+            return float(total), delta if name == all_models(n, delta, delta) else n * delta
     if stated is not None and spec.params.is_noise_given and n == 1:
         return float(stated["epsilon"]), delta
     if spec.params.shares_batches and len(spec.privacy.epsilons) > 1:
@@ -233,8 +230,7 @@ def released_bound(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
 
 def _is_bounded(spec: RunSpec) -> bool:
     """Whether a run's budgets bound all that it releases, whatever the data are."""
-    card = methods.CARDS[spec.method]
-    is_proved = card.guarantee == "proved" and methods.standing(spec) == "bound"
+    is_proved = methods.CARDS[spec.method].guarantee == "proved" and methods.standing(spec) == "bound"
     return is_proved and spec.privacy.noise == "release"
 
 
@@ -277,77 +273,3 @@ def _down(value: float) -> float:
         return 0.0
     scale = 10.0 ** (2 - math.floor(math.log10(value)))
     return float(f"{math.floor(value * scale * _ROUNDING) / scale:.3g}")
-
-
-# Declaring a budget. It belongs to the rows, known again by marks of their public test part (`data.own`): another copy,
-# another schema and a part of them count against the same one, and it outlives the data. It is public; on a shared server
-# nobody else sees or changes it.
-
-
-class Owned(Protocol):
-    """What is asked of a visitor: the name that own data have their owner by."""
-
-    @property
-    def owner(self) -> str: ...
-
-
-class Connected(Protocol):
-    """What declaring needs of a store."""
-
-    @property
-    def visitor(self) -> Owned | None: ...
-
-    def reading(self) -> AbstractContextManager[Connection]: ...
-
-    def writing(self) -> AbstractContextManager[Connection]: ...
-
-
-def budgets_of(store: Connected, dataset: str) -> list[Budget]:
-    """The budgets that hold for own:NAME: none, one, or those of several datasets whose rows it joins.
-
-    Raises BadInput for data that are not here, and for a visitor of a shared server who did not bring them.
-    """
-    _check_owner(store, dataset)
-    with store.reading() as connection:
-        found = declared(connection, dataset)
-        return [replace(one, spent=together(charges(connection, one))) for one in found]
-
-
-def declare(store: Connected, dataset: str, epsilon: float | None, delta: float | None = None) -> None:
-    """Declares a budget in place of those that hold; None: there is none from now on. What was spent stays counted.
-
-    `delta`: None for the largest power of ten below 1/n, which is public. Raises BadInput as `budgets_of` does, and for
-    numbers that promise nothing.
-    """
-    _check_owner(store, dataset)
-    if epsilon is not None:
-        check_budget(epsilon)
-        n_train = datasets.facts(dataset).n_train
-        delta = float(f"{10 * checks.default_delta(n_train):.3g}") if delta is None else delta
-        check_accounted(delta)
-        if delta >= 1 / n_train:
-            allowed = f"must be below 1/{n_train}, one over the number of training examples: else one could be published"
-            raise BadInput("delta", delta, allowed)
-    known, unit = own.kept_marks(dataset), people(dataset) or ""
-    with store.writing() as connection:
-        tables.take(connection, tables.QUEUE)
-        before = declared(connection, dataset)
-        connection.execute(delete(tables.budgets).where(tables.budgets.c.number.in_([one.number for one in before])))
-        if epsilon is not None:
-            of_rows = sorted(known.union(*(one.marks for one in before)))
-            rows = {"dataset": None if known else dataset, "marks": of_rows}
-            connection.execute(insert(tables.budgets).values(**rows, unit=unit, epsilon=epsilon, delta=delta))
-
-
-def check_at_start(store: Connected, spec: RunSpec, gives: Gives = "models") -> None:
-    """Raises BadInput for what would exceed a budget if it were started now."""
-    with store.reading() as connection:
-        check_spend(connection, spec, gives)
-
-
-def _check_owner(store: Connected, dataset: str) -> None:
-    owner = own.owner(dataset) if dataset.startswith(OWN) else None
-    if owner is None:
-        raise BadInput("data", dataset, "must be data of your own on this computer, as own:NAME")
-    if store.visitor is not None and owner != store.visitor.owner:
-        raise BadInput("data", dataset, "was not brought by you: only who did can see or set its budget")

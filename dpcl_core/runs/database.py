@@ -19,7 +19,6 @@ from sqlalchemy.sql.functions import FunctionElement
 from dpcl_core import paths
 from dpcl_core.errors import StoreGone, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
 from dpcl_core.runs import tables
-from dpcl_core.runs.tables import metadata
 from dpcl_core.unforeseen import MASK, is_secret, masked
 
 LAYOUTS = tuple(map(str, range(1, 12)))  # no release was made of those before the last
@@ -75,7 +74,7 @@ def open_database(url: str) -> sa.Engine:
         tables.take(connection, tables.LAYOUT)
         found = layout_of(connection, name)  # under the lock: another process may have been faster
         if found is None:
-            metadata.create_all(connection)
+            tables.metadata.create_all(connection)
             version.create(connection)
             connection.execute(sa.insert(version).values(version_num=LAYOUT))
         elif found != LAYOUT:
@@ -96,7 +95,7 @@ def layout_of(connection: sa.Connection, name: str) -> str | None:
     for table, column in (("alembic_version", "version_num"), ("dpcl_layout", "version")):
         if table in names:
             return str(connection.scalar(sa.text(f"SELECT {column} FROM {table}")))
-    if names & set(metadata.tables):
+    if names & set(tables.metadata.tables):
         raise StoreUnusable(f"store {name}: is the database of another program; name one of its own")
     return None
 

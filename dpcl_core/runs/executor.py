@@ -22,13 +22,12 @@ from sqlalchemy import insert, make_url, select, update
 
 from dpcl_core import machine, paths, unforeseen
 from dpcl_core.data import intake
-from dpcl_core.errors import BadInput, DataMissing, StoreTrouble, failure_kind, unknown
+from dpcl_core.errors import BadInput, DataMissing, StoreTrouble, failure_kind, instead_of, unknown
 from dpcl_core.runs import database, process, queue, resumption
 from dpcl_core.runs.process import TIED, Patience, Tie, WarmWorker, log_file, spawn
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, machines
-from dpcl_core.unforeseen import masked
 
 # The machines that share a store on a server: each says every few seconds that it looks after the queue.
 
@@ -125,13 +124,12 @@ class Supervisor:
     def settle(self) -> None:
         """Looks until it is known which runs go on: once, or for seconds where a silent process cannot be inspected."""
         end = time.monotonic() + SILENT_SECONDS + _PAUSE_SECONDS
-        while any(map(self._is_doubtful, self.check())) and time.monotonic() < end:
+        while True:
+            silent = [run for run in self.check() if run.status in ACTIVE and (run.silent_seconds or 0.0) > SILENT_SECONDS]
+            is_known = not any(run.process is None or process.is_alive(run.process) is None for run in silent)
+            if is_known or time.monotonic() >= end:
+                return
             time.sleep(_PAUSE_SECONDS)
-
-    @staticmethod
-    def _is_doubtful(run: Run) -> bool:
-        is_silent = run.silent_seconds is not None and run.silent_seconds > SILENT_SECONDS
-        return run.status in ACTIVE and is_silent and (run.process is None or process.is_alive(run.process) is None)
 
     def _is_given_up(self, run: Run) -> bool:
         """Ends a run whose process is gone or stuck, and resumes it where that loses nothing and has not failed twice.
@@ -155,8 +153,7 @@ class Supervisor:
             f"The computer stopped this run at {last:%H:%M} UTC on {last:%Y-%m-%d}: its process ended without a word "
             "(switched off, out of memory, or ended by someone)."
         )
-        failure = Failure("worker-died", sentence, _end_of_log(run))
-        return self.store.mark_failed(run, failure, resumption.resume_by_itself)
+        return self.store.mark_failed(run, Failure("worker-died", sentence, _end_of_log(run)), resumption.resume_by_itself)
 
     def _silent_seconds(self, run: Run) -> float:
         """For how long this executor has found no new sign of life of a run.
@@ -252,10 +249,9 @@ def _end_of_log(run: Run) -> str:
     """What is stored and shown of a run's log. Of own data nothing, since it may quote rows: it stays in its file."""
     if run.readable_spec is None or run.readable_spec.data.dataset.startswith("own:"):
         return ""
-    try:
-        return masked(log_file(run.id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
-    except OSError:
-        return ""
+    with suppress(OSError):
+        return unforeseen.masked(log_file(run.id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
+    return ""
 
 
 # Moves the queue of a store for as long as a server or `dpcl work` is up, whether or not anybody looks at a page.
@@ -388,7 +384,7 @@ class RayExecutor(Supervisor):
         _connected()
         hosts = {str(node["NodeManagerHostname"]) for node in _nodes().values()}
         if make_url(self.store.url).get_backend_name() == "sqlite" and hosts - {socket.gethostname()}:
-            raise BadInput("--store", masked(self.store.url), _ONE_COMPUTER)
+            raise BadInput("--store", unforeseen.masked(self.store.url), _ONE_COMPUTER)
 
     def schedule(self) -> None:
         import ray
@@ -412,10 +408,8 @@ def _connected() -> None:
     import ray
 
     if not ray.is_initialized():
-        try:
+        with instead_of(ConnectionError, RuntimeError, say=BadInput("--executor", "ray", _NO_CLUSTER)):
             ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level="error")
-        except (ConnectionError, RuntimeError) as error:
-            raise BadInput("--executor", "ray", _NO_CLUSTER) from error
 
 
 def _nodes() -> Mapping[str, Mapping[str, Any]]:

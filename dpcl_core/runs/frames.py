@@ -6,8 +6,9 @@ Those of how client lists were matched (`entries` to `statistics`) are of simula
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from dpcl_core import metrics as measures
 from dpcl_core.events import CellFinished, Event, Guarantee, Leaks, Retained, Signatures, TaskLearned, TokensScored, of_kind
@@ -39,26 +40,35 @@ def _table(columns: str, rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(names, typed, strict=True)))
 
 
+P = ParamSpec("P")
+_Rows = Iterator[tuple[Any, ...]]
+
+
+def _framed(columns: str) -> Callable[[Callable[P, _Rows]], Callable[P, pd.DataFrame]]:
+    """Makes a table with these columns after epsilon and seed (`_table`) of a function that yields its rows."""
+
+    def made(rows: Callable[P, _Rows]) -> Callable[P, pd.DataFrame]:
+        return wraps(rows)(lambda *of, **named: _table(columns, rows(*of, **named)))
+
+    return made
+
+
 def rules(events: Iterable[Event]) -> tuple[str, ...]:
     """The prediction rules that a run reports accuracies for, its own first; empty where its method has only one rule."""
     return next((tuple(event.by_rule) for event in of_kind(events, TaskLearned) if event.by_rule), ())
 
 
-def accuracy(events: Iterable[Event], rule: str | None = None) -> pd.DataFrame:
+@_framed("after_task on_task accuracy pooled")
+def accuracy(events: Iterable[Event], rule: str | None = None) -> _Rows:
     """Columns epsilon, seed, after_task, on_task, accuracy (in [0, 1]), pooled (over all tasks seen, one per after_task).
 
     Without an evaluation there is no row. With `rule`: as if the run had predicted by that rule (pooled NaN: it is counted
     for the run's own rule only). Raises KeyError where the run has no accuracies under the rule.
     """
-    return _table(
-        "after_task on_task accuracy pooled",
-        (
-            (event, event.task, on_task, value, event.pooled if rule is None else None)
-            for event in of_kind(events, TaskLearned)
-            for on_task, value in enumerate(_row(event, rule))
-            if value is not None
-        ),
-    )
+    for event in of_kind(events, TaskLearned):
+        for on_task, value in enumerate(_row(event, rule)):
+            if value is not None:
+                yield event, event.task, on_task, value, event.pooled if rule is None else None
 
 
 def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
@@ -100,52 +110,38 @@ def spent(events: Iterable[Event]) -> pd.DataFrame:
     )
 
 
-def tokens(events: Iterable[Event]) -> pd.DataFrame:
+@_framed("task model text label place token kind is_stop probability commonness")
+def tokens(events: Iterable[Event]) -> _Rows:
     """Columns epsilon, seed, task, model (base, current), text (its number in the event), label, place, token, kind,
     is_stop, probability (in (0, 1]), commonness (Score2 of PeCL): one row per token of a synthetic or public text.
     """
-    return _table(
-        "task model text label place token kind is_stop probability commonness",
-        (
-            (event, event.task, event.model, number, text.label, place, *row)
-            for event in of_kind(events, TokensScored)
-            for number, text in enumerate(event.texts)
-            for place, row in enumerate(
-                zip(text.tokens, text.kinds, text.is_stop, text.probability, text.commonness, strict=True)
-            )
-        ),
-    )
+    for event in of_kind(events, TokensScored):
+        for number, text in enumerate(event.texts):
+            columns = text.tokens, text.kinds, text.is_stop, text.probability, text.commonness
+            for place, row in enumerate(zip(*columns, strict=True)):
+                yield event, event.task, event.model, number, text.label, place, *row
 
 
-def retained(events: Iterable[Event]) -> pd.DataFrame:
+@_framed("after_task of_task ordinary private")
+def retained(events: Iterable[Event]) -> _Rows:
     """Columns epsilon, seed, after_task, of_task, ordinary, private: nats per token above the frozen public model.
 
     `private` is NaN where no private span is marked in the task.
     """
-    return _table(
-        "after_task of_task ordinary private",
-        (
-            (event, event.task, of_task, ordinary, private)
-            for event in of_kind(events, Retained)
-            for of_task, (ordinary, private) in enumerate(zip(event.ordinary, event.private, strict=True))
-        ),
-    )
+    for event in of_kind(events, Retained):
+        for of_task, (ordinary, private) in enumerate(zip(event.ordinary, event.private, strict=True)):
+            yield event, event.task, of_task, ordinary, private
 
 
-def leaks(events: Iterable[Event]) -> pd.DataFrame:
+@_framed("after_task planted codes exposure below first extracted epsilon_at_least confidence")
+def leaks(events: Iterable[Event]) -> _Rows:
     """Columns epsilon, seed, after_task (-1: before the first), planted (in how many texts; 0: controls), codes, exposure,
     below (bits), first, extracted (shares), epsilon_at_least (of the whole model, with `confidence`): one row per level.
     """
-    return _table(
-        "after_task planted codes exposure below first extracted epsilon_at_least confidence",
-        (
-            (event, event.task, *level, event.epsilon_at_least, event.confidence)
-            for event in of_kind(events, Leaks)
-            for level in zip(
-                event.levels, event.codes, event.exposure, event.below, event.first, event.extracted, strict=True
-            )
-        ),
-    )
+    for event in of_kind(events, Leaks):
+        columns = event.levels, event.codes, event.exposure, event.below, event.first, event.extracted
+        for level in zip(*columns, strict=True):
+            yield event, event.task, *level, event.epsilon_at_least, event.confidence
 
 
 def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
@@ -169,7 +165,8 @@ def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:
     return event.by_rule[rule] if rule is not None and was_tested else event.accuracy
 
 
-def entries(events: Iterable[Event]) -> pd.DataFrame:
+@_framed("task round client weight mean_x mean_y signature_x signature_y group name margin regret mode is_right")
+def entries(events: Iterable[Event]) -> _Rows:
     """Columns epsilon, seed, task, round, client, weight, mean_x, mean_y, signature_x, signature_y, group (-1: none), name
     (of the group), margin, regret (NaN: not one to one), mode (-1: unknown), is_right (in the group assigned to its
     mode, one group per mode; False where the mode is unknown): one row per entry.
@@ -178,78 +175,62 @@ def entries(events: Iterable[Event]) -> pd.DataFrame:
 
     from dpcl_core.explorers import matching as agreeing
 
-    rows: list[tuple[object, ...]] = []
     for event in of_kind(events, Signatures):
         of, names = event.entries, event.prototypes.name
         groups, modes = np.array(of.group, dtype=np.int64), np.array(of.mode, dtype=np.int64)
         is_right = agreeing.is_correct(groups, modes, len(names), int(modes.max(initial=-1)) + 1)
-        for row in zip(of.client, of.weight, of.mean, of.signature, of.group, of.margin, of.regret, of.mode, is_right,
-                       strict=True):  # fmt: skip
-            client, weight, mean, signature, group, *rest = row
+        columns = of.client, of.weight, of.mean, of.signature, of.group, of.margin, of.regret, of.mode, is_right
+        for client, weight, mean, signature, group, *rest in zip(*columns, strict=True):
             name = names[group] if group >= 0 else ""
-            rows.append((event, event.task, event.round, client, weight, *mean, *signature, group, name, *rest))
-    columns = "client weight mean_x mean_y signature_x signature_y group name margin regret mode is_right"
-    return _table(f"task round {columns}", rows)
+            yield event, event.task, event.round, client, weight, *mean, *signature, group, name, *rest
 
 
-def prototypes(events: Iterable[Event]) -> pd.DataFrame:
+@_framed(
+    "task round group name mean_x mean_y mean_xx mean_xy mean_yy "
+    "signature_x signature_y signature_xx signature_xy signature_yy"
+)
+def prototypes(events: Iterable[Event]) -> _Rows:
     """Columns epsilon, seed, task, round, group, name, and for the spaces mean and signature each SPACE_x, SPACE_y, and the
     covariance of the privacy noise there, SPACE_xx, SPACE_xy, SPACE_yy: one row per group.
     """
-    spaces = (f"{space}_{part}" for space in ("mean", "signature") for part in ("x", "y", "xx", "xy", "yy"))
-    return _table(
-        " ".join(("task round group name", *spaces)),
-        (
-            (event, event.task, event.round, group, name, *mean, *mean_spread, *signature, *signature_spread)
-            for event in of_kind(events, Signatures)
-            if (of := event.prototypes)
-            for group, (name, mean, mean_spread, signature, signature_spread) in enumerate(
-                zip(of.name, of.mean, of.mean_spread, of.signature, of.signature_spread, strict=True)
-            )
-        ),
-    )
+    for event in of_kind(events, Signatures):
+        of = event.prototypes
+        columns = zip(of.name, of.mean, of.mean_spread, of.signature, of.signature_spread, strict=True)
+        for group, (name, mean, mean_spread, signature, signature_spread) in enumerate(columns):
+            yield event, event.task, event.round, group, name, *mean, *mean_spread, *signature, *signature_spread
 
 
-def agreement(events: Iterable[Event]) -> pd.DataFrame:
+@_framed("task round matcher is_own noise agreement n_entries")
+def agreement(events: Iterable[Event]) -> _Rows:
     """Columns epsilon, seed, task, round, matcher, is_own (the run's), noise (standard deviation added to each coordinate
     of every entry's mean; NaN: none added), agreement (adjusted Rand index with the truth), n_entries (compared;
     a subsample of long lists).
     """
-    rows: list[tuple[object, ...]] = []
     for event in of_kind(events, Signatures):
         values = [(matcher, math.nan, value) for matcher, value in event.agreement.items()]
         for matcher, at_levels in event.agreement_at.items():
             values += [(matcher, level, value) for level, value in zip(event.noise_levels, at_levels, strict=True)]
         place, n = (event, event.task, event.round), _n_compared(event)
-        rows += [(*place, name, name == event.matcher, *rest, n) for name, *rest in values]
-    return _table("task round matcher is_own noise agreement n_entries", rows)
+        yield from ((*place, name, name == event.matcher, *rest, n) for name, *rest in values)
 
 
-def anchors(events: Iterable[Event]) -> pd.DataFrame:
+@_framed("task round m gap mean_rate least_rate least_gap needed agreement n_entries")
+def anchors(events: Iterable[Event]) -> _Rows:
     """Columns epsilon, seed, task, round, gap, m, mean_rate, least_rate, least_gap, needed (inf: no number would do),
     agreement, n_entries (compared): one row per number of anchors.
     """
-    return _table(
-        "task round m gap mean_rate least_rate least_gap needed agreement n_entries",
-        (
-            (event, event.task, event.round, m, of.gap, *rest, _n_compared(event))
-            for event in of_kind(events, Signatures)
-            if (of := event.anchors) is not None
-            for m, *rest in zip(of.m, of.mean_rate, of.least_rate, of.least_gap, of.needed, of.agreement, strict=True)
-        ),
-    )
+    for event in of_kind(events, Signatures):
+        if (of := event.anchors) is not None:
+            for m, *rest in zip(of.m, of.mean_rate, of.least_rate, of.least_gap, of.needed, of.agreement, strict=True):
+                yield event, event.task, event.round, m, of.gap, *rest, _n_compared(event)
 
 
-def statistics(events: Iterable[Event]) -> pd.DataFrame:
+@_framed("task round statistic signal noise")
+def statistics(events: Iterable[Event]) -> _Rows:
     """Columns epsilon, seed, task, round, statistic, signal, noise (lengths): one row per released statistic."""
-    return _table(
-        "task round statistic signal noise",
-        (
-            (event, event.task, event.round, name, signal, event.noise.get(name, math.nan))
-            for event in of_kind(events, Signatures)
-            for name, signal in event.signal.items()
-        ),
-    )
+    for event in of_kind(events, Signatures):
+        for name, signal in event.signal.items():
+            yield event, event.task, event.round, name, signal, event.noise.get(name, math.nan)
 
 
 def _n_compared(event: Signatures) -> int:

@@ -221,11 +221,10 @@ def end(process: Process) -> None:
 def _ticks(pid: int) -> int | None:
     """Start time of a process; None if there is none or it has ended but was not reaped."""
     if not _PROC.is_dir():
-        try:
+        with suppress(psutil.Error):
             info = psutil.Process(pid)
             return None if info.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD) else round(100 * info.create_time())
-        except psutil.Error:
-            return None
+        return None
     # Read here, not by psutil: its times since 1970 move when the clock is set, and a running process would look dead.
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -26,7 +26,6 @@ from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.runs import charges, database, process, run, tables
-from dpcl_core.runs.process import Process
 from dpcl_core.runs.tables import ACTIVE, OPEN, checkpoints, kept_turns, members, rooms, runs, set_runs, shards, turns
 from dpcl_core.runs.tables import visitors as known
 from dpcl_core.spec import RunSpec
@@ -184,8 +183,7 @@ def pool_of(connection: Connection, visitor: Visitor) -> str:
     mine = select(rooms.c.owner).join(members).where(members.c.token == visitor.owner, rooms.c.ends > time.time())
     teacher = connection.scalar(mine.order_by(rooms.c.created.desc()))
     if teacher is not None:
-        opened_from = connection.scalar(select(known.c.address).where(known.c.owner == teacher))
-        return CLASS + str(opened_from or teacher)
+        return CLASS + str(connection.scalar(select(known.c.address).where(known.c.owner == teacher)) or teacher)
     return visitor.address or visitor.owner
 
 
@@ -348,7 +346,7 @@ def places(connection: Connection) -> dict[str, int]:
 def enqueue(
     connection: Connection, spec: RunSpec, *, name: str, device: str, visitor: Visitor | None, workload: str | None = None,
     n_cells: int | None = None, split: run.Split | None = None, gives: charges.Gives = "models",
-    attended_by: Process | None = None,
+    attended_by: process.Process | None = None,
 ) -> str:  # fmt: skip
     """Puts a row at the end of its device's queue and gives its id. `attended_by`: the command or script that it ends with.
 

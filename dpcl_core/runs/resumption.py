@@ -23,11 +23,10 @@ from sqlalchemy import cast as cast_in_store
 
 from dpcl_core import paths
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
-from dpcl_core.errors import BadInput, StoreRefused, StoreTrouble, StoreUnusable
+from dpcl_core.errors import BadInput, StoreRefused, StoreTrouble, StoreUnusable, instead_of
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
 from dpcl_core.runs import charges, database, process, queue, run, tables
 from dpcl_core.runs.process import Patience
-from dpcl_core.runs.run import RESUMABLE, Failure, checked_id, no_such_run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import OPEN, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
 
@@ -110,10 +109,7 @@ def check_known(store: Store, run_id: str, patience: Patience) -> None:
 
 
 def carried_on(
-    store: Store,
-    run_id: str,
-    stream: Iterable[Event],
-    patience: Patience = Patience(),  # noqa: B008 (nothing changes it)
+    store: Store, run_id: str, stream: Iterable[Event], patience: Patience = Patience()  # noqa: B008 (nothing changes it)
 ) -> Iterator[Event]:
     """The events of a run that goes on, without those that are stored already; marks it as running when it has started.
 
@@ -133,7 +129,7 @@ def carried_on(
 def why_not(store: Store, run_id: str) -> str | None:
     """The reason why a run cannot be resumed, as a part of a sentence; None where it can be."""
     with store.reading() as connection:
-        return _why_not(connection, checked_id(run_id))
+        return _why_not(connection, run.checked_id(run_id))
 
 
 def resume(store: Store, run_id: str) -> None:
@@ -143,7 +139,7 @@ def resume(store: Store, run_id: str) -> None:
     """
     store.check_mine(run_id)
     with store.writing() as connection:
-        why = _why_not(connection, checked_id(run_id))
+        why = _why_not(connection, run.checked_id(run_id))
         if why is None and store.visitor is not None:
             tables.take(connection, tables.QUEUE)
             work = connection.execute(select(*run.WORK).where(runs.c.id == run_id)).one()
@@ -160,7 +156,7 @@ def hand_back(store: Store, run_id: str) -> None:
     """Puts the run that this process carries out back into its queue, for another process; one that is to stop ends."""
     if store.status(run_id) == "stopping":
         store.end(run_id, "cancelled", by=process.me())
-    elif store.end(run_id, "lost", Failure("worker-died", _LEFT, ""), by=process.me()):
+    elif store.end(run_id, "lost", run.Failure("worker-died", _LEFT, ""), by=process.me()):
         resume(store, run_id)
 
 
@@ -190,7 +186,7 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
 
 
 def _requeued(connection: Connection, run_id: str) -> bool:
-    ended = or_(runs.c.status.in_(("lost", "cancelled")), (runs.c.status == "failed") & runs.c.error_kind.in_(RESUMABLE))
+    ended = or_(runs.c.status.in_(("lost", "cancelled")), (runs.c.status == "failed") & runs.c.error_kind.in_(run.RESUMABLE))
     change = update(runs).where(runs.c.id == run_id, runs.c.deleted.is_(None), ended)
     process = ("runs_on", "machine", "pid", "ticks", "heartbeat")
     nothing = dict.fromkeys((*process, "attended", "finished", "error_kind", "error", "error_log"))
@@ -200,12 +196,12 @@ def _requeued(connection: Connection, run_id: str) -> bool:
 def _why_not(connection: Connection, run_id: str) -> str | None:
     row = connection.execute(select(runs).where(runs.c.id == run_id)).first()
     if row is None:
-        raise no_such_run(run_id)
+        raise run.no_such_run(run_id)
     if row.deleted is not None:
         return "it is deleted, and its checkpoints with it"
     if row.status in (*OPEN, "finished"):
         return f"it is {row.status}"
-    if row.status == "failed" and row.error_kind not in RESUMABLE:
+    if row.status == "failed" and row.error_kind not in run.RESUMABLE:
         return "it failed by itself, and would fail again; change its settings and start a new run"
     if row.status == "cancelled" and row.error_kind is not None:
         return "it took longer than its server allows; take fewer examples, budgets or seeds and start a new run"
@@ -271,12 +267,10 @@ def _whole(row: _Row) -> Checkpoint:
     said = events_of(row.learner, row.task, row.events, row.digest)
     if (row.document, row.arrays) != (None, None) and row.digest[32:] != _digest(row.document, row.arrays):
         raise _damaged(row.learner, row.task)
-    try:
+    with instead_of(ValueError, TypeError, RecursionError, SafetensorError, say=_damaged(row.learner, row.task)):
         if row.document is not None and row.arrays is not None:
             json.loads(row.document)
             deserialize(row.arrays)  # type: ignore[no-untyped-call]
-    except (ValueError, TypeError, RecursionError, SafetensorError) as error:
-        raise _damaged(row.learner, row.task) from error
     return Checkpoint(row.learner, row.task, said, row.document, row.arrays)
 
 
@@ -285,13 +279,11 @@ def events_of(group: int, task: int, text: str, digest: str | None) -> tuple[Eve
 
     Raises StoreUnusable, with which one it is, where they are not those that were saved.
     """
-    try:
+    with instead_of(ValueError, TypeError, KeyError, RecursionError, say=_damaged(group, task)):
         documents = json.loads(text)
         if digest is None or digest[:32] != _digest(group, task, documents):
             raise _damaged(group, task)
         return tuple(map(from_json, documents))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(group, task) from error
 
 
 def _damaged(group: int, task: int) -> StoreUnusable:

@@ -302,8 +302,7 @@ def transition(run_id: str, before: Sequence[str]) -> Update:
 def stop(connection: Connection, which: ColumnElement[bool]) -> None:
     """Cancels those of these runs that wait, and requests those under way to stop; others stay as they are."""
     change = update(runs).where(which)
-    queued = change.where(runs.c.status == "queued")
-    connection.execute(queued.values(status="cancelled", finished=time.time()))
+    connection.execute(change.where(runs.c.status == "queued").values(status="cancelled", finished=time.time()))
     connection.execute(change.where(runs.c.status.in_(("starting", "running"))).values(status="stopping"))
 
 

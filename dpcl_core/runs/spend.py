@@ -133,8 +133,7 @@ def declare(data_id: str | None, epsilon: float, delta: float, adjacency: Adjace
         check_accounted(delta)
         budget = Budget(float(epsilon), float(delta), adjacency)
     with _changing() as accounts:
-        before = accounts.get(name, Account(name))
-        accounts[name] = replace(before, budget=budget)
+        accounts[name] = replace(accounts.get(name, Account(name)), budget=budget)
         return accounts[name]
 
 

@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast, get_args
@@ -138,8 +138,7 @@ class Store:
     def trash(self) -> list[Run]:
         """The deleted runs that can be restored, newest first: a visitor's own, and all where the server is not shared."""
         mine = [] if self.visitor is None else [runs.c.owner == self.visitor.owner]
-        listed = _ROWS.where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine)
-        return self._runs(listed.order_by(*_NEWEST_FIRST))
+        return self._runs(_ROWS.where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine).order_by(*_NEWEST_FIRST))
 
     def unfinished(self) -> list[Run]:
         """Runs that are queued or under way, oldest first."""
@@ -305,7 +304,7 @@ class Store:
         with self.writing() as connection:
             if run_id not in queue.next_runs(connection, passed):
                 return False
-            try:
+            with suppress(IntegrityError):  # the index of one run per device
                 begun = {"started": time.time(), "heartbeat": database.now(), **run.columns_of(process)}
                 asked = str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id)))
                 on = on or here(asked)
@@ -318,8 +317,7 @@ class Store:
                     connection.execute(run.end_update(run_id, "failed", failure, before=("queued",)))
                     return False
                 return connection.execute(change.values(status="starting", runs_on=on, **begun)).rowcount == 1
-            except IntegrityError:  # the index of one run per device
-                return False
+            return False
 
     def attach(self, run_id: str, process: Process) -> bool:
         """Records the process of a run that was claimed for one about to be started."""

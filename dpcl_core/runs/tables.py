@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
 
 ACTIVE = ("starting", "running", "stopping")
@@ -301,12 +302,11 @@ def append(connection: sa.Connection, run_id: str, new_events: Sequence[Event], 
             if isinstance(event, CellFinished):
                 said = {name: document[name] for name in ("metrics", "guarantee", "seconds")}
                 rows[cells].append({"run_id": run_id, "epsilon": event.cell.epsilon, "seed": event.cell.seed, **said})
-    try:
+    wrong = BadInput("run", run_id, "must be a run of this store, each of its cells finishing once")
+    with instead_of(IntegrityError, say=wrong):
         for table, of_table in rows.items():
             if of_table:
                 connection.execute(sa.insert(table), of_table)
-    except IntegrityError as error:
-        raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
 
 
 def classifiers_of(connection: sa.Connection, run_id: str) -> list[Classifier]:
@@ -320,10 +320,9 @@ def classifiers_of(connection: sa.Connection, run_id: str) -> list[Classifier]:
 
 def read_event(document: Mapping[str, JsonValue]) -> Event:
     """The event of a stored document; a warning in place of one that cannot be read."""
-    try:
+    with suppress(KeyError, TypeError, ValueError):
         return from_json(document)
-    except (KeyError, TypeError, ValueError):
-        return Note("warning", "One entry of this run can no longer be read by this version of the program.")
+    return Note("warning", "One entry of this run can no longer be read by this version of the program.")
 
 
 # What only one transaction may do at a time: PostgreSQL has many writers at once, where SQLite has one.

@@ -33,9 +33,7 @@ from dpcl_core.runs.executor import FREE_SECONDS, WORKER, LocalExecutor, Supervi
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import End, Failure, Run, Status
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.spec import RunSpec
-from dpcl_core.unforeseen import masked
 
 _QUEUE_SECONDS, _LONGEST_SECONDS = 0.25, 2.0  # between looks at a queue, the longer the less happens in it
 TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
@@ -44,7 +42,9 @@ _STOP_PATIENCE_SECONDS = 2.0  # for the end of a run that was stopped: somebody 
 _LEFT_SECONDS = 2.0  # for handing a run back; what takes longer ends as after a crash
 
 
-def real_engine(spec: RunSpec, device: str, keep: Keep | None = None, division: Division | None = None) -> Iterator[Event]:
+def real_engine(
+    spec: RunSpec, device: str, keep: Keep | None = None, division: Division | None = None
+) -> Iterator[Event]:
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
@@ -196,7 +196,7 @@ def carry_out(
     `patience` is over; the run then goes on after its last checkpoint, as after a crash.
     """
     run = patience.outlast(lambda: store.get(run_id))
-    if run.status not in ACTIVE or run.process != process.me():
+    if run.status not in tables.ACTIVE or run.process != process.me():
         return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
     device = process.bare(run.runs_on or run.device)
@@ -253,7 +253,7 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
             last = number
             if on_event is not None:
                 on_event(event)
-        if status != "queued" and status not in ACTIVE:
+        if status != "queued" and status not in tables.ACTIVE:
             return status
         patience.outlast(supervisor.check)
         time.sleep(_QUEUE_SECONDS)
@@ -295,12 +295,8 @@ class Recorder:
     def add(self, event: Event) -> None:
         with self._lock:
             # Newer progress replaces an unwritten older one on the same line: which lines there are depends on no time.
-            last = self._waiting[-1] if self._waiting else None
-            if (
-                isinstance(event, Progress)
-                and isinstance(last, Progress)
-                and (last.task, last.text) == (event.task, event.text)
-            ):
+            lines = [(one.task, one.text) for one in (*self._waiting[-1:], event) if isinstance(one, Progress)]
+            if len(lines) == 2 and lines[0] == lines[1]:
                 self._waiting.pop()
             self._waiting.append(event)
 
@@ -370,21 +366,17 @@ class Recorder:
     def _watch(self) -> None:
         """Ends this process where a step goes on after a stop; the other thread may be held up by the store."""
         while not self._ended.wait(TICK_SECONDS):
-            if self._stopped_at is not None and time.monotonic() - self._stopped_at > GRACE_SECONDS:
-                self._cut_off()
-
-    def _cut_off(self) -> None:
-        """Ends this process in the middle of a step; the other thread has sent the events before it."""
-        if self._over.is_set():
-            return  # the step has just ended by itself
-        unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
-        end: End = "cancelled" if self._trouble is None else "failed"
-        try:
-            failure = None if self._trouble is None else self._failed_as(self._trouble)
-            self._store.end(self._run_id, end, failure, by=process.me())
-            self._on_cut_off()
-        finally:
-            os._exit(1)
+            is_late = self._stopped_at is not None and time.monotonic() - self._stopped_at > GRACE_SECONDS
+            if not is_late or self._over.is_set():  # in time, or the step has just ended by itself
+                continue
+            unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
+            end: End = "cancelled" if self._trouble is None else "failed"
+            try:  # the other thread has sent the events before it
+                failure = None if self._trouble is None else self._failed_as(self._trouble)
+                self._store.end(self._run_id, end, failure, by=process.me())
+                self._on_cut_off()
+            finally:
+                os._exit(1)
 
 
 def _failure(error: BaseException, *, is_own: bool) -> Failure:
@@ -394,7 +386,7 @@ def _failure(error: BaseException, *, is_own: bool) -> Failure:
     kind = failure_kind(error)
     if is_own and kind == "internal":
         return Failure(kind, unforeseen.recorded(error), "")
-    message = masked(" ".join(str(error).split())) or type(error).__name__
+    message = unforeseen.masked(" ".join(str(error).split())) or type(error).__name__
     sentence = {
         "out-of-memory": "The computer ran out of memory: fewer examples, a smaller backbone or fewer seeds need less.",
         "internal": f"The program itself went wrong ({type(error).__name__}: {message}); the settings are kept.",

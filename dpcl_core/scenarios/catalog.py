@@ -137,6 +137,36 @@ class SiBlurry(Blurry):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OneVsRest(ScenarioSpec):
+    """Each task is one class against the rest; a test example comes with its task."""
+
+    kind: Literal["one-vs-rest"] = "one-vs-rest"
+    tasks: Annotated[int, Ge(1)] | None = parameter(
+        None, description="Number of tasks, for the first classes in the dataset's order; empty: one for each class."
+    )
+
+    @property
+    def by_coin(self) -> bool:
+        return True
+
+    @property
+    def classes_return(self) -> bool:
+        return False
+
+    @property
+    def is_task_given(self) -> bool:
+        return True
+
+    def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
+        """ "not NAME" and NAME of each task."""
+        return _yes_and_no(classes[: self.tasks])
+
+
+def _yes_and_no(classes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for one in classes for name in (f"not {one}", one))
+
+
+@dataclass(frozen=True, kw_only=True)
 class OfClients(Settings):
     """What every stream with clients has: their number, and that a coin of an example's own bytes says who holds it."""
 
@@ -191,6 +221,10 @@ class Federated(OfClients, ScenarioSpec):
     def classes_return(self) -> bool:
         return self.by_source
 
+    @property
+    def is_task_given(self) -> bool:
+        return self.protocol == "one-vs-rest"
+
     def sources_used(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """The sources that occur in the stream: where sources are the tasks, those that are learned, else all."""
         return (self.order or sources)[: self.tasks] if self.by_source else sources
@@ -207,11 +241,10 @@ class Federated(OfClients, ScenarioSpec):
         """The stream's class names: "not NAME" and NAME of each task in one-vs-rest, else the dataset's classes."""
         if self.protocol != "one-vs-rest":
             return classes
-        requested = (self.order or classes)[: self.tasks]
-        return tuple(name for one in requested for name in (f"not {one}", one))
+        return _yes_and_no((self.order or classes)[: self.tasks])
 
 
-_SETTINGS = (ClassIncremental, Split, Permuted, SourceIncremental, IBlurry, SiBlurry, Federated)
+_SETTINGS = (ClassIncremental, Split, Permuted, SourceIncremental, IBlurry, SiBlurry, OneVsRest, Federated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,8 +395,7 @@ def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview
         for split in (columns.train, columns.test)
     )
     sources = columns.train.sources, columns.test.sources, columns.sources
-    table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
-    tasks = open_stream(scenario, table, seed).tasks
+    tasks = open_stream(scenario, Table(train, test, columns.classes, *sources, n_people=columns.n_train), seed).tasks
     counts = np.array([np.bincount(task.train.labels.astype(np.intp), minlength=len(shown.classes)) for task in tasks])
     if scenario.n_users is None:
         return replace(shown, counts=counts)
@@ -397,9 +429,11 @@ def open_stream(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed, as the scenario splits the table, and its clients. Raises BadInput as the scenario does."""
     clients: Any = None
     if scenario.n_users is not None and not card(scenario.kind).has_clients:
-        clients = import_module("dpcl_core.scenarios.clients")  # builds on the settings here
-        table = clients.dealt_out(scenario, table, seed)
+        clients = import_module("dpcl_core.scenarios.federated")  # builds on the settings here
+        table = clients.dealt_to_clients(scenario, table, seed)
     stream: TaskStream = _module(scenario).open_stream(scenario, table, seed)
+    if table.train.sentences is not None:
+        stream = replace(stream, metric="entity-f1")
     return stream if clients is None else clients.of_clients(stream, scenario)
 
 

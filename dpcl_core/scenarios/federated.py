@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import incremental
-from dpcl_core.scenarios.catalog import Federated
+from dpcl_core.scenarios import catalog, incremental
+from dpcl_core.scenarios.catalog import Federated, OfClients
+from dpcl_core.scenarios.one_vs_rest import against_rest
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
+from dpcl_core.spec import Recurrence, ScenarioSpec, fields_of, parameter
 
 MIN_ROWS = 10  # examples that every client can expect to hold
 _DRAWS, _NUMBERS = 1000, 500_000  # draws of a partition at most, and numbers in them: so many take some milliseconds
@@ -63,15 +65,8 @@ def open_stream(settings: Federated, table: Table, seed: int) -> TaskStream:
     n = n_tasks(settings, len(table.classes), tuple(source.name for source in table.sources))
     groups = _order(settings, table, n)
     dealt = dealt_out(settings, table, groups, seed)
-    return TaskStream(
-        tasks=tuple(_task(settings, dealt, index, group, seed) for index, group in enumerate(groups)),
-        classes=settings.label_names(table.classes),
-        recurrence=settings.recurrence,
-        unit="user",
-        assumed=ASSUMED,
-        metric="entity-f1" if table.train.sentences is not None else "accuracy",
-        looks_ahead=True,
-    )
+    tasks = tuple(_task(settings, dealt, index, group, seed) for index, group in enumerate(groups))
+    return of_clients(TaskStream(tasks, settings.label_names(table.classes), settings.recurrence), settings)
 
 
 def _order(settings: Federated, table: Table, n: int) -> list[list[int]]:
@@ -191,25 +186,91 @@ def _task(settings: Federated, table: Table, index: int, group: Sequence[int], s
     if settings.protocol != "one-vs-rest":
         return incremental.class_task(index, names[label] if len(group) == 1 else f"task {index + 1}", group, table)
     train, test = (
-        _against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
+        against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
         for examples, split in ((table.train, "train"), (table.test, "test"))
     )
     return Task(index, names[label], train, test, prior=(2 * index, 2 * index + 1), task_id=index)
 
 
-def _against_rest(examples: Examples, label: int, index: int, random: np.random.Generator) -> Examples:
-    """The examples of a class and, for each client, as many others as it has of the class, or all if there are fewer.
+# Any stream with clients: the examples of its tasks are held by clients, and all that a client holds is protected.
+#
+# The stream decides which task an example is in, and a lot drawn for each label which client holds it. Both are public
+# functions of that example alone, so that no client moves what another one holds. A client may hold examples of every task.
 
-    Others are taken in the order of public coins of their own bytes. A client's examples in the task are a function of its
-    own examples: removing another client changes none of them. Examples without clients, such as the public test part, count
-    as one client's.
-    """
-    users = np.zeros(len(examples), dtype=np.int64) if examples.users is None else examples.users
-    is_label, tossed = examples.labels == label, examples.tossed(random)
-    n_label = np.bincount(users[is_label].astype(np.intp), minlength=int(users.max(initial=0)) + 1)
-    others = np.flatnonzero(~is_label)
-    others = others[np.lexsort((others, tossed[others], users[others]))]
-    first = np.searchsorted(users[others], users[others])  # where its client's others begin
-    rest = others[np.arange(len(others)) - first < n_label[users[others]]]
-    places = np.sort(np.concatenate([np.flatnonzero(is_label), rest]))
-    return replace(examples.take(places), labels=2 * index + is_label[places].astype(np.int64))
+
+@dataclass(frozen=True, kw_only=True)
+class Held(OfClients):
+    """What a stream has beside its own settings where clients hold the examples."""
+
+    alpha: float = parameter(
+        0.5, ge=0.01, le=1000,
+        description="Each label's examples are dealt out in shares drawn from a Dirichlet distribution of this "
+        "concentration: small, and most examples of a label lie with few clients.",
+    )  # fmt: skip
+
+    @property
+    def recurrence(self) -> Recurrence:
+        return "every"
+
+    def pooled(self, n_classes: int, sources: tuple[str, ...]) -> ScenarioSpec | None:
+        """The stream without clients."""
+        plain = catalog.card(str(fields_of(type(self))["kind"].default)).settings
+        return plain(**{name: getattr(self, name) for name in fields_of(plain)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldClassIncremental(Held, catalog.ClassIncremental):
+    """New classes in every task, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldSplit(Held, catalog.Split):
+    """Classes in their own order, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldPermuted(Held, catalog.Permuted):
+    """Values in another order, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldSourceIncremental(Held, catalog.SourceIncremental):
+    """New sources, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldIBlurry(Held, catalog.IBlurry):
+    """Blurred tasks of equal size, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldSiBlurry(Held, catalog.SiBlurry):
+    """Blurred tasks of random size, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOneVsRest(Held, catalog.OneVsRest):
+    """One class against the rest, with clients."""
+
+
+_HELD = (
+    HeldClassIncremental, HeldSplit, HeldPermuted, HeldSourceIncremental, HeldIBlurry, HeldSiBlurry, HeldOneVsRest,
+)  # fmt: skip
+_SETTINGS: Mapping[str, type[ScenarioSpec]] = {one.kind: one for one in _HELD}
+
+
+def settings_of(kind: str, *, has_clients: bool) -> type[ScenarioSpec]:
+    """The settings of a stream, for a method with clients or without. Raises BadInput for an unknown stream."""
+    plain = catalog.card(kind).settings
+    return _SETTINGS.get(kind, plain) if has_clients else plain
+
+
+def dealt_to_clients(settings: Held, table: Table, seed: int) -> Table:
+    """The table with the client of every training example. Raises BadInput where a client expects fewer than ten."""
+    of_all = Federated(clients=settings.clients, alpha=settings.alpha, protocol="one-vs-rest")  # where all examples occur
+    return dealt_out(of_all, table, (), seed)
+
+
+def of_clients(stream: TaskStream, settings: Held | Federated) -> TaskStream:
+    """The stream with the client as privacy unit, in any task."""
+    return replace(stream, recurrence=settings.recurrence, unit="user", assumed=ASSUMED, looks_ahead=True)

@@ -50,17 +50,20 @@ class Examples:
         # take, not an index: it keeps each row contiguous, which makes reading batches faster.
         return chosen if self.columns is None else np.take(chosen, self.columns.astype(np.intp), axis=1)
 
+    def neighbouring_words(self, most: int) -> NDArray[np.int64]:
+        """Places of `most` neighbouring words of every sentence, or all it has; a public coin of its own says which."""
+        assert self.sentences is not None
+        first, end = (np.searchsorted(self.sentences, self.sentences, side) for side in ("left", "right"))
+        n_starts = np.maximum(end - first - most, 0) + 1
+        after = np.arange(len(self)) - first - (self.tossed(generator(0, "words that count")) * n_starts).astype(np.int64)
+        return np.flatnonzero((after >= 0) & (after < most))
+
     def take(self, places: NDArray[np.int64]) -> Examples:
         """The examples at these places, in this order."""
-        return Examples(
-            self.table,
-            self.labels[places],
-            None if self.users is None else self.users[places],
-            places if self.rows is None else self.rows[places],
-            self.columns,
-            None if self.sentences is None else self.sentences[places],
-            None if self.keys is None else self.keys[places],
-        )
+        rows = places if self.rows is None else self.rows[places]
+        users, sentences = (None if of is None else of[places] for of in (self.users, self.sentences))
+        keys = None if self.keys is None else self.keys[places]
+        return Examples(self.table, self.labels[places], users, rows, self.columns, sentences, keys)
 
 
 def join_examples(parts: Sequence[Examples]) -> Examples:
@@ -70,8 +73,7 @@ def join_examples(parts: Sequence[Examples]) -> Examples:
     sentences = _concatenated([part.sentences for part in parts])
     labels = np.concatenate([part.labels for part in parts])
     if any(part.columns is not None for part in parts):  # the orders may differ: no table has all of them
-        inputs = np.concatenate([part.inputs for part in parts])
-        return Examples(inputs, labels, users, sentences=sentences)
+        return Examples(np.concatenate([part.inputs for part in parts]), labels, users, sentences=sentences)
     assert all(part.table is first.table for part in parts)
     rows = [np.arange(len(part.labels)) if part.rows is None else part.rows for part in parts]
     return Examples(first.table, labels, users, np.concatenate(rows), sentences=sentences)

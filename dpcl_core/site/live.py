@@ -26,10 +26,10 @@ import numpy as np
 
 from dpcl_core import checks, page, paths, presets
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.data import anchors, load
 from dpcl_core.data import catalog as datasets
+from dpcl_core.data import load
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.data.rows import digits_file
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import JsonValue, plain
@@ -124,10 +124,10 @@ def engine() -> bytes:
     found[f"dpcl_core/assets/{load.SENTENCES}"] = json.dumps(load.invented()).encode()
     found["dpcl_core/assets/digits.csv.gz"] = digits_file().read_bytes()
     # The public examples of digits' clients, as a file of NumPy.
-    written, made = io.BytesIO(), anchors.public_examples(Images(np.zeros((0, *_DIGIT), np.uint8), _DIGIT)).content
+    written, made = io.BytesIO(), load.public_examples(Images(np.zeros((0, *_DIGIT), np.uint8), _DIGIT)).content
     assert isinstance(made, Images)
     np.save(written, np.asarray(made.content))
-    found[f"dpcl_core/assets/{anchors.name_of(_DIGIT)}"] = written.getvalue()
+    found[f"dpcl_core/assets/{load.name_of(_DIGIT)}"] = written.getvalue()
     for module, package in _PYTHON.items():
         found |= _module(module) | _licences(package)
     events = {f"{_EVENTS}/__init__.py": b"", **_module(f"{_EVENTS}.dp_event", _EVENTS)}

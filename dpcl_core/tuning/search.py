@@ -55,7 +55,8 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     """Reads the tuning data and computes the method's inputs. Raises BadInput, DataMissing."""
     settings.check_search(tune)
     # Trials train as the run does: with the budget of one row, along as many public axes as the run takes.
-    privacy = budgets.for_a_row(tune.base.privacy, datasets.card(tune.base.data.dataset).rows_per_unit)
+    rows = checks.rows_per_unit(methods.card(tune.base.method), datasets.card(tune.base.data.dataset))
+    privacy = budgets.for_a_row(tune.base.privacy, rows)
     final = replace(tune.base, privacy=privacy)
     spec = replace(settings.searched(tune), privacy=privacy)
     n_axes = methods.axes_by_epsilon(final, of_spec(final))
@@ -187,8 +188,7 @@ def _accuracy(spec: RunSpec, context: PublicContext, task: Task) -> Generator[Pr
     for event in learner.learn({cell.seed: task}, {cell: ledger}):
         if isinstance(event, Progress):
             yield event
-    scores = next(iter(learner.scores(cell.seed, task).values()))
-    return float((scores[0].argmax(axis=1) == task.test.labels).mean())
+    return float((next(iter(learner.scores(cell.seed, task).values()))[0].argmax(axis=1) == task.test.labels).mean())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,7 @@ from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
-from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.scenarios.catalog import ClassIncremental, classes_per_task, number_of_tasks
 from dpcl_core.spec import RunSpec, fields_of, validated
 
 On = Literal["public", "private"]
@@ -100,7 +99,15 @@ def check_search(tune: TuneSpec) -> None:
         if tune.proxy is not None:
             raise BadInput("proxy", tune.proxy, "is for tuning on public data: leave it out, or tune on public")
         return
-    _check_proxy(tune)
+    fitting = proxies(base.data.dataset)
+    listed = ", ".join(name for name in fitting if datasets.available(datasets.card(name)) is None)
+    hint = f"; on this computer: {listed}" if listed else "; none is on this computer"
+    if tune.proxy is None:
+        raise BadInput("proxy", "", f"must name a public dataset to tune on{hint}")
+    if tune.proxy not in datasets.CARDS:
+        raise BadInput("proxy", tune.proxy, f"must be a dataset of the catalog, for those are public{hint}")
+    if tune.proxy not in fitting:
+        raise BadInput("proxy", tune.proxy, f"shares examples with {base.data.dataset}, the data called private{hint}")
     checks.check_run(searched(tune))
 
 
@@ -120,10 +127,9 @@ def searched(tune: TuneSpec) -> RunSpec:
     if tune.on == "private" or tune.proxy is None:
         return tune.base
     facts = datasets.facts_of(tune.base.data)
-    n_tasks = scenarios.number_of_tasks(tune.base.scenario, facts.n_classes, facts.sources)
-    n_home = scenarios.classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
-    n_proxy = datasets.facts(tune.proxy).n_classes
-    per_task = min(n_proxy, max(2, int(n_home)))
+    n_tasks = number_of_tasks(tune.base.scenario, facts.n_classes, facts.sources)
+    n_home = classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
+    per_task = min(datasets.facts(tune.proxy).n_classes, max(2, int(n_home)))
     data = replace(tune.base.data, dataset=tune.proxy, train_per_class=None, train_per_source=None, test_per_class=None)
     return replace(tune.base, data=data, scenario=ClassIncremental(tasks=1, classes_per_task=per_task), public_labels=None)
 
@@ -137,18 +143,6 @@ def final_size(spec: RunSpec) -> float:
 def _members(dataset: str) -> set[str]:
     """The folders of a dataset's examples: datasets may share them, and all generated ones share people."""
     return {"made" if member.made_per_source else member.folder for member in datasets.members(datasets.card(dataset))}
-
-
-def _check_proxy(tune: TuneSpec) -> None:
-    dataset, fitting = tune.base.data.dataset, proxies(tune.base.data.dataset)
-    listed = ", ".join(name for name in fitting if datasets.available(datasets.card(name)) is None)
-    hint = f"; on this computer: {listed}" if listed else "; none is on this computer"
-    if tune.proxy is None:
-        raise BadInput("proxy", "", f"must name a public dataset to tune on{hint}")
-    if tune.proxy not in datasets.CARDS:
-        raise BadInput("proxy", tune.proxy, f"must be a dataset of the catalog, for those are public{hint}")
-    if tune.proxy not in fitting:
-        raise BadInput("proxy", tune.proxy, f"shares examples with {dataset}, the data called private{hint}")
 
 
 def batch_bounds(n_tune: int) -> tuple[int, int]:

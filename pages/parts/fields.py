@@ -23,7 +23,7 @@ from dpcl_core.runs.run import Named, Run, Status
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios import clients
+from dpcl_core.scenarios import federated
 from dpcl_core.spec import Settings, fields_of
 from pages.parts import link, state
 from pages.parts.state import View
@@ -335,7 +335,7 @@ def of_scenario(scenario: str, method: str) -> tuple[Setting, ...]:
     """A stream's own settings, with clients for a method that has some; the default one's for an unknown name."""
     name = scenario if scenario in scenarios.CARDS else checks.DEFAULT_SCENARIO
     has_clients = method in methods.CARDS and methods.CARDS[method].has_clients
-    return settings(clients.settings_of(name, has_clients=has_clients), leave_out=("kind", *NO_WIDGET))
+    return settings(federated.settings_of(name, has_clients=has_clients), leave_out=("kind", *NO_WIDGET))
 
 
 @cache

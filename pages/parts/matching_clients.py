@@ -13,8 +13,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dpcl_core.data import anchors as public_anchors
 from dpcl_core.data import catalog as datasets
+from dpcl_core.data import load
 from dpcl_core.elements.element import ANCHORS, MATCHERS, anchors_document
 from dpcl_core.events import Signatures
 from dpcl_core.explorers import matching, matching_log
@@ -77,7 +77,7 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
 def nearest(result: Result, now: Signatures) -> None:
     """Draws the public anchors nearest to each group's released prototype: pictures or sentences, where there are some."""
     data, source = datasets.CARDS.get(result.spec.data.dataset), _source(result, now)
-    examples = public_anchors.shown(data.kind, data.shape) if data is not None and source is not None else ()
+    examples = load.shown(data.kind, data.shape) if data is not None and source is not None else ()
     if source is None or not examples:
         return
     with layout.card("group-anchors"):

@@ -22,7 +22,7 @@ from dpcl_core.data import intake, own, schema, table_features
 from dpcl_core.data.card import PICTURES
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.runs import administration, charges, process
+from dpcl_core.runs import administration, process
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import ScenarioSpec
 from pages.parts import layout, pecl_claim, run_panel, start_box, state, train_form, visitor
@@ -126,7 +126,7 @@ def _budget(name: str) -> None:
     if (box := layout.popover("Budget", f"budget-{key}")) is None:
         return
     with box:
-        found = charges.budgets_of(state.store(), name)
+        found = administration.budgets_of(state.store(), name)
         for one in found:
             st.markdown(plain(one.sentence(datasets.called(name))))
         epsilon = st.number_input(_EPSILON, 0.01, value=found[0].epsilon if found else 4.0, key=f"budget-{key}-epsilon")
@@ -134,7 +134,7 @@ def _budget(name: str) -> None:
         chosen: dict[str, float | None] = {"Declare": epsilon, **({"Remove": None} if found else {})}
         for label, declared in chosen.items():
             if st.button(label, key=f"budget-{key}-{label}"):
-                charges.declare(state.store(), name, declared)
+                administration.declare_budget(state.store(), name, declared)
                 st.rerun()
 
 

@@ -192,7 +192,8 @@ def rarest(raw: Mapping[str, object]) -> str:
         return ""  # reported where the form is checked
     if spec.labels != "dp-learned":
         return ""
-    return people_for_a_label(spec.privacy, datasets.card(spec.data.dataset).rows_per_unit, n_tasks, facts.n_train)
+    rows = checks.rows_per_unit(methods.card(spec.method), datasets.card(spec.data.dataset))
+    return people_for_a_label(spec.privacy, rows, n_tasks, facts.n_train)
 
 
 def people_for_a_label(privacy: PrivacySpec, rows: int, n_tasks: int, n_train: int) -> str:

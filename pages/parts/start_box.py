@@ -21,7 +21,7 @@ from dpcl_core.methods.references import forecast
 from dpcl_core.papers import expected, nearest, questions
 from dpcl_core.papers.expected import Sizes
 from dpcl_core.privacy import noise_forecast
-from dpcl_core.runs import administration, charges, process
+from dpcl_core.runs import administration, process
 from dpcl_core.runs.run import Split, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.scenarios import catalog as scenarios
@@ -162,7 +162,7 @@ def costly(spec: RunSpec | None, device: str) -> BadInput | None:
     try:
         if store.visitor is not None:
             administration.check_cost(store, spec, _seconds(spec, device)[0])
-        charges.check_at_start(store, spec)
+        administration.check_at_start(store, spec)
     except BadInput as refused:
         return refused
     return None

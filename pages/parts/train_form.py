@@ -21,7 +21,7 @@ from dpcl_core.figures.picture import counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import NO_ODDS, WEAK_EPSILON, odds_bound
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.scenarios import clients
+from dpcl_core.scenarios import federated
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, settings_form, state, visitor
 from pages.parts.text import plain
@@ -252,7 +252,7 @@ def _marked(values: Values, what: str, titles: Mapping[str, str]) -> Mapping[str
 
 def not_dp_reasons(values: Values) -> list[str]:
     """Why no bound holds for these settings, a sentence each; empty where one may."""
-    settings = clients.settings_of(str(values["scenario"]), has_clients=methods.CARDS[str(values["method"])].has_clients)
+    settings = federated.settings_of(str(values["scenario"]), has_clients=methods.CARDS[str(values["method"])].has_clients)
     stream = settings(**_scenario_of(values))  # checked elsewhere
     is_read = values["labels"] == "data" or (values["labels"] == "prior" and stream.reads_lists)
     return [*filter(None, (_reason(values, cast("tuple[float, ...]", values["epsilons"])), _NO_LIST if is_read else ""))]

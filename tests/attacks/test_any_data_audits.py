@@ -32,6 +32,7 @@ from tests.test_any_data import KINDS, QUICK, network
 PHOTOGRAPHS, TABLES = {"dataset": "cifar10", "backbone": "lite0"}, {"dataset": "own:table", "backbone": "pixels"}
 NEWS, READ = {"dataset": "ag_news", "backbone": "hashed-text"}, {"dataset": "ag_news", "backbone": "lm-tiny"}
 CLASSES, BLURRED = {"kind": "class-incremental", "tasks": 2}, {"kind": "i-blurry", "tasks": 2}
+ONE_OF_ALL = {"kind": "one-vs-rest", "tasks": 2}
 CLIENTS = {"clients": 20}
 
 
@@ -55,8 +56,8 @@ def sums(epsilon: float) -> Game:
     return lifelong_games.sum_game(spec, epsilon, is_natural=False)
 
 
-def language(epsilon: float) -> Game:
-    return language_games.distinct_answer_game(asked("lm-seqft", epsilon, data=READ, scenario=BLURRED, labels="prior"))
+def language(epsilon: float, scenario: dict[str, Any]) -> Game:
+    return language_games.distinct_answer_game(asked("lm-seqft", epsilon, data=READ, scenario=scenario, labels="prior"))
 
 
 def adapters(epsilon: float, kind: str, data: dict[str, str] = READ, method: str = "peft-ensemble", **params: Any) -> Game:
@@ -69,12 +70,15 @@ FOUND: list[tuple[Make, float, int, float]] = [
     (partial(clients, data=PHOTOGRAPHS, scenario=CLASSES), 1.0, 20, 0.2),
     (partial(head, scenario=CLASSES), 8.0, 4, 0.5),
     (sums, 8.0, 300, 1.5),
-    (language, 8.0, 4, -1.0),
+    (partial(language, scenario=BLURRED), 8.0, 4, -1.0),
+    (partial(language, scenario=ONE_OF_ALL), 8.0, 4, -1.0),
     (partial(adapters, kind="lora"), 8.0, 6, -1.0),
 ]
 FOUND_SLOWLY: list[tuple[Make, float, int, float]] = [
     (partial(clients, data=TABLES, scenario=BLURRED, adjacency="replace"), 1.0, 20, 0.2),
+    (partial(clients, data=TABLES, scenario=ONE_OF_ALL), 1.0, 20, 0.2),
     (partial(head, scenario=BLURRED), 8.0, 4, 0.5),
+    (partial(head, scenario=ONE_OF_ALL), 8.0, 4, 0.5),
 ]
 
 
@@ -92,7 +96,8 @@ CAUGHT: list[Fault] = [
     (scaled(f"{FEDERATED}.release_schedule", 0.2), partial(clients, data=PHOTOGRAPHS, scenario=CLASSES), 1.0, 3, 1.0),
     (scaled(f"{LIFELONG}.dp_agem", 0.3), partial(head, scenario=CLASSES), 1.0, 4, 1.0),
     (scaled(f"{LIFELONG}.quadratic", 0.4), sums, 8.0, 150, 8.0),
-    (scaled(LANGUAGE, 0.1), language, 1.0, 16, 1.0),
+    (scaled(LANGUAGE, 0.1), partial(language, scenario=BLURRED), 1.0, 16, 1.0),
+    (scaled(LANGUAGE, 0.1), partial(language, scenario=ONE_OF_ALL), 1.0, 16, 1.0),
     (scaled(f"{FEATURES}.trainer", 0.1), partial(adapters, kind="lora"), 1.0, 8, 1.0),
     (longer_adapters, partial(adapters, kind="lora", clip_norm=0.05), 1.0, 6, 1.0),
 ]

@@ -175,6 +175,8 @@ ELSEWHERE = {  # what the spy cannot see: the scale of noisy copies
     ("independent-laplace", "noise halved"): "tests/privacy/test_local.py::"
     "test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by",
 }
+_GROUP = "tests/privacy/test_group.py"
+_COINS, _RESTS = "tests/scenarios/test_coins.py", "tests/scenarios/test_one_vs_rest.py"
 _AUDITS, _DOORS = "tests/attacks/test_any_data_audits.py", "tests/test_neighbours.py"
 _OWN, _TEXTS = "tests/backbones/test_own_networks.py", "tests/methods/features/test_text_adapters.py"
 # Of methods on data, streams and networks that were opened to them later.
@@ -182,6 +184,13 @@ OPENED = {
     "too little noise, clients on photographs and tables": f"{_AUDITS}::test_a_fault_is_called_an_error",
     "too little noise, Lifelong DP on features of texts": f"{_AUDITS}::test_a_fault_is_called_an_error",
     "too little noise, a language model on a blurred stream": f"{_AUDITS}::test_a_fault_is_called_an_error",
+    "too little noise, a language model on one class against the rest": f"{_AUDITS}::test_a_fault_is_called_an_error",
+    "one more of a class brings another of the rest": f"{_COINS}::test_one_row_less_moves_no_other",
+    "an undeclared label's number says whose rest it is": f"{_RESTS}::"
+    "test_an_undeclared_label_is_of_the_rest_whatever_its_number",
+    "more words of a sentence count than are accounted": f"{_GROUP}::"
+    "test_a_sentence_that_no_client_holds_is_the_unit_and_moves_a_sum_by_its_words_that_count",
+    "the answers of other tasks compete": f"{_RESTS}::test_only_the_two_answers_of_the_task_compete",
     "too little noise or no clipping, adapters on texts": f"{_AUDITS}::test_a_fault_is_called_an_error",
     "each layer of an adapter is clipped alone": f"{_TEXTS}::test_clipping_one_layer_after_the_other_is_found",
     "the batch's mean in place of each example's gradient": f"{_OWN}::"

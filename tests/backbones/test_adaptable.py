@@ -13,7 +13,7 @@ from torch import nn
 from dpcl_core.backbones import adaptable, catalog, extractor
 from dpcl_core.backbones.adaptable import Input, Pictures
 from dpcl_core.backbones.weights import ensure_torchvision
-from dpcl_core.data.images import Images, Interpolation
+from dpcl_core.data.dataset import Images, Interpolation
 
 ASKED = Input(32, 3, "bilinear")
 BUNDLED = [card.name for card in catalog.CARDS.values() if card.module == "dpcl_core.backbones.bundled"]

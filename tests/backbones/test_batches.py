@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpcl_core.backbones.adaptable import Input, in_batches
 from dpcl_core.backbones.extractor import precision
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from tests.support import second_device
 
 RAW = np.arange(700, dtype=np.uint16).astype(np.uint8).reshape(700, 1, 1, 1)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.backbones import extractor
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 
 RAW = np.random.default_rng(0).integers(0, 256, (6, 2, 2, 1), dtype=np.uint8)
 IMAGES = Images(RAW, (2, 2, 1))

@@ -17,7 +17,7 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.backbones import catalog, encoders, extractor
 from dpcl_core.backbones.packaged import HubFolders
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
 from tests.support.waiting import PATIENCE_SECONDS

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import catalog, extractor, lite0, timm_models
 from dpcl_core.backbones.timm_models import TimmExtractor
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput
 
 CARD = catalog.card("lite0")

@@ -27,7 +27,7 @@ from dpcl_core.backbones.networks import (
     positions,
 )
 from dpcl_core.data import rows as bundled_data
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput
 
 NAMES = ["convnext-cifar100", "convnext-cifar10", "vit-cifar100"]

@@ -18,8 +18,7 @@ from torch.nn import functional
 import dpcl_core as dpcl
 from dpcl_core import checks, engine
 from dpcl_core.backbones import adaptable, catalog, extractor, own_networks
-from dpcl_core.data.dataset import Vectors
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images, Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.methods.features import adapters, side_by_side

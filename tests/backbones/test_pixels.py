@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from dpcl_core.backbones import extractor
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 
 
 @pytest.mark.parametrize("n_channels", [1, 3])

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from dpcl_core.backbones import extractor
 from dpcl_core.backbones.weights import ensure_torchvision
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput, DataMissing
 
 pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")

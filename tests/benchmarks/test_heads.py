@@ -132,8 +132,8 @@ def test_an_ensemble_of_heads(benchmark: BenchmarkFixture, n_classes: int) -> No
 
 SIGMAS, RATE, CLIP, LEARNING_RATE = (2.0, 0.9, 0.7), 0.1, 1.0, 0.003
 STEPS, TURNS = 40, 5
-# What the loop in torch takes over what we take, at least: it has neither exact sums nor the system's noise. Ours was 0.9 to
-# 1.1 times as fast on a machine that others used too; a bound nearer than a quarter would be a toss of a coin.
+# What the loop in torch takes over what we take, at least: it has neither exact sums nor the system's noise. Ours was 1.0 to
+# 1.2 times as fast on a machine that others used too; a bound nearer than a quarter would be a toss of a coin.
 LEAST = 0.75
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 
 from dpcl_core import apart, checks, cli, engine, export
 from dpcl_core.classifiers import folder, predict
-from dpcl_core.data import images, table_features
+from dpcl_core.data import dataset, table_features
 from dpcl_core.data.card import Feature
 from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.rows import digits
@@ -196,7 +196,7 @@ def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(w
     assert [one.name for one in of_folder] == [f"{number}.png" for number in range(10)]
     (tmp_path / "pictures" / "IMG_1.HEIC").write_bytes(b"photograph")
     said = predict.predicted(written / "DIR" / "classifier", tmp_path / "pictures").warnings
-    assert said == ("1 of 11 files are left out: IMG_1.HEIC.", images.AS_READ)
+    assert said == ("1 of 11 files are left out: IMG_1.HEIC.", dataset.AS_READ)
     np.savez(tmp_path / "arrays.npz", pictures=pictures())
     rows = np.load(written / "INPUT.npz")["features"]
     np.savetxt(tmp_path / "table.csv", rows, "%.17g", ",", header=",".join(f"x{place}" for place in range(64)), comments="")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core.data import catalog
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec

@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core.data import catalog, files, outline, understood
-from dpcl_core.data.dataset import Split, Vectors
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images, Split, Vectors
 from dpcl_core.data.load import load_dataset
 from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput

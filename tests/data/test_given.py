@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import dpcl_core as dpcl
-from dpcl_core.data import catalog, files, given, outline, understood
+from dpcl_core.data import catalog, files, handed, outline, understood
 from dpcl_core.data.intake import Asked, taken_in
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.events import TaskLearned
-from dpcl_core.runs import administration, charges
+from dpcl_core.runs import administration
 from dpcl_core.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -46,7 +46,7 @@ def frame(n: int = N) -> pd.DataFrame:
 
 
 def columns_of(data: object) -> dict[str, list[object]]:
-    with given.as_file(data) as path:
+    with handed.as_file(data) as path:
         return pq.read_table(path).to_pydict()
 
 
@@ -178,7 +178,7 @@ def test_a_label_that_is_no_folder_moves_no_other_row(odd: object) -> None:
     drawn, labels = pictures(40)
 
     def members(drawn: NDArray[np.uint8], labels: list[object]) -> set[str]:
-        with given.as_file((drawn, labels)) as path, zipfile.ZipFile(path) as archive:
+        with handed.as_file((drawn, labels)) as path, zipfile.ZipFile(path) as archive:
             return {*archive.namelist()}
 
     with_odd, without = members(drawn, [odd, *labels[1:]]), members(drawn[1:], labels[1:])
@@ -205,14 +205,14 @@ def test_neighbours_are_outlined_alike() -> None:
     """A row with a missing category, an odd text or an infinite number moves none of the other rows."""
 
     def outlined(data: pd.DataFrame) -> tuple[object, ...]:
-        with given.as_file(data, "mine") as path, taken_in(path, Asked(Columns(target="kind"))) as name:
+        with handed.as_file(data, "mine") as path, taken_in(path, Asked(Columns(target="kind"))) as name:
             card = catalog.card(name)
             found = outline.outline(card, files.find(card))
             return found.classes, found.n_train, found.test.labels.tolist()
 
     usual = frame().drop(columns=["user"])
     card = outlined(usual)
-    with given.as_file(usual, "mine") as path, taken_in(path, Asked(Columns(target="kind"))) as name:
+    with handed.as_file(usual, "mine") as path, taken_in(path, Asked(Columns(target="kind"))) as name:
         found = outline.outline(catalog.card(name), files.find(catalog.card(name)))
         private = sorted(set(range(N)) - set(found.test.rows.tolist()))[0]
     odd = usual.copy()
@@ -271,7 +271,7 @@ def test_a_private_row_changes_nothing_but_itself_through_any_door(door: str, od
 
     def outlined(numbers: NDArray[np.float64], labels: list[object]) -> tuple[object, ...]:
         asked = Asked(Columns(target="label" if door in FRAMES else None))
-        with given.as_file(DOORS[door](numbers, labels), "mine") as path, taken_in(path, asked) as name:
+        with handed.as_file(DOORS[door](numbers, labels), "mine") as path, taken_in(path, asked) as name:
             card = catalog.card(name)
             found = outline.outline(card, files.find(card))
             public = understood.understood(card, files.find(card), found)
@@ -353,7 +353,7 @@ def test_of_a_run_here_stays_what_it_spent_and_nothing_else(home: Path) -> None:
 
 def test_a_budget_for_rows_refuses_a_run_here() -> None:
     kept = dpcl.run(data=frame(40), target="kind", epsilons=[1.0], seeds=[0])
-    charges.declare(Store(), kept.spec.data.dataset, 1.5)
+    administration.declare_budget(Store(), kept.spec.data.dataset, 1.5)
     with pytest.raises(BadInput, match="budget"):
         dpcl.run(data=frame(40), name="again", target="kind", epsilons=[1.0], seeds=[0], here=True)
 

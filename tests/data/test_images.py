@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpcl_core.data import images
-from dpcl_core.data.images import Images, open_image
+from dpcl_core.data import dataset
+from dpcl_core.data.dataset import Images, open_image
 from dpcl_core.errors import BadInput
 from tests.data.making import picture
 
@@ -237,18 +237,18 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_what_follows_a_picture_is_dropped_and_nothing_of_it(name: str) -> None:
     whole = FILES[name]
-    assert images.trimmed(whole) == whole
-    assert images.trimmed(whole + TAIL) == whole
-    assert images.trimmed(whole + whole) == whole
+    assert dataset.trimmed(whole) == whole
+    assert dataset.trimmed(whole + TAIL) == whole
+    assert dataset.trimmed(whole + whole) == whole
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_picture_stays_as_it_is(name: str) -> None:
     for length in (3, 12, 20, len(FILES[name]) // 2, len(FILES[name]) - 1):
-        assert images.trimmed(FILES[name][:length]) == FILES[name][:length]
+        assert dataset.trimmed(FILES[name][:length]) == FILES[name][:length]
 
 
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "PPM"])
 def test_other_files_are_left_alone(kind: str) -> None:
-    assert images.trimmed(written(kind) + TAIL) == written(kind) + TAIL
-    assert images.trimmed(b"") == b""
+    assert dataset.trimmed(written(kind) + TAIL) == written(kind) + TAIL
+    assert dataset.trimmed(b"") == b""

@@ -13,7 +13,7 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, intake, own, schema, understood
 from dpcl_core.data.card import DatasetCard, Kind
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.load import load_dataset
 from dpcl_core.data.schema import Columns

@@ -14,8 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcl_core.data import catalog
-from dpcl_core.data.dataset import Dataset, Source, Split
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Dataset, Images, Source, Split
 from dpcl_core.data.load import load_dataset
 from dpcl_core.data.rows import PublicFacts, Rows, usable_rows
 from dpcl_core.errors import BadInput

@@ -263,7 +263,7 @@ def test_an_oversized_vector_moves_the_sum_by_no_more_than_its_bound(method: str
         over.lies = {100: lie}
         part = participant.read_part(folders[0])
         roll = processes.Roll(part, over, lambda line: None)
-        learner = methods.maker(method)(spec, [cell], part.context, collect=processes.Collector(roll))  # type: ignore[call-arg]
+        learner = methods.maker(method)(spec, [cell], part.context, collect=roll.collect)  # type: ignore[call-arg]
         ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
         list(learner.learn({0: part.stream.tasks[0]}, {cell: ledger}))
         seen[name] = learner.released(cell)["sums" if method == "label-means" else "head"].astype(np.float64)

@@ -31,9 +31,9 @@ def test_what_trains_a_language_model_takes_texts_alone(name: str, dataset: str)
     ("raw", "allowed"),
     [
         (
-            {"data": {"dataset": "ner-gum", "backbone": "hashed-text"}},
+            {"method": "l2dp-ml", "data": {"dataset": "ner-gum", "backbone": "hashed-text"}},
             "must be a dataset of pictures, windows of a sensor, texts, rows of a table or embeddings, such as digits, "
-            "har-wisdm, pii-synthetic or photo-features; words",
+            "har-wisdm, pii-synthetic or photo-features; L2DP-ML claims nothing of the several words of a sentence",
         ),
         (
             {"method": "naive", "params": {"adapter": "lora"}, "data": {"dataset": "har-wisdm", "backbone": "pixels"}},

@@ -8,17 +8,21 @@ from pathlib import Path
 
 import dp_accounting as dp
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Planned, TaskLearned, of_kind
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.features import cosine
 from dpcl_core.privacy import budgets, card, card_document, gaussian
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
+from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import SMALLEST_DELTA, PrivacySpec, RunSpec
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import TuneSpec
+from tests.data.making import write
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -106,6 +110,67 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
         assert {one.verdict for one in card.verify(changed.encode())} == {"differs"}
 
 
+def sentences(folder: Path, gone: int | None = None) -> None:
+    """Sentences of 1 to 12 words of two sources, one of which may be gone from the training part."""
+    for split in ("train", "test"):
+        rows = [row for row in range(60) if split == "test" or row != gone]
+        tokens = [[f"w{row} {place}" for place in range(1 + row % 12)] for row in rows]
+        tags = [["B-PER" if place == 0 else "O" for place in range(len(one))] for one in tokens]
+        words, kinds = (pa.array(one, pa.list_(pa.string())) for one in (tokens, tags))
+        write(folder, split, tokens=words, tags=kinds, domain=["ab"[row % 2] for row in rows])
+
+
+def test_a_sentence_that_no_client_holds_is_the_unit_and_moves_a_sum_by_its_words_that_count(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = spec(
+        data={"dataset": "own:mine", "backbone": "hashed-text"}, scenario={"kind": "source-incremental", "order": ["a", "b"]}
+    )
+    taken: list[np.ndarray] = []  # the rows of each task
+    honest = cosine.noisy_class_sums
+
+    def watched(rows: np.ndarray, *arguments: object, **more: object) -> object:
+        taken.append(np.asarray(rows))
+        return honest(rows, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cosine, "noisy_class_sums", watched)
+    found = []
+    for gone in (None, 35):  # of twelve words
+        sentences(data_dir / "mine", gone)
+        taken.clear()
+        events = list(engine.run(asked))
+        found.append(sum(map(len, taken)))
+    n_whole = sum(min(1 + row % 12, 4) for row in range(60))
+    assert found == [n_whole, n_whole - 4]
+    finished = list(of_kind(events, CellFinished))
+    for event in finished:
+        assert event.guarantee.unit.startswith("one training sentence")
+        assert event.guarantee.composition.startswith("group bound")
+        assert 0.3 * event.cell.epsilon < event.guarantee.epsilon <= event.cell.epsilon * (1 + 1e-4)
+        assert any("each sentence at most 4 rows" in line for line in event.guarantee.assumptions)
+        assert event.ledger is not None
+        assert event.ledger.rows_per_unit == checks.WORDS == 4
+    document = json.dumps(card_document.document("0" * 12, "cosine", "own:mine", finished, next(of_kind(events, Planned))))
+    assert {one.verdict for one in card.verify(document.encode())} == {"matches"}
+
+
+@pytest.mark.parametrize("gone", [0, 7, 30])
+def test_which_words_of_a_sentence_count_follows_from_that_sentence(gone: int) -> None:
+    random = np.random.default_rng(3)
+    of = np.repeat(np.arange(40), random.integers(1, 15, 40))
+    keys = of.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # of a sentence, as readers give them
+    words = Examples(np.arange(len(of))[:, None], of, sentences=of, keys=keys)
+    counted = words.neighbouring_words(4)
+    sizes = np.bincount(of[counted], minlength=40)
+    np.testing.assert_array_equal(sizes, np.minimum(np.bincount(of), 4))
+    assert all(np.ptp(counted[of[counted] == one]) == sizes[one] - 1 for one in range(40)), "they are neighbours"
+    fewer = words.take(np.flatnonzero(of != gone))
+    left = fewer.inputs[fewer.neighbouring_words(4), 0]
+    np.testing.assert_array_equal(left, counted[of[counted] != gone])
+    starts = [counted[of[counted] == one][0] - np.flatnonzero(of == one)[0] for one in range(40)]
+    assert len(set(starts)) > 3, "not always the first words"
+
+
 @pytest.mark.parametrize(("method", "params"), [("cosine", {}), ("peft-ensemble", {"epochs": 1, "sample_rate": 0.5})])
 def test_a_budget_without_a_bound_is_refused_by_the_name_it_was_asked_by(
     method: str, params: dict[str, object], data_dir: Path
@@ -173,9 +238,9 @@ def test_a_delta_of_a_row_that_no_accountant_resolves_is_no_bound() -> None:
 def test_a_delta_of_which_a_row_gets_too_little_is_refused(data_dir: Path) -> None:
     hospital(data_dir / "mine", 3)
     privacy = {"epsilons": [4.0, math.inf], "delta": 1e-12}
-    said = r"privacy.delta = 1e-12: must be at least 1.92e-11, 1e-12 of each of a person's 3 rows at epsilon 4"
+    said = r"privacy.delta = 1e-12: must be at least 1.92e-11, 1e-12 of each of 3 rows at epsilon 4"
     with pytest.raises(BadInput, match=said) as refused:
         checks.check_run(spec(privacy=privacy))
     checks.check_run(spec(privacy={**privacy, "delta": refused.value.fix["privacy.delta"]}))
-    with pytest.raises(BadInput, match=r"privacy.epsilons = 60.0: must be smaller where a person has 3 rows"):
+    with pytest.raises(BadInput, match=r"privacy.epsilons = 60.0: must be smaller where a person or sentence has 3 rows"):
         checks.check_run(spec(privacy={"epsilons": [60.0], "delta": 1e-5}))

@@ -17,8 +17,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Mechanism, Planned, Spending, Written
 from dpcl_core.privacy import gaussian
 from dpcl_core.runs import administration, charges, resumption, shards, tables
+from dpcl_core.runs.administration import declare_budget as declare
 from dpcl_core.runs.audits import Audits, Studies
-from dpcl_core.runs.charges import declare
 from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.shards import Sets
@@ -75,7 +75,7 @@ def launched(store: Store, spec: RunSpec, end: str = "failed") -> str:
 
 
 def spent(store: Store, name: str) -> tuple[float, float]:
-    (budget,) = charges.budgets_of(store, name)
+    (budget,) = administration.budgets_of(store, name)
     return budget.spent
 
 
@@ -154,7 +154,7 @@ def test_a_row_within_a_client_costs_two_steps_and_a_row_of_another_schema_costs
     by_person = taken_in(home / "people.csv", person="who")
     assert spent(store, by_person) == spent(store, data)
     declare(store, by_person, 20.0)
-    (budget,) = charges.budgets_of(store, data)
+    (budget,) = administration.budgets_of(store, data)
     assert (budget.unit, budget.spent[0]) == ("who", math.inf)
     assert "no bound is known" in budget.sentence(data)
     assert refused(store, asking(by_person)).fix == {}
@@ -332,7 +332,7 @@ def test_deleted_runs_stay_counted_and_so_do_runs_on_deleted_data(data: str, hom
     store.create(asking(again))
     assert spent(store, data if data == again else name)[0] == 4.0
     other = taken_in(home / "new.csv", [f"1{row}" for row in ROWS])
-    assert charges.budgets_of(store, other) == []
+    assert administration.budgets_of(store, other) == []
     store.create(asking(other, [100.0]))
 
 
@@ -343,12 +343,12 @@ def test_a_budget_declared_again_takes_the_place_of_the_one_before(data: str, ho
     declare(store, data, 4.0)
     declare(store, copy, 2.0, 1e-4)
     for name in (data, copy):
-        (budget,) = charges.budgets_of(store, name)
+        (budget,) = administration.budgets_of(store, name)
         assert (budget.epsilon, budget.delta, budget.spent[0], budget.left[0]) == (2.0, 1e-4, 3.0, 0.0)
         assert budget.left[1] == pytest.approx(9.9e-5)
     refused(store, asking(copy, [0.1]))
     declare(store, data, None)
-    assert charges.budgets_of(store, copy) == []
+    assert administration.budgets_of(store, copy) == []
     store.create(asking(copy, [100.0, math.inf]))
 
 
@@ -357,7 +357,7 @@ def test_a_budget_declared_for_a_part_goes_on_for_the_whole(data: str, home: Pat
     declare(store, data, 4.0)
     declare(store, taken_in(home / "part.csv", ROWS[:100]), 2.0)
     rest = taken_in(home / "rest.csv", ROWS[200:])
-    assert [budget.epsilon for budget in charges.budgets_of(store, rest)] == [2.0]
+    assert [budget.epsilon for budget in administration.budgets_of(store, rest)] == [2.0]
 
 
 def test_data_that_join_rows_of_two_budgets_keep_both(data: str, home: Path, store: Store) -> None:
@@ -366,7 +366,7 @@ def test_data_that_join_rows_of_two_budgets_keep_both(data: str, home: Path, sto
     declare(store, data, 2.0)
     declare(store, other, 1.0)
     joined = taken_in(home / "joined.csv", [*ROWS, *others])
-    assert [budget.epsilon for budget in charges.budgets_of(store, joined)] == [2.0, 1.0]
+    assert [budget.epsilon for budget in administration.budgets_of(store, joined)] == [2.0, 1.0]
     refused(store, asking(joined, [1.5]))
     store.create(asking(joined, [0.75]))
     assert [spent(store, name)[0] for name in (data, other)] == [0.75, 0.75]
@@ -391,12 +391,13 @@ def test_only_the_owner_sees_and_sets_a_budget_on_a_shared_server(home: Path, st
     his = taken_in(home / "b" / "visits.csv", owner="b" * 64)
     she, he = (store.as_visitor(Visitor(letter * 64, Limits())) for letter in "ab")
     declare(she, hers, 1.0)
-    for act in (lambda: charges.budgets_of(he, hers), lambda: declare(he, hers, 9.0), lambda: declare(he, hers, None)):
+    budgets_of = administration.budgets_of
+    for act in (lambda: budgets_of(he, hers), lambda: declare(he, hers, 9.0), lambda: declare(he, hers, None)):
         with pytest.raises(BadInput) as caught:
             act()
         assert caught.value.field == "data"
-    assert [budget.epsilon for budget in charges.budgets_of(she, hers)] == [1.0]
-    assert charges.budgets_of(he, his) == []
+    assert [budget.epsilon for budget in administration.budgets_of(she, hers)] == [1.0]
+    assert administration.budgets_of(he, his) == []
     he.create(asking(his, [8.0]))
     refused(she, asking(hers, [8.0]))
 
@@ -411,12 +412,12 @@ def test_what_promises_nothing_is_no_budget(
     with pytest.raises(BadInput) as caught:
         declare(store, data, epsilon, delta)
     assert caught.value.field == field
-    assert charges.budgets_of(store, data) == []
+    assert administration.budgets_of(store, data) == []
 
 
 def test_delta_follows_from_the_public_number_of_rows(data: str, store: Store) -> None:
     declare(store, data, 1.0)
-    (budget,) = charges.budgets_of(store, data)
+    (budget,) = administration.budgets_of(store, data)
     assert budget.delta == 1e-3
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dpcl_core.cli import training
+from dpcl_core.cli import common
 from dpcl_core.runs import cuda_driver, process
 
 CARDS, BEFORE = "CUDA_VISIBLE_DEVICES", "DPCL_VISIBLE_DEVICES"
@@ -135,10 +135,10 @@ def test_hiding_cards_changes_this_process_only(monkeypatch: pytest.MonkeyPatch)
 def test_the_command_line_hides_cards_from_what_runs_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, '[["NVIDIA Y", 1]]')
     monkeypatch.setattr(os, "environ", {})
-    assert (training.on_device(None), os.environ) == ("cuda:0", {})
-    assert training.on_device("cpu") == "cpu"
+    assert (common.on_device(None), os.environ) == ("cuda:0", {})
+    assert common.on_device("cpu") == "cpu"
     assert os.environ[CARDS] == ""
-    assert training.on_device(None) == "cuda:0"  # what it starts for a card sees it again
+    assert common.on_device(None) == "cuda:0"  # what it starts for a card sees it again
 
 
 def test_finding_devices_loads_no_torch() -> None:

@@ -93,8 +93,8 @@ def test_looks_spend_and_budgets_of_every_earlier_layout_count_in_a_new_store(ho
     assert looks.epsilon == (6.0 if number == 1 else math.inf), "of a tuning no bound is known"
     assert administration.marks_kept(store) == ({"gone"} if number >= 6 else set())
     assert (store.list_runs(), store.trash(), store.unfinished()) == ([], [], []), "they are there to be counted alone"
-    charges.declare(store, data, 100.0)
-    (budget,) = charges.budgets_of(store, data)
+    administration.declare_budget(store, data, 100.0)
+    (budget,) = administration.budgets_of(store, data)
     assert budget.spent[0] == (6.0 if number == 1 else math.inf)
     assert contents(old) == before
     with pytest.raises(BadInput, match="counts already"):
@@ -111,9 +111,9 @@ def test_a_run_that_had_entered_its_plan_is_charged_by_it(home, data):
     """Which is less than it had asked for."""
     store, other = Store(), Store(f"sqlite:///{home}/other.sqlite")
     begun(other, asking(data), noise=2.0)
-    charges.declare(other, data, 1.0)
+    administration.declare_budget(other, data, 1.0)
     carry_over(store, f"{home}/other.sqlite")
-    ((there,), (here,)) = charges.budgets_of(other, data), charges.budgets_of(store, data)
+    ((there,), (here,)) = administration.budgets_of(other, data), administration.budgets_of(store, data)
     assert here.spent == there.spent
     assert 0.0 < here.spent[0] < 0.6
     assert here.epsilon == there.epsilon

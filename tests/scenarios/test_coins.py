@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from dpcl_core.data.dataset import Source
 from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
 from dpcl_core.methods.federated.matchers import PublicView
-from dpcl_core.scenarios import catalog, clients
+from dpcl_core.scenarios import catalog, federated
 from dpcl_core.scenarios.catalog import Federated
-from dpcl_core.scenarios.federated import _against_rest, _order, dealt_out
+from dpcl_core.scenarios.federated import _order, dealt_out
+from dpcl_core.scenarios.one_vs_rest import against_rest
 from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples
@@ -28,6 +29,7 @@ WAYS: dict[str, list[dict[str, object]]] = {
     "source-incremental": [{}],
     "i-blurry": [{"tasks": 3, "blurry_percent": 60}, {"tasks": 3, "blurry_percent": 60, "disjoint_percent": 0}],
     "si-blurry": [{"tasks": 3, "blurry_percent": 60}],
+    "one-vs-rest": [{}, {"tasks": 4}],
     "federated": [
         {"clients": 6, "protocol": protocol, "partition": partition}
         for protocol in ("class-incremental", "one-vs-rest", "domain-incremental")
@@ -64,7 +66,7 @@ def places(chosen: ScenarioSpec, rows: np.ndarray, seed: int) -> dict[int, set[t
 def ways() -> list[ScenarioSpec]:
     plain = [validated(card.settings, way) for name, card in catalog.CARDS.items() for way in WAYS.get(name, [])]
     held = [
-        validated(clients.settings_of(name, has_clients=True), {**way, "clients": 6})
+        validated(federated.settings_of(name, has_clients=True), {**way, "clients": 6})
         for name in catalog.WITHOUT_CLIENTS for way in WAYS.get(name, [])
     ]  # fmt: skip
     return [*plain, *held]
@@ -105,8 +107,8 @@ def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: ScenarioSpec,
         n_tasks = catalog.number_of_tasks(chosen, N_CLASSES, tuple(source.name for source in whole.sources))
         held = dealt_out(chosen, whole, _order(chosen, whole, n_tasks), seed).train.users
     else:
-        assert isinstance(chosen, clients.Held)
-        held = clients.dealt_out(chosen, whole, seed).train.users
+        assert isinstance(chosen, federated.Held)
+        held = federated.dealt_to_clients(chosen, whole, seed).train.users
     assert held is not None
     before, after = (places(chosen, kept, seed) for kept in (rows, rows[held != leaving]))
     others = {number for number in before if held[number] != leaving}
@@ -127,7 +129,7 @@ def test_no_client_s_vector_hangs_on_who_else_is_there() -> None:
     whole = Examples(z, labels, users)
 
     def vectors(of: Examples, seed: int) -> np.ndarray:
-        task = _against_rest(of, 0, 0, generator(seed, "rest of task 0, train"))
+        task = against_rest(of, 0, 0, generator(seed, "rest of task 0, train"))
         assert task.users is not None
         return slots.vectors(by_label(np.asarray(task.inputs, np.float32), task.labels, task.users, 20, (0, 1)))
 

@@ -9,8 +9,7 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.data import load
-from dpcl_core.data.dataset import Dataset, Source, Split
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Dataset, Images, Source, Split
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.spec import DataSpec, RunSpec
 from dpcl_core.tuning import search, settings

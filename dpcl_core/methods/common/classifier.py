@@ -79,7 +79,7 @@ def zero_shot(streams: Sequence[TaskStream], scores: Callable[[Task], NDArray[np
         for task in (task for task in stream.tasks if len(task.test)):
             key = task.name, task.prior, b"" if task.test.rows is None else task.test.rows.tobytes()
             if key not in known:
-                known[key] = _score([{"": _right(scores(task)[None], task.test.labels)}], "", 0) or 0.0
+                known[key] = _score([{"": _right(_told(scores(task), task)[None], task.test.labels)}], "", 0) or 0.0
             found.append(known[key])
         means.append(mean(found))
     return mean(means)
@@ -88,7 +88,9 @@ def zero_shot(streams: Sequence[TaskStream], scores: Callable[[Task], NDArray[np
 def _all_marks(learner: Learner, seed: int, stream: TaskStream, tasks: Sequence[Task], n_cells: int) -> list[Marks]:
     """The marks of each task: by one pass over all test examples, in blocks, where a learner does not ask for their task."""
     tests = [task.test for task in tasks]
-    is_joint = stream.metric == "accuracy" and all(test.columns is None and test.table is tests[0].table for test in tests)
+    is_joint = stream.metric == "accuracy" and all(
+        task.task_id is None and task.test.columns is None and task.test.table is tests[0].table for task in tasks
+    )
     if not is_joint or not isinstance(learner, TaskBlind):
         return [_marks(learner, seed, stream, task) for task in tasks]
     together, found = join_examples(tests), dict[str, list[NDArray[np.int64]]]()
@@ -103,6 +105,7 @@ def _all_marks(learner: Learner, seed: int, stream: TaskStream, tasks: Sequence[
 
 def _marks(learner: Learner, seed: int, stream: TaskStream, task: Task) -> Marks:
     scores = learner.scores(seed, task) if len(task.test) else {}
+    scores = {rule: _told(of_rule, task) for rule, of_rule in scores.items()}
     if stream.metric == "entity-f1":
         return {rule: _entity_marks(of_rule, task.test, stream.classes) for rule, of_rule in scores.items()}
     return {rule: _right(of_rule, task.test.labels) for rule, of_rule in scores.items()}
@@ -120,6 +123,11 @@ def masked(scores: NDArray[np.floating], classes: Sequence[int] | NDArray[np.int
     chosen = list(classes)
     found[..., chosen] = scores[..., chosen]
     return found
+
+
+def _told(scores: NDArray[np.floating], task: Task) -> NDArray[np.floating]:
+    """Scores [..., n, classes] of the task's test examples; only its own labels count where they come with their task."""
+    return scores if task.task_id is None else masked(scores, task.prior)
 
 
 def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -207,9 +215,9 @@ class Step:
 
 
 def cell_classifier(
-    learner: Learner, cell: Cell, task: int, context: PublicContext, reads: Mapping[str, Fact], n_cells: int
+    learner: Learner, cell: Cell, tasks: Sequence[Task], context: PublicContext, reads: Mapping[str, Fact], n_cells: int
 ) -> Classifier | None:
-    """The cell's classifier after a task, to be kept with the run; None where there is none, or no room for it.
+    """The cell's classifier after the last of these tasks, to be kept with the run; None where there is none, or no room.
 
     Every task has room for its share of `LARGEST`, and the last one for its cell's: what fits is a public number, as sizes
     of releases are. `reads`: how examples become the learner's inputs.
@@ -217,7 +225,7 @@ def cell_classifier(
     rule = learner.rule(cell) if isinstance(learner, Classifying) else None
     if rule is None:
         return None
-    released = learner.released(cell)
+    released, task = learner.released(cell), len(tasks) - 1
     arrays = {name: released[name] for name in rule.arrays} | {f"{PUBLIC}{name}": one for name, one in rule.public.items()}
     is_last = task == context.n_tasks - 1 and not rule.uses_all
     if sum(array.nbytes for array in arrays.values()) > LARGEST // n_cells // (1 if is_last else context.n_tasks):
@@ -225,6 +233,9 @@ def cell_classifier(
     names = (*context.classes, *context.undeclared)  # an undeclared label is in a rule only once it was released
     content = arrays_file.save(arrays)
     columns, competing = (tuple(names[label] for label in labels) for labels in (rule.columns, rule.competing))
-    by_task = tuple(tuple(names[label] for label in of_task) for of_task in rule.by_task)
+    lists = rule.by_task
+    if tasks[0].task_id is not None:  # an example comes with its task
+        lists = [[label for label in of.prior if label in rule.competing] for of in tasks]
+    by_task = tuple(tuple(names[label] for label in of_task) for of_task in lists)
     facts, text = {**rule.facts, **reads}, base64.b64encode(content).decode("ascii")
     return Classifier(cell, task, rule.name, columns, competing, by_task, facts, rule.uses_all, text)

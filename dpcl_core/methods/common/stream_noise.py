@@ -21,11 +21,9 @@ class RememberedParams(Params):
     """How the noise of several tasks goes together; its size follows from the budget alone."""
 
     noise_over_tasks: Literal["fresh", "remembered"] = parameter(
-        "fresh",
-        title="Noise over tasks",
+        "fresh", title="Noise over tasks",
         description="fresh: new noise for every task, as printed; it adds up. remembered: one mechanism for the whole "
-        "stream, whose noises cancel in part; for classes that return, and people who are in one task each.",
-    )
+        "stream, whose noises cancel in part; for classes that return, and people who are in one task each.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +31,9 @@ class PredictionParams(Params):
     """What the classifier makes of the releases; it costs nothing."""
 
     prediction: Literal["added", "by-stream"] = parameter(
-        "added",
-        title="What is added up",
+        "added", title="What is added up",
         description="added: what each task released, as it came. by-stream: where one list stands for all tasks and no "
-        "class returns, each task's release is shrunk towards zero first, as far as noise would explain it.",
-    )
+        "class returns, each task's release is shrunk towards zero first, as far as noise would explain it.")
 
 
 FRESH_PRINTED = Printed(("fresh",), "Fresh noise adds up; remembered noise cancels in part.")

@@ -263,13 +263,8 @@ class Training:
 
 
 def train_adapters(
-    start: Adapter,
-    pictures: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    plan: Schedule,
-    noise_multiplier: float,
-    batches: Batches,
-    noise: Noise,
+    start: Adapter, pictures: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule, noise_multiplier: float,
+    batches: Batches, noise: Noise,
 ) -> Generator[int, None, Adapter]:
     """`train_together` for one model."""
     (trained,) = yield from train_together([Training(start, pictures, labels, noise_multiplier, batches, noise)], plan)

@@ -254,20 +254,14 @@ CARD = params.card(
     summary="Sums the unit-length features of each class once per task, with Gaussian noise. A test example gets the class "
     "whose noisy sum is closest in direction. Nothing is trained, so a later task cannot overwrite an earlier one.",
     source="Tobaben et al. 2025, Algorithm 1",
-    params=CosineParams,
-    key_settings=("noise_over_tasks", "prediction"),
-    refuses=check_remembered,
-    derived=derived,
-    module=__name__,
-    planned=f"{__name__}:planned",
+    params=CosineParams, key_settings=("noise_over_tasks", "prediction"), refuses=check_remembered, derived=derived,
+    module=__name__, planned=f"{__name__}:planned",
     audit="dpcl_core.attacks.feature_games",
-    forecast=forecast,
-    is_one_release=True,
-    is_in_playground=True,
-    table_names=lambda spec: ("Cosine classifier", ""),
+    forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),
     printed=Print(
         params.SOURCE,
-        params.OF_ALL | {"params.noise_over_tasks": FRESH_PRINTED, "params.prediction": ADDED_PRINTED},
+        params.OF_ALL
+        | {"params.noise_over_tasks": FRESH_PRINTED, "params.prediction": ADDED_PRINTED},
         left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},
     ),
 )

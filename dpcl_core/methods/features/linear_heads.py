@@ -59,14 +59,14 @@ _LARGEST_WHOLE = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53} 
 class Prepared:
     """Examples prepared for the steps; each row is a function of its example alone.
 
-    `rows` [n, K+1]: features and a final 1; `lengths` [n]: their L2 norms; `directions` [n, K+1]: X above over n_r n_x,
-    multiples of `unit` = 1 / (n_r n_x) up to `widest`. `targets` [n]: column indices of the labels. `allowed`
-    [epsilons, columns]: the budgets' label spaces; `outside`: 0 inside them, -inf outside (all zeros for a budget without
-    labels, where no example counts), None if every space is all columns. `residual_steps`: n_r divided by the factor that
-    raises its divisor; `per_length`: grid step of integer weights, divided by the length of all weights.
+    `rows` [n, K+1]: features and a final 1, None if all budgets are clipped; `lengths` [n]: their L2 norms; `directions` [n,
+    K+1]: X above over n_r n_x, multiples of `unit` = 1 / (n_r n_x) up to `widest`. `targets` [n]: column indices of the
+    labels. `allowed` [epsilons, columns]: the budgets' label spaces; `outside`: 0 inside them, -inf outside (all zeros for a
+    budget without labels, where no example counts), None if every space is all columns. `residual_steps`: n_r divided by the
+    factor that raises its divisor; `per_length`: grid step of integer weights, divided by the length of all weights.
     """
 
-    rows: Floats
+    rows: Floats | None
     lengths: Floats
     directions: Floats
     widest: float
@@ -79,27 +79,23 @@ class Prepared:
 
     @classmethod
     def of(
-        cls,
-        features: NDArray[np.generic],
-        targets: NDArray[np.int64],
-        allowed: NDArray[np.bool_],
-        expected_batch: float,
-        dtype: np.dtype[np.floating],
+        cls, features: NDArray[np.generic], targets: NDArray[np.int64], allowed: NDArray[np.bool_], expected_batch: float,
+        dtype: np.dtype[np.floating], *, all_clipped: bool = False,
     ) -> Prepared:
-        """Prepares features [n, K] with targets [n]."""
+        """Prepares features [n, K] with targets [n]; `all_clipped`: for steps whose budgets all clip, which need no rows."""
         rows = with_bias(features, dtype)
         width = rows.shape[1]
         n_steps = direction_steps(width, expected_batch, dtype)
         lengths = np.sqrt(np.einsum("nk,nk->n", rows, rows))
         np.maximum(lengths, 1, out=lengths)  # avoids a division by zero for rows that count zero
         lengths *= 1 + _allowance(width, dtype)
-        directions = rows * (n_steps / lengths)[:, None]
+        directions = np.multiply(rows, (n_steps / lengths)[:, None], out=rows if all_clipped else None)
         np.trunc(directions, out=directions)
         unit = 1 / (n_steps * _RESIDUAL_STEPS[dtype])
         directions *= unit
         usable = allowed | ~allowed.any(axis=1, keepdims=True)
         return cls(
-            rows,
+            None if all_clipped else rows,
             lengths,
             directions,
             _largest(directions),
@@ -117,7 +113,8 @@ def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type
 
     A row with an entry beyond `LARGEST_INPUT` is shortened to that length, however large its finite entries.
     """
-    rows = np.ones((len(features), features.shape[1] + 1), dtype=dtype)
+    rows = np.empty((len(features), features.shape[1] + 1), dtype=dtype)
+    rows[:, -1] = 1
     with np.errstate(over="ignore", invalid="ignore"):
         rows[:, :-1] = features
     if not _largest(rows) <= LARGEST_INPUT:
@@ -142,59 +139,62 @@ def direction_steps(n_inputs: int, expected_batch: float, dtype: np.dtype[np.flo
 
 
 def clipped_sums(
-    data: Prepared, batch: NDArray[np.int64], weights: Floats, clips: Floats, on_card: Directions | None = None
+    data: Prepared, batch: NDArray[np.int64], weights: Floats, clips: Floats, on_card: Directions | None = None,
+    room: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Gradient sums over a batch: exact, clipped and in units of C for the first k budgets; plain for the others.
 
     Args: batch [b]: row indices; weights [epsilons, columns, K+1]; clips [k]: C of the first k budgets; on_card: the
-    directions on a graphics card, where the products of the first k budgets are then computed, as exactly.
+    directions on a graphics card, where the products of the first k budgets are then computed, as exactly; room: an array
+    like `weights` that is overwritten, and holds the sums where they fit, so that a step stays in the processor's cache.
     Returns: [k, columns, K+1], in the precision of `weights`, or double where that cannot hold them exactly;
     [epsilons - k, columns, K+1].
     """
     hidden, others = weights[: len(clips)], weights[len(clips) :]
     if len(batch) == 0:
         return np.zeros_like(hidden), np.zeros_like(others)
+    room = np.empty_like(weights) if room is None else room
     filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.intp)  # the padding is not used
     filled[: len(batch)] = batch
     directions = data.directions.take(filled, axis=0) if on_card is None else on_card.take(filled)
-    rows = data.rows.take(filled, axis=0) if len(clips) < len(weights) else None
-    residuals = clipped_residuals(data, filled, directions, rows, weights, clips)
+    rows = None
+    if len(clips) < len(weights):
+        assert data.rows is not None  # else `all_clipped` was said of a budget that is not
+        rows = data.rows.take(filled, axis=0)
+    residuals = clipped_residuals(data, filled, directions, rows, weights, clips, room)
     if len(clips):
         clipped = residuals[: len(clips)]
         np.trunc(clipped, out=clipped)
         weights_of_batch = clipped.reshape(-1, len(filled))[:, : len(batch)]
         if isinstance(directions, np.ndarray):
-            product = exact_product(weights_of_batch, directions[: len(batch)], data.widest, data.unit)
+            flat = room[: len(clips)].reshape(-1, weights.shape[2])
+            product = exact_product(weights_of_batch, directions[: len(batch)], data.widest, data.unit, flat)
         else:
             product = directions.sums(weights_of_batch)
             if _is_exact(weights_of_batch, len(batch), data.widest, data.unit):
                 product = product.astype(weights.dtype)
         hidden = product.reshape(hidden.shape)
     if rows is not None:
-        others = residuals[len(clips) :, :, : len(batch)] @ rows[: len(batch)]
+        others = np.matmul(residuals[len(clips) :, :, : len(batch)], rows[: len(batch)], out=room[len(clips) :])
     return hidden, others
 
 
 def clipped_residuals(
-    data: Prepared,
-    batch: NDArray[np.int64],
-    directions: Floats | Directions,
-    rows: Floats | None,
-    weights: Floats,
-    clips: Floats,
+    data: Prepared, batch: NDArray[np.int64], directions: Floats | Directions, rows: Floats | None, weights: Floats,
+    clips: Floats, room: Floats | None = None,
 ) -> Floats:
     """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
 
     The gradient's length is the product of the two lengths; clipping is one factor per example and budget,
     min(1, C / (length + 1e-6)). Args: batch [b], a multiple of `_LANES`; directions, rows [b, K+1] of the batch, rows None
-    if all budgets are clipped. Returns: [epsilons, columns, b].
+    if all budgets are clipped; room: overwritten, like `weights`. Returns: [epsilons, columns, b].
     """
     n_budgets, n_columns, width = weights.shape
     n, n_clipped, n_steps = len(batch), len(clips), _RESIDUAL_STEPS[weights.dtype]
     residuals = np.empty((n_budgets, n_columns, n), weights.dtype)
     lengths = data.lengths.take(batch)
     if n_clipped:
-        whole, per_step = whole_weights(data, weights[:n_clipped])
+        whole, per_step = whole_weights(data, weights[:n_clipped], None if room is None else room[:n_clipped])
         clipped, flat = residuals[:n_clipped], whole.reshape(n_clipped * n_columns, width)
         if isinstance(directions, np.ndarray):
             np.matmul(flat, directions.T, out=clipped.reshape(n_clipped * n_columns, n))
@@ -231,7 +231,7 @@ def clipped_residuals(
     return residuals
 
 
-def whole_weights(data: Prepared, weights: Floats) -> tuple[Floats, Floats]:
+def whole_weights(data: Prepared, weights: Floats, out: Floats | None = None) -> tuple[Floats, Floats]:
     """Weights [k, columns, K+1] as integers, and the grid step of each budget [k].
 
     The norm of a budget's integer weights is at most the largest exact integer over n_x, minus what rounding can add to a
@@ -241,20 +241,22 @@ def whole_weights(data: Prepared, weights: Floats) -> tuple[Floats, Floats]:
     per_step = np.sqrt(np.vecdot(flat, flat))
     per_step += 2.0**-40
     per_step *= data.per_length
-    whole = flat / per_step[:, None]
+    whole = np.divide(flat, per_step[:, None], out=None if out is None else out.reshape(flat.shape))
     np.rint(whole, out=whole)
     return whole.reshape(weights.shape), per_step
 
 
-def exact_product(left: Floats, right: Floats, widest: float, unit: float) -> Floats:
+def exact_product(left: Floats, right: Floats, widest: float, unit: float, out: Floats | None = None) -> Floats:
     """left [m, b] @ right [b, k] without rounding, in double precision where single would round.
 
     `left` holds integers up to n_r, `right` multiples of a power of two `unit` up to `widest`. If no sum of absolute terms
     reaches `_LARGEST_WHOLE` units, the product is exact in any order of additions; otherwise the halves of b are multiplied
-    separately and added in double precision, which holds sums of 2^32 examples of 2^21 each.
+    separately and added in double precision, which holds sums of 2^32 examples of 2^21 each. `out` holds the product where
+    it is exact.
     """
     if _is_exact(left, len(right), widest, unit):
-        return left @ right
+        product: Floats = np.matmul(left, right, out=out)
+        return product
     half = len(right) // 2
     first, second = (left[:, :half], right[:half]), (left[:, half:], right[half:])
     return np.add(exact_product(*first, widest, unit), exact_product(*second, widest, unit), dtype=np.float64)
@@ -335,14 +337,8 @@ def join_heads(parts: Sequence[Heads]) -> Heads:
 
 
 def train_heads(
-    start: Heads,
-    features: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    plan: Schedule,
-    noise_multipliers: Sequence[float],
-    batches: Batches,
-    noises: Sequence[Noise],
-    device: str = "cpu",
+    start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule,
+    noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], device: str = "cpu",
 ) -> Generator[int, None, Heads]:
     """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the trained classifiers.
 
@@ -364,7 +360,9 @@ def train_heads(
     order = np.argsort(sigmas == 0, kind="stable")  # budgets without noise last
     n_hidden = int(np.count_nonzero(sigmas))
     weights = start.weights[order]
-    data = Prepared.of(features[places], targets, start.allowed[order], plan.expected_batch, weights.dtype)
+    features = features if len(places) == len(labels) else features[places]
+    allowed, all_clipped = start.allowed[order], n_hidden == len(weights)
+    data = Prepared.of(features, targets, allowed, plan.expected_batch, weights.dtype, all_clipped=all_clipped)
     adam, gradient = Adam(weights, plan.learning_rate), np.empty_like(weights)
     hidden, others = gradient[:n_hidden], gradient[n_hidden:]
     ordered = [noises[place] for place in order[:n_hidden]]
@@ -373,7 +371,7 @@ def train_heads(
     mean, clipped_mean = 1 / plan.expected_batch, plan.clip_norm / plan.expected_batch
     there = None if device == "cpu" or not n_hidden else _on_card(data.directions, device)
     for step in range(plan.n_steps):
-        clipped, plain = clipped_sums(data, batches.draw(len(places)), weights, clips, there)
+        clipped, plain = clipped_sums(data, batches.draw(len(places)), weights, clips, there, gradient)
         if add is not None:
             np.multiply(add(clipped), weights.dtype.type(clipped_mean), out=hidden)
         if n_hidden < len(weights):

@@ -33,11 +33,8 @@ CARD = params.trained_card(
     summary="One model, trained by DP-SGD on one task after another. Nothing protects it from forgetting: a lower bound for "
     "the other methods. Where each task has its own list, its single last layer grows by the labels that are new.",
     source="Tobaben et al. 2025, Algorithm A2",
-    key_settings=("adapter", "epochs", "clip_norm"),
-    module=__name__,
-    planned="dpcl_core.methods.features.trainer:planned",
-    labels=("prior-const", "prior", "data", "dp-learned"),
-    forecast=trainer.forecast,
+    key_settings=("adapter", "epochs", "clip_norm"), module=__name__, planned="dpcl_core.methods.features.trainer:planned",
+    labels=("prior-const", "prior", "data", "dp-learned"), forecast=trainer.forecast,
     printed=Print(params.SOURCE, params.TRAINED, params.OPEN, params.ALWAYS),
     table_names=lambda spec: ("Naive", ""),  # what it trains is not printed
 )

@@ -23,11 +23,9 @@ class NonClParams(params.PeftParams):
     """Settings of training on all data seen so far, and how often the model is released."""
 
     release: Literal["every-task", "once"] = parameter(
-        "every-task",
-        title="Published",
+        "every-task", title="Published",
         description="every-task: trained from scratch and released after each task, so early examples are used many times "
-        "and their epsilon adds up. once: trained and released after the last task alone.",
-    )
+        "and their epsilon adds up. once: trained and released after the last task alone.")
 
 
 class NonCl(ModelOfSeed):
@@ -80,13 +78,8 @@ CARD = params.trained_card(
     "upper bound for it. If it is released after every task, early examples are used again each time, and their guarantee "
     "is weaker.",
     source="Tobaben et al. 2025, Algorithm A3",
-    params=NonClParams,
-    key_settings=("adapter", "epochs", "release"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    trains_on="all",
-    at_once={"release": "once"},
-    forecast=partial(trainer.forecast, on_all=True),
+    params=NonClParams, key_settings=("adapter", "epochs", "release"), module=__name__, planned=f"{__name__}:planned",
+    trains_on="all", at_once={"release": "once"}, forecast=partial(trainer.forecast, on_all=True),
     printed=Print(
         params.SOURCE,
         params.TRAINED

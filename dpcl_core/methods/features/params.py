@@ -30,28 +30,20 @@ class PeftParams(Params):
     """The adapter, and the settings of DP-SGD (Tobaben et al., section 5 and appendix H)."""
 
     adapter: Adapter = parameter(
-        "head",
-        title="Adapted parts",
+        "head", title="Adapted parts",
         description="What is trained beside the last layer. head: nothing. film: scale and bias of every norm. lora: "
         "low-rank changes of the linear layers in the network's blocks. With lite0 both change its last stage, with a "
-        "network of texts its last two blocks. all: every layer, for small networks such as your own.",
-    )
+        "network of texts its last two blocks. all: every layer, for small networks such as your own.")
     epochs: int = parameter(40, ge=1, le=1000, description="How often each example is seen on average.")
     sample_rate: float = parameter(
-        0.1,
-        gt=0,
-        le=1,
-        allow_inf_nan=False,
-        title="Sampling rate q",
-        description="Chance that an example is in a batch (Poisson sampling).",
-    )
+        0.1, gt=0, le=1, allow_inf_nan=False, title="Sampling rate q",
+        description="Chance that an example is in a batch (Poisson sampling).")
     clip_norm: float = parameter(
-        1.0, ge=1e-9, le=1e6, title="Clipping norm C", description="Longest gradient that one example may contribute."
-    )
+        1.0, ge=1e-9, le=1e6, title="Clipping norm C",
+        description="Longest gradient that one example may contribute.")
     learning_rate: float = parameter(0.003, gt=0, le=1e3, description="Learning rate of Adam.")
     lora_rank: int = parameter(
-        4, ge=1, le=64, title="LoRA rank", description="Rank of the changes under lora; not used otherwise."
-    )
+        4, ge=1, le=64, title="LoRA rank", description="Rank of the changes under lora; not used otherwise.")
 
     @property
     def inputs(self) -> Inputs:
@@ -110,20 +102,12 @@ def derived(params: Params, facts: PublicSizes) -> str:
 
 # The card of a method on pretrained features, unless the method says otherwise; `trained_card`: one that trains by DP-SGD.
 card = partial(
-    MethodCard,
-    cells_per_learner="all",
-    learns_lists=True,
-    labels=("data", "prior", "prior-const", "dp-learned"),
+    MethodCard, cells_per_learner="all", learns_lists=True, labels=("data", "prior", "prior-const", "dp-learned"),
     ceiling="non-cl",
     scenarios=WITHOUT_CLIENTS,
 )
 trained_card = partial(
-    card,
-    params=PeftParams,
-    refuses=check,
-    derived=derived,
-    notes=notes,
-    training_steps=training_steps,
+    card, params=PeftParams, refuses=check, derived=derived, notes=notes, training_steps=training_steps,
     audit="dpcl_core.attacks.feature_games",
 )
 
@@ -162,15 +146,11 @@ OF_ALL = {
 }
 ALWAYS = (
     Departure(
-        "",
-        "by the realised one, Algorithm A1",
-        "sums of gradients are divided by the expected batch size",
+        "", "by the realised one, Algorithm A1", "sums of gradients are divided by the expected batch size",
         "How many examples are in a batch is private: a divisor that follows it reveals more than the ledger counts.",
     ),
     Departure(
-        "",
-        "a random model, appendix F.1",
-        "a task without examples runs the same noisy steps as any other",
+        "", "a random model, appendix F.1", "a task without examples runs the same noisy steps as any other",
         "A random model can be told apart from a trained one, and so an empty task from one with a single example.",
     ),
 )

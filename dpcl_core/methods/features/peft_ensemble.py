@@ -27,10 +27,8 @@ class EnsembleParams(params.PeftParams):
     """Settings of each member's training, and of the vote."""
 
     rule: params.Rule = parameter(
-        "argmax",
-        title="Decision rule",
-        description="How the members of all tasks vote. Every rule is computed, and can be looked at after the run.",
-    )
+        "argmax", title="Decision rule",
+        description="How the members of all tasks vote. Every rule is computed, and can be looked at after the run.")
 
 
 class PeftEnsemble:
@@ -103,10 +101,7 @@ CARD = params.trained_card(
     summary="For each task, DP-SGD trains a new last layer, or a small adapter with one, on the same frozen network. All "
     "are kept, and they vote on a test example. No task can overwrite what another has learned.",
     source="Tobaben et al. 2025, Algorithm 2",
-    params=EnsembleParams,
-    key_settings=("adapter", "epochs", "rule"),
-    module=__name__,
-    forecast=trainer.forecast,
+    params=EnsembleParams, key_settings=("adapter", "epochs", "rule"), module=__name__, forecast=trainer.forecast,
     planned="dpcl_core.methods.features.trainer:planned",
     printed=Print(
         params.SOURCE,

@@ -106,7 +106,6 @@ class _InThisProcess:
             yield before  # its end is reported however short a round was
         return heads
 
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _InProcesses:
     """Trainings in worker processes; a job's steps count when it has finished."""

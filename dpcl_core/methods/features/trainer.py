@@ -169,7 +169,9 @@ class Trainer:
         spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
         for cell in cells:
             steps, shared = self._steps(work, cell.epsilon), self._params.shares_batches
-            ledgers[cell].spend(steps, task=work.tasks[-1], what=plan.words, people_of=work.tasks, shares_batches=shared)
+            ledgers[cell].spend(
+                steps, task=work.tasks[-1], what=plan.words, people_of=work.tasks, shares_batches=shared
+            )
         return spaces
 
     def _plan(self, work: Work) -> Schedule:

@@ -148,15 +148,8 @@ Layout = EvenSlots | WeightedSlots  # encodes a client's slots as a vector of bo
 
 
 def release_vectors(
-    vectors: Reals,
-    layout: Layout,
-    targets: Floats,
-    multipliers: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    n_clients: int,
+    vectors: Reals, layout: Layout, targets: Floats, multipliers: Sequence[float], noises: Sequence[Noise],
+    ledgers: Sequence[Ledger], *, task: int, n_clients: int
 ) -> list[Replay]:
     """One release of the clients' vectors [n, D], a mixture for each budget: one Gaussian on the sum, division by constants.
 
@@ -175,7 +168,9 @@ def release_vectors(
     return decoded(totals[0], layout, targets, expected_clients(n_clients), stds)
 
 
-def decoded(totals: Floats, layout: Layout, targets: Floats, expected: float, stds: Sequence[float]) -> list[Replay]:
+def decoded(
+    totals: Floats, layout: Layout, targets: Floats, expected: float, stds: Sequence[float]
+) -> list[Replay]:
     """The mixtures decoded from noisy sums [E, D], with noise of `stds` on each coordinate: post-processing of the sums."""
     weights, means = layout.decoded(totals, expected, np.array(stds))
     mixtures = zip(weights, means, totals, strict=True)
@@ -299,14 +294,8 @@ class SeenLabels:
         return masked(logits, self._space(task) if task.task_id is not None else sorted(known))
 
     def rule(
-        self,
-        name: str,
-        arrays: tuple[str, ...],
-        *,
-        columns: Sequence[int] | None = None,
-        public: Arrays | None = None,
-        uses_all: bool = False,
-        **facts: Fact,
+        self, name: str, arrays: tuple[str, ...], *, columns: Sequence[int] | None = None, public: Arrays | None = None,
+        uses_all: bool = False, **facts: Fact
     ) -> Rule:
         """A rule under which the labels of all tasks so far compete. `columns`: None for one row a class."""
         columns = range(self._context.n_classes) if columns is None else columns
@@ -415,7 +404,9 @@ class Replay:
     targets: Floats
     sums: Floats | None = None
 
-    def sample(self, n: int, generator: np.random.Generator) -> tuple[Singles, Singles, Ints]:
+    def sample(
+        self, n: int, generator: np.random.Generator
+    ) -> tuple[Singles, Singles, Ints]:
         """Sampled embeddings z [n, d], their targets y [n, C] and components k [n]."""
         k = generator.choice(len(self.weights), size=n, p=self.weights / self.weights.sum())
         drawn = generator.standard_normal((n, self.means.shape[1]), dtype=np.float32)

@@ -27,6 +27,8 @@ from dpcl_core.spec import Cell, RunSpec
 # Linear layers and two-layer ReLU networks, trained as a batch of copies in NumPy.
 
 
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """Linear(d, C), or Linear(d, hidden)-ReLU-Linear(hidden, C) where `n_hidden` > 0; parameters are flat vectors [P]."""
@@ -108,14 +110,8 @@ class Head:
 
 
 def train_copies(
-    head: Head,
-    start: Singles,
-    z: Singles,
-    targets: Singles,
-    n_steps: int,
-    batch_size: int,
-    learning_rate: float,
-    generator: np.random.Generator,
+    head: Head, start: Singles, z: Singles, targets: Singles, n_steps: int, batch_size: int, learning_rate: float,
+    generator: np.random.Generator
 ) -> Singles:
     """J copies [J, P] after `n_steps` of Adam from `start` [J, P], copy j on its own rows z [J, n, d], targets [J, n, C].
 
@@ -193,13 +189,8 @@ class Clients:
 
 
 def local_updates(
-    head: Head,
-    start: Singles,
-    clients: Clients,
-    chosen: Ints,
-    plan: LocalPlan,
-    draws: Sequence[np.random.Generator],
-    replayed: tuple[Singles, Singles] | None = None,
+    head: Head, start: Singles, clients: Clients, chosen: Ints, plan: LocalPlan, draws: Sequence[np.random.Generator],
+    replayed: tuple[Singles, Singles] | None = None
 ) -> Singles:
     """Weight updates [n, P] of the chosen clients, trained from the model `start` [P].
 
@@ -299,15 +290,9 @@ class RoundHead:
         return self._updates(clients, question, chosen)
 
     def trained(
-        self,
-        rows: TaskRows,
-        index: int,
-        ledger: Ledger,
-        *,
-        mixtures: Callable[[], Sequence[Replay]] | None = None,
-        on_start: Callable[[Ints], None] | None = None,
-        extra: Callable[[Ints], Sequence[ClientVectors]] | None = None,
-        on_sums: Callable[[Sequence[Floats]], None] | None = None,
+        self, rows: TaskRows, index: int, ledger: Ledger, *, mixtures: Callable[[], Sequence[Replay]] | None = None,
+        on_start: Callable[[Ints], None] | None = None, extra: Callable[[Ints], Sequence[ClientVectors]] | None = None,
+        on_sums: Callable[[Sequence[Floats]], None] | None = None
     ) -> Iterator[int]:
         """Runs all rounds of a task; yields the number done. Each round's event is in the ledger before its sums exist.
 

@@ -37,26 +37,24 @@ from dpcl_core.spec import Cell, RunSpec, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
-class CslrCentralParams(federated.ListParams, federated.ReleaseParams, federated.RehearsalParams, federated.ClippedParams):
+class CslrCentralParams(
+    federated.ListParams, federated.ReleaseParams, federated.RehearsalParams, federated.ClippedParams
+):
     """One release per task or round, and a head averaged over clients."""
 
     head: Literal["private", "clean"] = parameter(
-        "private",
-        "Output layer",
+        "private", "Output layer",
         "private: the head's updates are clipped and noised, and epsilon is for both. clean: they travel as they are, as "
-        "published; epsilon is for the replay alone, and both together have no bound.",
+        "published; epsilon is for the replay alone, and both together have no bound."
     )
     replay_share: float = parameter(
-        0.5,
-        "Share of ε for replay",
+        0.5, "Share of ε for replay",
         "Share of epsilon that the replay may spend, where the head is private; the head has what is then left.",
-        gt=0,
-        lt=1,
+        gt=0, lt=1
     )
     releases: Literal["task", "round"] = parameter(
-        "task",
-        "Published after each",
-        "task: one release a task, of every client. round: one a round, of the clients who also send updates.",
+        "task", "Published after each",
+        "task: one release a task, of every client. round: one a round, of the clients who also send updates."
     )
 
 
@@ -67,25 +65,17 @@ def notes(params: CslrCentralParams) -> tuple[str, ...]:
 
 
 CARD = federated.card(
-    name="cslr-central",
-    title="CSLR, trusted sum",
+    name="cslr-central", title="CSLR, trusted sum",
     summary="Every client matches its texts to public groups and sends one clipped vector. The sum gets noise once and "
     "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse generated ones. "
     "Replay and head are accounted for separately, and together.",
     source=f"{federated.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
-    params=CslrCentralParams,
-    key_settings=("anchors", "list_size", "matcher"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    notes=notes,
+    params=CslrCentralParams, key_settings=("anchors", "list_size", "matcher"), module=__name__,
+    planned=f"{__name__}:planned", notes=notes,
     is_for_the_replay=lambda params: params.head == "clean",  # as published
     needs_anchors=True,
     printed=federated.printed_settings(
-        federated.LISTS,
-        federated.ONCE,
-        federated.INVENTED,
-        federated.ROUNDS,
-        federated.REPLAY,
+        federated.LISTS, federated.ONCE, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
         {
             "params.head": Printed(
                 ("clean",), "Updates of the head are made from people's data, too; here they are noised."

@@ -65,23 +65,18 @@ class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, feder
 
     clusters_together: ClassVar[bool] = True
     modes_per_task: int = parameter(
-        4,
-        "Groups of a task",
+        4, "Groups of a task",
         "Groups that a round's lists are clustered into, of every label or of the whole task, as lists are; the paper's 1 "
-        "leaves nothing to match.",
-        ge=1,
-        le=64,
+        "leaves nothing to match.", ge=1, le=64
     )
     lists: Literal["label", "task"] = parameter(
-        "label",
-        "Lists made for each",
+        "label", "Lists made for each",
         "What a client's list is of. label: one for each label of a task, so that an entry has one label. task: one of "
-        "all that the client has of a task, as printed; an entry's target is then a mixture of labels.",
+        "all that the client has of a task, as printed; an entry's target is then a mixture of labels."
     )
     rule: federated.Rule = parameter(
-        "hungarian",
-        "Decision rule",
-        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport.",
+        "hungarian", "Decision rule",
+        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport."
     )
     second_moments: Literal["diagonal", "full"] = parameter(
         "diagonal", "Covariances", "What is released of second moments; full is as printed, and costs seconds a round."
@@ -90,36 +85,28 @@ class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, feder
         None, "Public axes", "Public axes on which all of it happens; empty: the embedding as it is, as printed."
     )
     noisy_lists: bool = parameter(
-        False,
-        "Noise on lists",
+        False, "Noise on lists",
         "Whether clients noise the four statistics of every entry before lists are matched, by Table 5 and again in every "
-        "round, as printed (Algorithm 1, line 2).",
+        "round, as printed (Algorithm 1, line 2)."
     )
     aggregation: Literal["shares", "entries"] = parameter(
-        "shares",
-        "Unit of averaging",
+        "shares", "Unit of averaging",
         "How groups are averaged. shares: entries count by their share of a client's texts, over the expected number of "
-        "clients. entries: each counts the same, over the clients that came, as printed (Eq. 2).",
+        "clients. entries: each counts the same, over the clients that came, as printed (Eq. 2)."
     )
     averaging: float = parameter(
-        0.9,
-        "Weight of the last classifier",
+        0.9, "Weight of the last classifier",
         "What the replayed mixture keeps of a task's earlier rounds; 0: a round's own release alone (Eq. 2).",
-        ge=0,
-        lt=1,
+        ge=0, lt=1
     )
     targets: Literal["simplex", "raw"] = parameter(
-        "simplex",
-        "Anchor targets",
-        "Noisy targets of the mixture. simplex: brought back to shares that add up to 1. raw: as released, as printed.",
+        "simplex", "Anchor targets",
+        "Noisy targets of the mixture. simplex: brought back to shares that add up to 1. raw: as released, as printed."
     )
 
 
 PRINTED = federated.printed_settings(
-    federated.LISTS,
-    federated.INVENTED,
-    federated.ROUNDS,
-    federated.REPLAY,
+    federated.LISTS, federated.INVENTED, federated.ROUNDS, federated.REPLAY,
     {
         "privacy.epsilons": Printed((1.0, 4.0, 8.0), "Without noise, to see what the noise costs."),
         "params.second_moments": Printed(("full",), "Diagonals take a 384th of the numbers and of the time."),
@@ -216,25 +203,15 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 
 
 CARD = federated.card(
-    name="cslr-published",
-    title="CSLR as published",
+    name="cslr-published", title="CSLR as published",
     summary="In every round some clients send lists of Gaussians. The server clusters them by their log-densities at public "
     "sentences and averages each group with the paper's noise; clients rehearse texts generated from the averages. The "
     "claimed epsilon leaves out the head, and its noise costs more than it claims.",
     source=federated.SOURCE,
-    params=CslrPublishedParams,
-    key_settings=("anchors", "list_size", "matcher"),
-    module=__name__,
-    audit="dpcl_core.attacks.cslr_games",
-    refuses=check,
-    guarantee="nominal",
-    notes=notes,
+    params=CslrPublishedParams, key_settings=("anchors", "list_size", "matcher"), module=__name__,
+    audit="dpcl_core.attacks.cslr_games", refuses=check, guarantee="nominal", notes=notes,
     assumes=lambda params: federated.SIMULATED[:1],
-    needs_anchors=True,
-    printed=PRINTED,
-    table_names=table_names,
-    reference="CSLR",
-    differences=differences,
+    needs_anchors=True, printed=PRINTED, table_names=table_names, reference="CSLR", differences=differences,
 )
 
 _N_AXES = 2  # axes of the view that orders groups and draws maps

@@ -35,37 +35,26 @@ class CslrServerHeadParams(PredictionParams, federated.ListParams, federated.Rel
 
 
 CARD = federated.card(
-    name="cslr-server-head",
-    title="CSLR, head on the server",
+    name="cslr-server-head", title="CSLR, head on the server",
     summary="Every client matches its texts to public groups and sends one clipped vector per task. The sum gets noise once "
     "and becomes a mixture of Gaussians. The server trains the head on texts generated from these mixtures alone, for all "
     "tasks: the head costs nothing beyond the release.",
     source=f"{federated.SOURCE}, repaired: matched on the client, released once a task, head from the release",
-    params=CslrServerHeadParams,
-    key_settings=("anchors", "list_size", "matcher"),
-    module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases",
-    cells_per_learner="epsilons",
+    params=CslrServerHeadParams, key_settings=("anchors", "list_size", "matcher"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", cells_per_learner="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",
-    needs_anchors=True,
-    asks_clients=True,
+    needs_anchors=True, asks_clients=True,
     printed=federated.printed_settings(
-        federated.LISTS,
-        federated.ONCE,
-        federated.INVENTED,
-        federated.HEAD,
+        federated.LISTS, federated.ONCE, federated.INVENTED, federated.HEAD,
         {
             "params.steps": "In the paper clients train the head; the server's steps are ours.",
             "params.prediction": ADDED_PRINTED,
         },
         always=(
-            federated.MATCHED_AT_HOME,
-            federated.ONE_VECTOR,
+            federated.MATCHED_AT_HOME, federated.ONE_VECTOR,
             Departure(
-                "",
-                "by clients, in rounds without noise",
-                "the head is trained by the server, on invented embeddings alone",
-                "Whatever is made from the release alone costs nothing more.",
+                "", "by clients, in rounds without noise", "the head is trained by the server, on invented embeddings alone",
+                "Whatever is made from the release alone costs nothing more."
             ),
         ),
         kind="repair",

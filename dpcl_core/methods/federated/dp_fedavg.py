@@ -29,24 +29,19 @@ class DpFedAvgParams(federated.ClippedParams):
 
 
 CARD = federated.card(
-    name="dp-fedavg",
-    title="DP-FedAvg, no replay",
+    name="dp-fedavg", title="DP-FedAvg, no replay",
     summary="Clients train the head in rounds, one task after another; each client's update is clipped, and the sum gets "
     "noise. Nothing protects it from forgetting.",
     source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
-    params=DpFedAvgParams,
-    key_settings=("rounds", "participation", "clip_norm"),
-    module=__name__,
+    params=DpFedAvgParams, key_settings=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed_settings(
-        federated.ROUNDS,
-        federated.CLIP_OPEN,
+        federated.ROUNDS, federated.CLIP_OPEN,
         always=(
             Departure(
-                "",
-                "“the optimizer's” ε",
+                "", "“the optimizer's” ε",
                 "noise on the clipped sum of clients' changes, sized for every round that a client may be in",
-                "Whose budget the printed one is, and for how many steps, is not said.",
+                "Whose budget the printed one is, and for how many steps, is not said."
             ),
         ),
     ),

@@ -18,14 +18,11 @@ class DpStatShareParams(cslr_central.CslrCentralParams):
 
 CARD = replace(
     cslr_central.CARD,
-    name="dp-stat-share",
-    title="DP-Stat-Share",
+    name="dp-stat-share", title="DP-Stat-Share",
     summary="CSLR with one Gaussian for each client and label in place of a list: nothing is matched, and the rest is the "
     "same. The paper names no source that describes it; this version follows its numbers.",
     source=f"Baseline of {federated.SOURCE}, read as lists of one entry",
-    params=DpStatShareParams,
-    key_settings=("rounds", "dimensions", "replay_weight"),
-    module=__name__,
+    params=DpStatShareParams, key_settings=("rounds", "dimensions", "replay_weight"), module=__name__,
     table_names=lambda spec: ("Repair: DP-Stat-Share", federated.axes(spec)),
     reference="DP-Stat-Share",
 )

@@ -56,24 +56,21 @@ class FedCilDpParams(federated.ClippedParams):
         20, "", "Steps on embeddings of the noised generator alone, by the server, after a round.", ge=0, le=1000
     )
     consistency: float = parameter(
-        1.0, "Consistency weight", "What agreeing with the server's generated embeddings counts for a client.", ge=0, le=1000
+        1.0, "Consistency weight",
+        "What agreeing with the server's generated embeddings counts for a client.", ge=0, le=1000
     )
 
 
 CARD = federated.card(
-    name="fedcil-dp",
-    title="FedCIL with noise",
+    name="fedcil-dp", title="FedCIL with noise",
     summary="Clients train a generator of embeddings and a classifier that tells real from generated ones; their joint "
     "update is clipped, and the sum gets noise. The generator of the last round replays earlier classes. Unlike in the "
     "original, clients' own generators never reach the server.",
     source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
-    params=FedCilDpParams,
-    key_settings=("rounds", "participation", "clip_norm"),
-    module=__name__,
+    params=FedCilDpParams, key_settings=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed_settings(
-        federated.ROUNDS,
-        federated.CLIP_OPEN,
+        federated.ROUNDS, federated.CLIP_OPEN,
         {
             "params.noise_size": "The size of the generator's input is not given.",
             "params.consolidation_steps": "How long the server consolidates is not given.",
@@ -81,10 +78,8 @@ CARD = federated.card(
         },
         always=(
             Departure(
-                "",
-                "every client's generator",
-                "the server consolidates from the noised global generator alone",
-                "Clients' own generators would hand it what each of them holds.",
+                "", "every client's generator", "the server consolidates from the noised global generator alone",
+                "Clients' own generators would hand it what each of them holds."
             ),
         ),
     ),
@@ -132,13 +127,8 @@ class AcGan:
         return Generated(embeddings, labels, layer_inputs)
 
     def classifier_gradient(
-        self,
-        params: Singles,
-        local: tuple[Singles, Ints],
-        generated: Generated,
-        replayed: Generated | None = None,
-        server: Generated | None = None,
-        consistency: float = 0.0,
+        self, params: Singles, local: tuple[Singles, Ints], generated: Generated, replayed: Generated | None = None,
+        server: Generated | None = None, consistency: float = 0.0
     ) -> Singles:
         """Gradient [..., P] of the classifier's loss in its parameters; see above.
 

@@ -55,22 +55,16 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 CARD = federated.card(
-    name="fedta-lite",
-    title="FedTA-lite, no privacy",
+    name="fedta-lite", title="FedTA-lite, no privacy",
     summary="Every class has a trained anchor, which is mixed into the embeddings near it. For each class the server keeps "
     "the prototype least like those of other classes. A simplified reading of its source, without noise: an upper line.",
     source="After Yu et al., CVPR 2025 (FedTA); its mixing equations were not at hand",
-    params=FedTaLiteParams,
-    key_settings=("rounds", "participation", "mixing"),
-    module=__name__,
-    audit="",
-    refuses=check,
+    params=FedTaLiteParams, key_settings=("rounds", "participation", "mixing"), module=__name__, audit="", refuses=check,
     guarantee="none",
     assumes=lambda params: federated.SIMULATED[:1],
     printed=federated.printed_settings(
-        federated.ROUNDS,
-        {"params.mixing": UNKNOWN},
-        always=(Departure("", "FedTA by Yu et al. 2025", "a simplified reading of FedTA", UNKNOWN),),
+        federated.ROUNDS, {"params.mixing": UNKNOWN},
+        always=(Departure("", "FedTA by Yu et al. 2025", "a simplified reading of FedTA", UNKNOWN),)
     ),
     table_names=lambda spec: ("FedTA", ""),
 )

@@ -41,22 +41,15 @@ def _derived(params: LabelMeansParams, facts: PublicSizes) -> str:
 
 
 CARD = federated.card(
-    name="label-means",
-    title="Noisy class means",
+    name="label-means", title="Noisy class means",
     summary="Each client sends the clipped mean of each of its classes once per task, and the sum gets noise. A text gets "
     "the class with the nearest mean. No lists, no matching, no training: the baseline that a method with lists must "
     "beat.",
     source="Nearest class mean, released once a task under user-level privacy",
-    params=LabelMeansParams,
-    key_settings=("dimensions", "radius", "slots"),
-    module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases",
-    cells_per_learner="epsilons",
-    refuses=check,
-    derived=_derived,
-    needs_anchors=True,
-    asks_clients=True,
-    printed=ADDED,
+    params=LabelMeansParams, key_settings=("dimensions", "radius", "slots"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", cells_per_learner="epsilons",
+    refuses=check, derived=_derived,
+    needs_anchors=True, asks_clients=True, printed=ADDED,
     table_names=lambda spec: ("Added: class means", federated.axes(spec)),
 )
 

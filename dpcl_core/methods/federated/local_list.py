@@ -34,22 +34,17 @@ class LocalListParams(federated.ListParams, federated.ReleaseParams, federated.S
 
 
 CARD = federated.card(
-    name="local-list",
-    title="Noisy lists, no trusted server",
+    name="local-list", title="Noisy lists, no trusted server",
     summary="Every client adds noise to its own list of Gaussians once per task and sends it. The server clusters the noisy "
     "lists and trains the head on texts generated from their averages. Shows what it costs to trust no one.",
     source=f"{federated.SOURCE}, under local trust",
-    params=LocalListParams,
-    key_settings=("anchors", "list_size", "matcher"),
-    module=__name__,
-    planned="dpcl_core.methods.federated.release_schedule:releases",
-    cells_per_learner="epsilons",
+    params=LocalListParams, key_settings=("anchors", "list_size", "matcher"), module=__name__,
+    planned="dpcl_core.methods.federated.release_schedule:releases", cells_per_learner="epsilons",
     derived=lambda params, facts: (
         f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
     ),
     assumes=lambda params: federated.SIMULATED[:1],
-    needs_anchors=True,
-    printed=ADDED,
+    needs_anchors=True, printed=ADDED,
     table_names=lambda spec: ("Added: noisy lists, no trusted server", federated.axes(spec)),
     reference="CSLR",
 )
@@ -59,12 +54,7 @@ _SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy li
 
 
 def noisy_lists(
-    lists: Lists,
-    view: PublicView,
-    multipliers: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
+    lists: Lists, view: PublicView, multipliers: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *,
     task: int,
 ) -> list[Lists]:
     """Local trust: every client clips and noises its list before sending it; one set of noisy lists per budget.

@@ -198,7 +198,9 @@ class PublicView:
     radius: float
 
     @classmethod
-    def of(cls, features: Reals, n_axes: int, radius: float | None = None, axes_of: AxesOf = "sentences") -> PublicView:
+    def of(
+        cls, features: Reals, n_axes: int, radius: float | None = None, axes_of: AxesOf = "sentences"
+    ) -> PublicView:
         """From public features [p, d]; `radius` None: the 0.9 quantile of public topic means' residual lengths.
 
         Topics are clusters of the public sentences (k-means, about 20 sentences each). Axes are principal axes of the
@@ -268,13 +270,8 @@ class PublicEmbeddings:
 
     @classmethod
     def of(
-        cls,
-        features: NDArray[np.generic] | None,
-        seed: int,
-        n_axes: int,
-        radius: float | None = None,
-        n_anchors: int = 0,
-        axes_of: AxesOf = "sentences",
+        cls, features: NDArray[np.generic] | None, seed: int, n_axes: int, radius: float | None = None, n_anchors: int = 0,
+        axes_of: AxesOf = "sentences"
     ) -> PublicEmbeddings:
         """From all public features [p, d]: the anchors' order depends on the seed alone; the other sentences make the view.
 
@@ -346,14 +343,8 @@ class Pooled:
 
 
 def pooled(
-    features: Floats,
-    n_groups: int,
-    rule: Rule,
-    coordinates: Floats,
-    previous: Floats | None = None,
-    weights: Floats | None = None,
-    generator: Draw = None,
-    n_starts: int | None = None,
+    features: Floats, n_groups: int, rule: Rule, coordinates: Floats, previous: Floats | None = None,
+    weights: Floats | None = None, generator: Draw = None, n_starts: int | None = None
 ) -> Pooled:
     """Alternates assignment and averaging, at most 15 times from each client's list, and keeps the lowest total cost.
 
@@ -441,7 +432,9 @@ def _alternated(
     return ids[best], prototypes[best], float(total[best])
 
 
-def _group_order(ids: Ints, prototypes: Floats, weights: Floats, coordinates: Floats, previous: Floats | None) -> Ints:
+def _group_order(
+    ids: Ints, prototypes: Floats, weights: Floats, coordinates: Floats, previous: Floats | None
+) -> Ints:
     """The canonical number of each group, [K]."""
     if previous is not None:
         return _assigned(squared_distances(prototypes, previous))

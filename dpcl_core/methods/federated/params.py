@@ -72,7 +72,8 @@ class RoundParams(HeadParams):
 
     rounds: int = parameter(50, "", "Rounds of training in every task.", ge=1, le=1000)
     participation: float = parameter(
-        0.3, "Share of clients in a round", "Chance that a client is in a round, by a coin of its own; 1: all.", gt=0, le=1
+        0.3, "Share of clients in a round",
+        "Chance that a client is in a round, by a coin of its own; 1: all.", gt=0, le=1
     )
     local_steps: int = parameter(10, "", "Steps that a client trains for in a round, a public number.", ge=1, le=1000)
 
@@ -108,28 +109,22 @@ class ListParams(Params):
         3, "Restarts of clustering", "Starts of the fit of a list; the likeliest is kept.", ge=1, le=20
     )
     modes_per_task: int = parameter(
-        1,
-        "Groups of a task",
-        "Groups that the lists of a task are matched to, of every label; 1: nothing to match.",
-        ge=1,
-        le=64,
+        1, "Groups of a task",
+        "Groups that the lists of a task are matched to, of every label; 1: nothing to match.", ge=1, le=64
     )
     matcher: Matcher = parameter(
-        "signature",
-        "Matching",
+        "signature", "Matching",
         "By what entries are matched. signature: log-densities at public sentences. pca-mean: the mean on public axes. "
-        "mean: the mean. target: its labels. random: by lot.",
+        "mean: the mean. target: its labels. random: by lot."
     )
     rule: Rule = parameter(
-        "nearest",
-        "Decision rule",
-        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport.",
+        "nearest", "Decision rule",
+        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport."
     )
     signature_covariance: SignatureCovariance = parameter(
-        "shared-spherical",
-        "Covariance of signatures",
+        "shared-spherical", "Covariance of signatures",
         "Covariance of the densities. shared-spherical: one public number. shared-full: a public matrix. own: each "
-        "entry's. own-shrunk: half of it and half of the public one.",
+        "entry's. own-shrunk: half of it and half of the public one."
     )
     signature_norm: SignatureNorm = parameter(
         "centred", "Scale of signatures", "What is done to a signature over its anchors."
@@ -144,28 +139,22 @@ class ReleaseParams(Params):
     """Settings of the release: means relative to a public centre, on a few public axes, clipped to a radius."""
 
     dimensions: int = parameter(
-        16,
-        "Public axes",
-        "Public principal axes on which means are released; 16 below 50 clients, 32 up to 300.",
-        ge=1,
-        le=1024,
+        16, "Public axes",
+        "Public principal axes on which means are released; 16 below 50 clients, 32 up to 300.", ge=1, le=1024
     )
     axes_of: Literal["sentences", "topics"] = parameter(
-        "sentences",
-        "Axes fitted to",
+        "sentences", "Axes fitted to",
         "What the public axes are principal axes of. sentences: all public sentences. topics: the means of groups of "
-        "them, so that fewer axes hold what tells labels apart.",
+        "them, so that fewer axes hold what tells labels apart."
     )
     radius: Radius | None = parameter(
-        None,
-        "Norm bound of embeddings",
-        "Longest released mean, from the public centre; empty: what nine of ten public topics keep within.",
+        None, "Norm bound of embeddings",
+        "Longest released mean, from the public centre; empty: what nine of ten public topics keep within."
     )
     slots: Slots = parameter(
-        "weighted",
-        "Division of ε among tasks",
+        "weighted", "Division of ε among tasks",
         "weighted: a client may lack some labels or groups, and its shares are released too. even: every client holds "
-        "each, and only means are released.",
+        "each, and only means are released."
     )
 
 
@@ -317,15 +306,12 @@ OF_ALL: PrintedPart = {
     "privacy.delta": Printed((1e-5,), "δ has to stay below one over the number of clients.", is_of_scale=True),
     "data.backbone": Printed(
         lambda spec: () if spec.data.dataset == "ner-gum" else ("minilm",),
-        "Another public encoder stands for the paper's.",
-        words="BERT-base for names, all-MiniLM-L6-v2 else",
-        is_of_scale=True,
+        "Another public encoder stands for the paper's.", words="BERT-base for names, all-MiniLM-L6-v2 else",
+        is_of_scale=True
     ),
     "data.dataset": Printed(
-        tuple(name for name in BENCHMARKS if name != "ner-gum"),
-        "Other data are not the paper's.",
-        words=", ".join(BENCHMARKS.values()),
-        is_of_scale=True,
+        tuple(name for name in BENCHMARKS if name != "ner-gum"), "Other data are not the paper's.",
+        words=", ".join(BENCHMARKS.values()), is_of_scale=True
     ),
     "data.train_per_class": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
     "data.train_per_source": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
@@ -352,18 +338,16 @@ INVENTED: PrintedPart = {
 REPLAY: PrintedPart = {"params.replay_weight": "λ of Eq. 3 is not given, nor the form of its loss."}
 LISTS: PrintedPart = {
     "params.list_size": Printed(
-        _list_sizes,
-        "Where lists are of each label, an entry has one label, and one group a label needs no matching.",
-        words="1, 2, 4, 8 or 16 entries for all labels of a task together",
+        _list_sizes, "Where lists are of each label, an entry has one label, and one group a label needs no matching.",
+        words="1, 2, 4, 8 or 16 entries for all labels of a task together"
     ),
     "params.anchors": Printed((10, 25, 50, 100, 200), "The paper tries 10, 25, 50, 100 and 200 anchors."),
     "params.matcher": Printed(("signature", "mean", "random"), "A matcher that the paper does not try."),
     "params.signature_covariance": _matched_by_signature("own"),
     "params.signature_norm": _matched_by_signature("raw"),
     "params.modes_per_task": Printed(
-        _groups,
-        "Groups are of one label each; several of every label leave something to match.",
-        words="as many groups a round as there are tasks",
+        _groups, "Groups are of one label each; several of every label leave something to match.",
+        words="as many groups a round as there are tasks"
     ),
     "params.restarts": "How lists are fitted is not given.",
     "params.rule": "“A deterministic stable rule” or assignment at least cost; Eq. 22 defines optimal transport.",
@@ -377,16 +361,14 @@ ONCE: PrintedPart = {
     "params.axes_of": "Nothing is released on axes there.",
 }
 MATCHED_AT_HOME = Departure(
-    "",
-    "clustered by the server, all clients' together",
+    "", "clustered by the server, all clients' together",
     "entries are matched by each client, to public groups and earlier releases",
-    "Clustered together, one client moves what others are counted as, and no bound follows.",
+    "Clustered together, one client moves what others are counted as, and no bound follows."
 )
 ONE_VECTOR = Departure(
-    "",
-    "four statistics of each group, each with noise of its own",
+    "", "four statistics of each group, each with noise of its own",
     "one clipped vector a client, of means and shares, under one noise",
-    "A released covariance is all noise with fifty clients; a public one takes its place.",
+    "A released covariance is all noise with fifty clients; a public one takes its place."
 )
 CLIP_OPEN: PrintedPart = {"params.clip_norm": "Where updates are clipped is not given."}
 

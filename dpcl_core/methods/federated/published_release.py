@@ -103,19 +103,8 @@ class Statistics(NamedTuple):
 
 
 def noisy_slot_sums(
-    lists: Lists,
-    ids: Ints,
-    n_slots: int,
-    sigmas: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-    batches: Batches | None = None,
-    n_clients: int,
-    pooled: bool,
-    bound: float = 1.0,
-    rule: Aggregation = REPAIRED,
+    lists: Lists, ids: Ints, n_slots: int, sigmas: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *,
+    task: int, batches: Batches | None = None, n_clients: int, pooled: bool, bound: float = 1.0, rule: Aggregation = REPAIRED
 ) -> list[SlotSums]:
     """Eq 2 for each budget: sums of four statistics of every slot over the round's clients, noise sigma times each bound.
 

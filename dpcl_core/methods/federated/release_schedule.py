@@ -132,12 +132,8 @@ class ReleaseSchedule:
     matcher: EntryMatcher  # where the settings have lists
 
     def __init__(
-        self,
-        spec: RunSpec,
-        cells: Sequence[Cell],
-        context: PublicContext,
-        multipliers: Sequence[float] | None = None,
-        collect: client_release.Collect | None = None,
+        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, multipliers: Sequence[float] | None = None,
+        collect: client_release.Collect | None = None
     ) -> None:
         params, self._seed = settings_of(spec, ReleaseParams), cells[0].seed
         self._params, self._lists = params, params if isinstance(params, ListParams) else None

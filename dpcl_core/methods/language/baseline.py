@@ -103,35 +103,30 @@ class BaselineParams(LanguageParams):
     trains_once: ClassVar[bool] = False  # on all tasks together, after the last has come
     keeps_texts: ClassVar[bool] = False  # for later tasks
     mechanism: Literal["dp-sgd", "fn"] = parameter(
-        "dp-sgd",
-        "",
+        "dp-sgd", "",
         "dp-sgd: every text's gradient is clipped, noise is added to each step. fn: every token's embedding is clipped "
-        "and gets noise once, and whatever is made of the noisy copies is free.",
+        "and gets noise once, and whatever is made of the noisy copies is free."
     )
     budget: Budget = parameter(
-        "total",
-        "Budget covers",
+        "total", "Budget covers",
         "What epsilon is for. total: everything that a person's texts are ever used for. per-task: the training of one "
-        "task alone, as published; the total is then larger, and is shown.",
+        "task alone, as published; the total is then larger, and is shown."
     )
     clip_norm: Length = parameter(
         1.0, "Clipping norm C", "Longest gradient that one text contributes; not used under mechanism = fn."
     )
     embedding_clip: Length | None = parameter(
-        None,
-        "Embedding norm bound",
-        "Longest embedding of a token, under mechanism = fn; empty: the median of the model's table.",
+        None, "Embedding norm bound",
+        "Longest embedding of a token, under mechanism = fn; empty: the median of the model's table."
     )
     budget_per: BudgetPer = parameter(
-        "text",
-        "Unit of protection",
+        "text", "Unit of protection",
         "Under mechanism = fn, what epsilon is for: a whole text, or one token in one place; the total is then larger, "
-        "and is shown.",
+        "and is shown."
     )
     label_share: LabelShare = parameter(
-        0.0,
-        "Share of ε for labels",
-        "Under mechanism = fn, share of epsilon that hides the label by a random answer; 0: labels are public.",
+        0.0, "Share of ε for labels",
+        "Under mechanism = fn, share of epsilon that hides the label by a random answer; 0: labels are public."
     )
 
     @property

@@ -65,14 +65,11 @@ CARD = baseline.card(
         "buffer_share": "How much of a task is kept is not given.",
         "replay_size": "How many kept texts join a step is not given.",
     },
-    name="lm-er",
-    title="ER: experience replay",
+    name="lm-er", title="ER: experience replay",
     summary="Fine-tunes a language model from task to task and mixes kept texts of earlier tasks into every batch. Few "
     "texts are kept, so each is read often: under DP-SGD a kept text is charged for every step that may replay it.",
     source="Baseline of PeCL (Zhan et al.); supervised form of CLEAR (Rolnick et al. 2019)",
-    params=ErParams,
-    module=__name__,
-    key_settings=("mechanism", "epochs", "buffer_share"),
+    params=ErParams, module=__name__, key_settings=("mechanism", "epochs", "buffer_share"),
 )
 
 

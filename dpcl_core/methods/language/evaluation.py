@@ -144,15 +144,8 @@ _ROWS = 512  # texts times labels at once
 
 @torch.no_grad()
 def label_scores(
-    net: Adapted,
-    tokenizer: Tokenizer,
-    inputs: NDArray[np.int32],
-    labels: Sequence[int],
-    classes: Sequence[str],
-    name: str,
-    rule: Literal["whole", "generate"] = "whole",
-    *,
-    device: str,
+    net: Adapted, tokenizer: Tokenizer, inputs: NDArray[np.int32], labels: Sequence[int], classes: Sequence[str], name: str,
+    rule: Literal["whole", "generate"] = "whole", *, device: str
 ) -> NDArray[np.float32]:
     """Scores of the labels of texts, [n, classes]; -inf outside `labels`.
 
@@ -181,14 +174,8 @@ def label_scores(
 
 @torch.no_grad()
 def choice_scores(
-    net: Adapted,
-    tokenizer: Tokenizer,
-    inputs: NDArray[np.int32],
-    forks: Forks,
-    classes: Sequence[str],
-    name: str,
-    *,
-    device: str,
+    net: Adapted, tokenizer: Tokenizer, inputs: NDArray[np.int32], forks: Forks, classes: Sequence[str], name: str, *,
+    device: str
 ) -> NDArray[np.float32]:
     """Log-likelihood of every label of the task among its labels, prior taken off, [n, classes]; -inf for other labels.
 

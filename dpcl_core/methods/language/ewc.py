@@ -44,25 +44,18 @@ class EwcParams(BaselineParams):
     """Settings of EWC: the penalty's strength, and the source of the Fisher information."""
 
     strength: float = parameter(
-        100.0,
-        "Penalty weight λ",
-        "How strongly weights are held: half of it times the sum of importance times change squared.",
-        ge=0,
-        le=1e9,
+        100.0, "Penalty weight λ",
+        "How strongly weights are held: half of it times the sum of importance times change squared.", ge=0, le=1e9
     )
     fisher: Literal["released", "gradients", "public"] = parameter(
-        "released",
-        "Fisher information from",
+        "released", "Fisher information from",
         "Where importance (the Fisher information) comes from. released: measured on the task's texts when it is over, "
         "with noise, which costs. gradients: worked out from the noisy gradients of its last pass, for nothing. public: "
-        "measured on public texts, for nothing. With mechanism = fn released measures noisy copies, for nothing.",
+        "measured on public texts, for nothing. With mechanism = fn released measures noisy copies, for nothing."
     )
     fisher_noise: Positive = parameter(
-        20.0,
-        "Noise of Fisher information",
-        "Noise on the measured importance over what one text adds to it at most.",
-        ge=0.1,
-        le=1e4,
+        20.0, "Noise of Fisher information",
+        "Noise on the measured importance over what one text adds to it at most.", ge=0.1, le=1e4
     )
 
     def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
@@ -78,14 +71,11 @@ CARD = baseline.card(
     "EWC",
     {"strength": "How strongly weights are held is not given."}
     | dict.fromkeys(("fisher", "fisher_noise"), "How importance is made private is not said."),
-    name="lm-ewc",
-    title="EWC: elastic weight consolidation",
+    name="lm-ewc", title="EWC: elastic weight consolidation",
     summary="Fine-tunes a language model from task to task and pulls each weight towards its value after earlier tasks, "
     "most strongly where it mattered to them. Measuring that reads their texts once more, which costs budget.",
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
-    params=EwcParams,
-    module=__name__,
-    key_settings=("mechanism", "epochs", "strength"),
+    params=EwcParams, module=__name__, key_settings=("mechanism", "epochs", "strength"),
 )
 
 
@@ -101,16 +91,8 @@ def likelihood(forks: Forks | None = None) -> TextLoss:
 
 
 def release_fisher(
-    net: Adapted,
-    inputs: TrainingInputs,
-    answers: Sequence[Answer],
-    n_nominal: float,
-    clip_norm: float,
-    noise_multiplier: float,
-    noise: Noise,
-    *,
-    device: str,
-    forks: Forks | None = None,
+    net: Adapted, inputs: TrainingInputs, answers: Sequence[Answer], n_nominal: float, clip_norm: float,
+    noise_multiplier: float, noise: Noise, *, device: str, forks: Forks | None = None
 ) -> list[Tensor]:
     """Noisy Fisher information on these texts, one tensor per parameter; the sum's noise has std noise_multiplier * C^2.
 

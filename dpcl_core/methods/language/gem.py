@@ -32,20 +32,17 @@ if TYPE_CHECKING:
 class GemParams(BaselineParams):
     """Settings of GEM: the memory of each task, the margin, and the budget of reference gradients."""
 
-    memory_size: int = parameter(256, "", "Texts of each task kept, on average; each is kept by chance.", ge=1, le=10**6)
+    memory_size: int = parameter(
+        256, "", "Texts of each task kept, on average; each is kept by chance.", ge=1, le=10**6
+    )
     margin: float = parameter(
-        0.0,
-        "",
-        "Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs.",
-        ge=0,
-        le=10,
+        0.0, "", "Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs.",
+        ge=0, le=10
     )
     reference_share: float = parameter(
-        0.5,
-        "Share of ε for the reference",
+        0.5, "Share of ε for the reference",
         "Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total.",
-        ge=0.01,
-        le=0.99,
+        ge=0.01, le=0.99
     )
 
     keeps_texts: ClassVar[bool] = True
@@ -69,19 +66,15 @@ class GemParams(BaselineParams):
 CARD = baseline.card(
     "GEM",
     {
-        "memory_size": "How much of a task is kept is not given.",
-        "margin": "The margin is not given.",
+        "memory_size": "How much of a task is kept is not given.", "margin": "The margin is not given.",
         "reference_share": "How a budget is split is not said.",
     },
-    name="lm-gem",
-    title="GEM: gradient episodic memory",
+    name="lm-gem", title="GEM: gradient episodic memory",
     summary="Fine-tunes a language model from task to task; no step may point against the gradient on any earlier task's "
     "kept texts. Under DP-SGD each of these gradients gets noise: every step reads all kept texts, which few budgets can "
     "pay for.",
     source="Baseline of PeCL (Zhan et al.); Lopez-Paz and Ranzato 2017",
-    params=GemParams,
-    module=__name__,
-    key_settings=("mechanism", "epochs", "memory_size"),
+    params=GemParams, module=__name__, key_settings=("mechanism", "epochs", "memory_size"),
 )
 
 

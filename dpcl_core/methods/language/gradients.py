@@ -249,13 +249,8 @@ def batches_of(texts: Prompted, device: str) -> Iterator[Batch]:
 
 
 def log_probs(
-    net: Adapted,
-    batch: Batch,
-    reading: Reading = clean,
-    epoch: int = 0,
-    *,
-    answers_only: bool = False,
-    forks: Forks | None = None,
+    net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0, *, answers_only: bool = False,
+    forks: Forks | None = None
 ) -> Tensor:
     """log P(token | tokens before it) [b, S]; 0 in the first column and at padding; with `answers_only`, 0 off the answers.
 
@@ -320,14 +315,8 @@ def _n_answered(batch: Batch) -> Tensor:
 
 
 def logits_at(
-    net: Adapted,
-    batch: Batch,
-    columns: Tensor,
-    reading: Reading = clean,
-    epoch: int = 0,
-    *,
-    forks: Forks | None = None,
-    public: bool = False,
+    net: Adapted, batch: Batch, columns: Tensor, reading: Reading = clean, epoch: int = 0, *, forks: Forks | None = None,
+    public: bool = False
 ) -> Tensor:
     """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k]; of `forks.tokens` alone, where given.
 

@@ -207,13 +207,8 @@ class Reports:
             yield self._leaks(net, task.index, _first_codes(codes, CODES_AT_END if is_last else CODES_PER_TASK))
 
     def _scored(
-        self,
-        task: Task,
-        model: Literal["base", "current"],
-        inputs: NDArray[np.int32],
-        labels: NDArray[np.int64],
-        log_probs: NDArray[np.float32],
-        score2: NDArray[np.float64] | None,
+        self, task: Task, model: Literal["base", "current"], inputs: NDArray[np.int32], labels: NDArray[np.int64],
+        log_probs: NDArray[np.float32], score2: NDArray[np.float64] | None
     ) -> TokensScored:
         ready, kinds = plain_language.load_tokenizer(self._spec.data.backbone), self._kinds
         texts = []
@@ -251,11 +246,8 @@ class Reports:
 
 
 def retained(
-    cell: Cell,
-    task: int,
-    inputs: Sequence[NDArray[np.int32]],
-    gains: Sequence[NDArray[np.float32]],
-    kinds: Sequence[str] = KINDS,
+    cell: Cell, task: int, inputs: Sequence[NDArray[np.int32]], gains: Sequence[NDArray[np.float32]],
+    kinds: Sequence[str] = KINDS
 ) -> Retained:
     """Mean gains for each task's texts, over tokens outside marked spans and over tokens inside private spans.
 

@@ -44,19 +44,12 @@ def notes(params: MtlParams) -> tuple[str, ...]:
 
 
 CARD = baseline.card(
-    "MTL",
-    name="lm-mtl",
-    title="MTL: all tasks together",
+    "MTL", name="lm-mtl", title="MTL: all tasks together",
     summary="Waits for all tasks and trains the language model on their texts together. No continual learning: there is one "
     "model, at the end, so forgetting is not defined.",
     source="Upper bound of PeCL (Zhan et al.), DP-SGD or noisy embeddings",
-    params=MtlParams,
-    module=__name__,
-    key_settings=("mechanism", "epochs", "length"),
-    at_once={"mechanism": "dp-sgd"},
-    trains_on="all",
-    derived=derived,
-    notes=notes,
+    params=MtlParams, module=__name__, key_settings=("mechanism", "epochs", "length"), at_once={"mechanism": "dp-sgd"},
+    trains_on="all", derived=derived, notes=notes,
 )
 
 

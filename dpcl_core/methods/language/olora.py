@@ -34,25 +34,19 @@ class OloraParams(BaselineParams):
     """Settings of O-LoRA: the strength of the orthogonality penalty."""
 
     strength: float = parameter(
-        0.5,
-        "Penalty weight λ",
-        "What the overlap with earlier adapters counts: the sum of the squared entries of their products.",
-        ge=0,
-        le=1e6,
+        0.5, "Penalty weight λ",
+        "What the overlap with earlier adapters counts: the sum of the squared entries of their products.", ge=0, le=1e6
     )
 
 
 CARD = baseline.card(
     "O-LoRA",
     {"strength": "The weight of the overlap is not given."},
-    name="lm-olora",
-    title="O-LoRA: orthogonal adapters",
+    name="lm-olora", title="O-LoRA: orthogonal adapters",
     summary="Gives every task its own low-rank adapters, which are added to those of earlier tasks and kept orthogonal "
     "to them. Earlier adapters are outputs of private training: using them again reads no text and costs no budget.",
     source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
-    params=OloraParams,
-    module=__name__,
-    key_settings=("mechanism", "epochs", "strength"),
+    params=OloraParams, module=__name__, key_settings=("mechanism", "epochs", "strength"),
 )
 
 

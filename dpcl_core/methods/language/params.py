@@ -51,30 +51,32 @@ class LanguageParams(Params):
         64, "Text length in tokens", "Tokens kept of each text; what comes after is cut off.", ge=SHORTEST, le=1024
     )
     epochs: int = parameter(3, "", "Passes over a task, on average where batches are drawn at random.", ge=1, le=1000)
-    batch_size: int = parameter(32, "", "Texts in a batch; expected ones where it is drawn at random.", ge=1, le=100_000)
+    batch_size: int = parameter(
+        32, "", "Texts in a batch; expected ones where it is drawn at random.", ge=1, le=100_000
+    )
     learning_rate: Positive = parameter(2e-3, "", "Step size of AdamW at the start; it falls as a cosine does.", le=10)
     lora_rank: int = parameter(8, "LoRA rank", "Rank of what is added to the attention's projections.", ge=1, le=256)
-    lora_alpha: Positive = parameter(16.0, "LoRA scale α", "LoRA's alpha: what is added counts alpha / rank times.", le=1000)
+    lora_alpha: Positive = parameter(
+        16.0, "LoRA scale α", "LoRA's alpha: what is added counts alpha / rank times.", le=1000
+    )
     loss: Loss = parameter(
-        "answer", "Loss on", "answer: only the label is learned, given the text. full: the text as well, token by token."
+        "answer", "Loss on",
+        "answer: only the label is learned, given the text. full: the text as well, token by token."
     )
     layers: int = parameter(
-        0,
-        "Layers trained",
+        0, "Layers trained",
         "How many last blocks of the model are adapted; more than it has: all. 0: all of the bundled model, the last two "
-        "of others. What comes before them is computed once for each text and kept.",
-        ge=0,
-        le=1000,
+        "of others. What comes before them is computed once for each text and kept.", ge=0, le=1000
     )
     adapts: Literal["attention", "all"] = parameter(
-        "attention", "Adapted layers", "attention: its input projections are adapted. all: every linear map of these blocks."
+        "attention", "Adapted layers",
+        "attention: its input projections are adapted. all: every linear map of these blocks."
     )
     eval: Evaluation = parameter(
-        "rank",
-        "Answering",
+        "rank", "Answering",
         "How an answer is read, and learned. rank: as a choice among the task's labels, after what each has on public "
         "texts is taken off; with the bundled model as under whole. whole: the label whose whole name is likeliest after "
-        "the text. generate: what the model writes, which has to be a label's name letter by letter.",
+        "the text. generate: what the model writes, which has to be a label's name letter by letter."
     )
 
     @property
@@ -201,10 +203,8 @@ def _per_source(spec: RunSpec) -> Values | None:
 
 PRINTED: PrintedPart = {
     "data.dataset": Printed(
-        (),
-        "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement.",
-        words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo",
-        is_of_scale=True,
+        (), "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement.",
+        words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo", is_of_scale=True
     ),
     "data.train_per_class": Printed(
         (None,), "Texts are kept by the class.", words="3,000 texts of each task", is_of_scale=True

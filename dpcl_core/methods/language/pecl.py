@@ -58,55 +58,46 @@ class PeclParams(SculptingParams):
     """Settings of the repaired PeCL: where noise is added, and what the budget covers."""
 
     mode: Literal["central", "local"] = parameter(
-        "central",
-        "Trust",
+        "central", "Trust",
         "central: every text's gradient is clipped and noise is added to each step (DP-SGD). local: every token's "
-        "embedding gets the same noise once, and whatever is made of the noisy copies is free.",
+        "embedding gets the same noise once, and whatever is made of the noisy copies is free."
     )
     budget: Budget = parameter(
-        "total",
-        "Budget covers",
+        "total", "Budget covers",
         "What epsilon is for, where a person can be in every task. total: the whole stream. per-task: the training of one "
-        "task; the total is then larger, and is shown.",
+        "task; the total is then larger, and is shown."
     )
     clip_norm: Length = parameter(
         0.5, "Clipping norm C", "Longest gradient that one text contributes, under mode = central."
     )
     unlearning: Unlearning = parameter(
-        "auto",
-        "Unlearning loss",
+        "auto", "Unlearning loss",
         "The term for sensitive tokens (Eq. 12). auto: hinge under mode = central, none under local. hinge: until a token "
         "is less likely than the public model has it. mask: they are left out of the loss. npo, unlikelihood: other "
-        "bounded terms. printed, flipped: as published, and with the other sign. none: without.",
+        "bounded terms. printed, flipped: as published, and with the other sign. none: without."
     )
     score2_scope: Literal["off", "public"] = parameter(
-        "off",
-        "How common a token is, from",
+        "off", "How common a token is, from",
         "The texts that tokens are counted in (Eq. 3), smoothed. off: none, a token's score is its surprise. public: "
-        "public ones.",
+        "public ones."
     )
     mean_score: Literal["auto", "released", "public"] = parameter(
-        "auto",
-        "Mean score from",
+        "auto", "Mean score from",
         "Mean score of a task, which says how strongly it is held (Eq. 11). released: of its texts, with noise. public: "
-        "of public texts. auto: released under mode = central, public under local.",
+        "of public texts. auto: released under mode = central, public under local."
     )
     mean_score_std: Positive = parameter(
-        0.1,
-        "Noise of the mean score",
-        "Standard deviation of the noise on a released mean score, which lies in [0, 1].",
-        le=10,
+        0.1, "Noise of the mean score",
+        "Standard deviation of the noise on a released mean score, which lies in [0, 1].", le=10
     )
     budget_per: BudgetPer = parameter(
-        "text",
-        "Unit of protection",
+        "text", "Unit of protection",
         "Under mode = local, what epsilon is for: a whole text, or one token in one place; the total is then larger, and "
-        "is shown.",
+        "is shown."
     )
     label_share: LabelShare = parameter(
-        0.0,
-        "Share of ε for labels",
-        "Under mode = local, share of epsilon that hides the label by a random answer; 0: labels are public.",
+        0.0, "Share of ε for labels",
+        "Under mode = local, share of epsilon that hides the label by a random answer; 0: labels are public."
     )
 
     @property
@@ -185,16 +176,13 @@ PRINTED = language.printed(
     },
     always=(
         Departure(
-            "",
-            "noise by each token's score, none on stop words (Eq. 5)",
-            "noise is the same whatever a text says",
-            "Noise that depends on a token reveals the token.",
+            "", "noise by each token's score, none on stop words (Eq. 5)", "noise is the same whatever a text says",
+            "Noise that depends on a token reveals the token."
         ),
         Departure(
-            "",
-            "for half the distance of two clipped embeddings (Eq. 5)",
+            "", "for half the distance of two clipped embeddings (Eq. 5)",
             "noise is made for all of their distance, or for a clipped gradient",
-            "Two vectors of length C lie up to 2C apart.",
+            "Two vectors of length C lie up to 2C apart."
         ),
     ),
     kind="repair",
@@ -202,19 +190,14 @@ PRINTED = language.printed(
 
 
 CARD = language.card(
-    name="pecl",
-    title="PeCL, repaired",
+    name="pecl", title="PeCL, repaired",
     summary="PeCL with a guarantee that holds. central: DP-SGD on a language model's adapters; a bounded hinge against the "
     "public model unlearns tokens, and the memory penalty uses released or public numbers only. local: the same noise on "
     "every token of a text, stop words included, drawn once.",
     source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PeclParams,
     key_settings=("alpha", "theta", "lambda_unlearn"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    refuses=check,
-    derived=language.derived,
-    notes=language.notes,
+    module=__name__, planned=f"{__name__}:planned", refuses=check, derived=language.derived, notes=language.notes,
     printed=PRINTED,
     table_names=lambda spec: ("Repair: PeCL", settings_of(spec, PeclParams).mode),
     differences=language.differences,
@@ -383,3 +366,4 @@ def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -
     params = settings_of(spec, PeclParams)
     scorer = Scorer(params, params.score2_scope, spec.data.backbone, printed=False)
     return LazyLearner(Repaired, spec, cells, context, scorer)
+

@@ -50,35 +50,29 @@ class PublishedParams(SculptingParams):
     """Settings of PeCL as published; privacy.epsilons is eps_upper, the nominal budget of the least noised token."""
 
     eps_lower: Positive = parameter(
-        1.0,
-        "Smallest nominal ε",
-        "Nominal budget of the most noised token (Eq. 4); privacy.epsilons is the least noised one's.",
-        le=1e6,
+        1.0, "Smallest nominal ε",
+        "Nominal budget of the most noised token (Eq. 4); privacy.epsilons is the least noised one's.", le=1e6
     )
     granularity: Literal["token", "sentence"] = parameter(
-        "token",
-        "Noise drawn for each",
+        "token", "Noise drawn for each",
         "token: noise by each token's score, none on stop words. sentence: one noise for a text, by its mean score, stop "
-        "words included (the ablation w/o TDP).",
+        "words included (the ablation w/o TDP)."
     )
     score2_scope: Literal["all", "seen", "public", "off"] = parameter(
-        "seen",
-        "How common a token is, from",
+        "seen", "How common a token is, from",
         "The texts that tokens are counted in (Eq. 3). all: those of all tasks, later ones too, as printed; they are then "
         "read before the first task. seen: those of the tasks so far, never below 0. public: public ones. off: none, a "
-        "token's score is its surprise.",
+        "token's score is its surprise."
     )
     omega: Literal["before", "own"] = parameter(
-        "before",
-        "Importance taken from",
+        "before", "Importance taken from",
         "Which tasks say how important an adapter is (Eqs. 9 and 10). before: those that are over. own: the one being "
-        "learned as well, as printed, whose importance grows with what it changes.",
+        "learned as well, as printed, whose importance grows with what it changes."
     )
     unlearning: Literal["printed", "flipped", "none"] = parameter(
-        "printed",
-        "Unlearning loss",
+        "printed", "Unlearning loss",
         "The term for sensitive tokens. printed: Eq. 12 as it stands, which learns them harder. flipped: with the other "
-        "sign. none: without (w/o Unlearning).",
+        "sign. none: without (w/o Unlearning)."
     )
 
 
@@ -152,8 +146,7 @@ PRINTED = language.printed(
 
 
 CARD = language.card(
-    name="pecl-published",
-    title="PeCL as published",
+    name="pecl-published", title="PeCL as published",
     summary="Trains a language model's adapters on texts with noisy embeddings: the more surprising a token, the more "
     "noise, and none on stop words. It unlearns surprising tokens and stays close to what earlier tasks learned. Its "
     "paper claims a budget for every token. But the noise depends on the text, and the loss reads the text itself, so no "
@@ -161,15 +154,8 @@ CARD = language.card(
     source="Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PublishedParams,
     key_settings=("alpha", "theta", "lambda_unlearn"),
-    module=__name__,
-    audit="dpcl_core.attacks.token_noise_games",
-    refuses=check,
-    derived=language.derived_by_size,
-    guarantee="nominal",
-    notes=notes,
-    printed=PRINTED,
-    table_names=table_names,
-    differences=differences,
+    module=__name__, audit="dpcl_core.attacks.token_noise_games", refuses=check, derived=language.derived_by_size,
+    guarantee="nominal", notes=notes, printed=PRINTED, table_names=table_names, differences=differences,
     noises_embeddings=lambda params: True,
 )
 
@@ -308,6 +294,7 @@ def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -
     params = settings_of(spec, PublishedParams)
     scorer = Scorer(params, params.score2_scope, spec.data.backbone, printed=True)
     return LazyLearner(Published, spec, cells, context, scorer)
+
 
 
 # Settings that determine a token's score and noise, of a run or as published; pages let a visitor change them.

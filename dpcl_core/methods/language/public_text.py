@@ -179,12 +179,8 @@ def answer_ids(tokenizer: Tokenizer, label: str) -> list[int]:
 
 
 def prompted(
-    tokenizer: Tokenizer,
-    inputs: NDArray[np.int32],
-    labels: NDArray[np.int64] | None,
-    classes: Sequence[str],
-    name: str,
-    answers_of: Mapping[int, Answer] | None = None,
+    tokenizer: Tokenizer, inputs: NDArray[np.int32], labels: NDArray[np.int64] | None, classes: Sequence[str], name: str,
+    answers_of: Mapping[int, Answer] | None = None
 ) -> Prompted:
     """Prompts of one task's texts, with their answers; `labels` None: without answers, for prediction.
 

@@ -39,18 +39,16 @@ class SculptingParams(LanguageParams):
     """Settings of the token score, the unlearning term and the memory penalty."""
 
     alpha: Share = parameter(
-        0.5,
-        "Weight of surprise α",
-        "What a token's surprise counts in its score; its commonness counts one minus that (Eq. 1).",
+        0.5, "Weight of surprise α",
+        "What a token's surprise counts in its score; its commonness counts one minus that (Eq. 1)."
     )
     tau: Share = parameter(
         0.2, "Temperature τ", "How common a token must be in a task to count as one of that task (Eq. 3)."
     )
     score_model: ScoreModel = parameter(
-        "base",
-        "Scoring model",
+        "base", "Scoring model",
         "Whose surprise it is. base: the public model's, which never changes. current: that of the model being trained, "
-        "which finds what it has memorised no longer sensitive.",
+        "which finds what it has memorised no longer sensitive."
     )
     theta: Share = parameter(0.6, "Threshold θ", "Tokens with a higher score are unlearned (Eq. 12).")
     lambda_unlearn: Strength = parameter(
@@ -72,7 +70,8 @@ class SculptingParams(LanguageParams):
         10.0, "Largest stability weight", "How strongly they are held after a task without any (Eq. 11)."
     )
     embedding_clip: Length | None = parameter(
-        None, "Embedding norm bound", "Longest embedding of a token that gets noise; empty: the median of the model's table."
+        None, "Embedding norm bound",
+        "Longest embedding of a token that gets noise; empty: the median of the model's table."
     )
 
 

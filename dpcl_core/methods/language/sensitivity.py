@@ -141,14 +141,8 @@ def penalty_strength(mean_score: float, lower: float = LOWER, upper: float = UPP
 
 
 def loss_weights(
-    token_scores: Floats,
-    unlearning: Unlearning,
-    loss: Loss,
-    *,
-    strength: float = 1.0,
-    threshold: float = THRESHOLD,
-    gap: Floats | None = None,
-    margin: float = 0.0,
+    token_scores: Floats, unlearning: Unlearning, loss: Loss, *, strength: float = 1.0, threshold: float = THRESHOLD,
+    gap: Floats | None = None, margin: float = 0.0
 ) -> NDArray[np.float64]:
     """Derivative of a text's total loss (Eqs. 12, 13) with respect to a token's cross-entropy, times the number of tokens.
 

@@ -73,16 +73,8 @@ class Descent:
 
 
 def private_steps(
-    net: Adapted,
-    texts: Prompted,
-    plan: Schedule,
-    noise_multiplier: float,
-    batches: Batches,
-    noise: Noise,
-    loss: TextLoss,
-    *,
-    device: str,
-    penalty: Penalty | None = None,
+    net: Adapted, texts: Prompted, plan: Schedule, noise_multiplier: float, batches: Batches, noise: Noise, loss: TextLoss,
+    *, device: str, penalty: Penalty | None = None
 ) -> Iterator[int]:
     """DP-SGD: yields the number of steps taken so far. The caller must have written the training to the ledger.
 
@@ -100,17 +92,8 @@ def private_steps(
 
 
 def plain_steps(
-    net: Adapted,
-    texts: Prompted,
-    plan: Schedule,
-    batch_size: int,
-    order: np.random.Generator,
-    loss: TextLoss,
-    *,
-    device: str,
-    reading: Reading = clean,
-    penalty: Penalty | None = None,
-    change: Change | None = None,
+    net: Adapted, texts: Prompted, plan: Schedule, batch_size: int, order: np.random.Generator, loss: TextLoss, *,
+    device: str, reading: Reading = clean, penalty: Penalty | None = None, change: Change | None = None
 ) -> Iterator[int]:
     """Training on shuffled passes without clipping or noise: yields the number of steps taken so far.
 
@@ -209,13 +192,8 @@ def task_loss(loss: Loss, forks: Forks | None = None) -> TextLoss:
 
 
 def pecl_loss(
-    log_probs: Tensor,
-    batch: Batch,
-    loss: Loss,
-    unlearning: Unlearning,
-    scores: Tensor,
-    reference: Tensor | None = None,
-    forks: Forks | None = None,
+    log_probs: Tensor, batch: Batch, loss: Loss, unlearning: Unlearning, scores: Tensor, reference: Tensor | None = None,
+    forks: Forks | None = None
 ) -> Tensor:
     """L_task + lambda L_unlearn of each text [b] (Eqs. 12 and 13). Scores are constants: no gradient flows through them.
 

@@ -221,14 +221,9 @@ CARD = settings.network_card(
     summary="A whole network learns one task after another and keeps one batch of each. A step that would make it worse on "
     "the kept batches is projected until it does not. Adds no noise: an upper bound for the private versions.",
     source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
-    params=AgemParams,
-    key_settings=("epochs", "learning_rate", "memory_pick"),
-    module=__name__,
-    cells_per_learner="cell",
-    guarantee="none",
-    refuses=check,
-    derived=settings.derived,
-    batch_size=settings.batch_size,
+    params=AgemParams, key_settings=("epochs", "learning_rate", "memory_pick"), module=__name__,
+    cells_per_learner="cell", guarantee="none",
+    refuses=check, derived=settings.derived, batch_size=settings.batch_size,
     printed=Print(
         settings.SOURCE,
         settings.OF_ALL

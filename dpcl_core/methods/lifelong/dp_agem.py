@@ -50,48 +50,29 @@ class DpAgemParams(ReplayParams):
     """Settings of the steps, the kept samples and the scope of the budget."""
 
     budget: odometer.Budget = parameter(
-        "lifetime",
-        title="Budget covers",
+        "lifetime", title="Budget covers",
         description="What epsilon is for. lifetime: one noise, so that the worst-off person's own task and all replays stay "
-        "within it. per-task: an equal share for every task (NaiveGaussian). fixed: the noise multiplier below.",
-    )
+        "within it. per-task: an equal share for every task (NaiveGaussian). fixed: the noise multiplier below.")
     noise_multiplier: NoiseMultiplier | None = parameter(
-        None,
-        title="Noise multiplier σ",
-        description="Noise over the clipping norm, under budget = fixed; not used otherwise.",
-    )
+        None, title="Noise multiplier σ",
+        description="Noise over the clipping norm, under budget = fixed; not used otherwise.")
     epochs: int = parameter(2, ge=1, le=1000, description="How often each example of a task is used on average.")
     steps: Annotated[int, Interval(ge=1, le=10**6)] | None = parameter(
-        None,
-        title="Training steps",
-        description="Steps in every task; empty: as many as the epochs and the sampling rate give.",
-    )
+        None, title="Training steps",
+        description="Steps in every task; empty: as many as the epochs and the sampling rate give.")
     sample_rate: float = parameter(
-        0.05,
-        gt=0,
-        le=1,
-        allow_inf_nan=False,
-        title="Sampling rate q",
-        description="Chance that an example is in a batch (Poisson sampling).",
-    )
+        0.05, gt=0, le=1, allow_inf_nan=False, title="Sampling rate q",
+        description="Chance that an example is in a batch (Poisson sampling).")
     clip_norm: Annotated[float, Interval(ge=1e-9, le=1e6)] = parameter(
-        1.0, title="Clipping norm C", description="Longest gradient, of all weights, that one example contributes."
-    )
+        1.0, title="Clipping norm C", description="Longest gradient, of all weights, that one example contributes.")
     memory_size: int = parameter(
-        200, ge=1, le=10**6, description="Examples of each task kept for replay, on average; each is kept by chance."
-    )
+        200, ge=1, le=10**6, description="Examples of each task kept for replay, on average; each is kept by chance.")
     replay_rate: float = parameter(
-        0.2,
-        gt=0,
-        le=1,
-        title="Sampling rate of the memory",
-        description="Chance that a kept example is in a replay of its sample.",
-    )
+        0.2, gt=0, le=1, title="Sampling rate of the memory",
+        description="Chance that a kept example is in a replay of its sample.")
     memory_epsilon_cap: Cap | None = parameter(
-        None,
-        title="Largest ε spent on the memory",
-        description="A sample is retired before a replay brings its people's epsilon above this; empty: never.",
-    )
+        None, title="Largest ε spent on the memory",
+        description="A sample is retired before a replay brings its people's epsilon above this; empty: never.")
 
     @property
     def is_noise_given(self) -> bool:
@@ -434,16 +415,7 @@ CARD = settings.network_card(
     "both gradients are clipped example by example and get fresh noise. An example in a kept sample is charged for every "
     "replay, and the ledger adds that up.",
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
-    params=DpAgemParams,
-    key_settings=("epochs", "clip_norm", "memory_size"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    audit="dpcl_core.attacks.lifelong_games",
-    cells_per_learner="all",
-    refuses=check,
-    derived=derived,
-    notes=notes,
-    printed=PRINTED,
-    table_names=names,
-    differences=differences,
+    params=DpAgemParams, key_settings=("epochs", "clip_norm", "memory_size"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
+    refuses=check, derived=derived, notes=notes, printed=PRINTED, table_names=names, differences=differences,
 )

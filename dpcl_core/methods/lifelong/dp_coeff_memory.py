@@ -37,13 +37,11 @@ class CoeffMemoryParams(CoefficientParams):
 
     features: Annotated[int, Interval(ge=1, le=2048)] = parameter(
         256,
-        description="Random ReLU features of an example's values, with data.backbone = pixels; not used with a network's.",
-    )
+        description="Random ReLU features of an example's values, with data.backbone = pixels; not used with a network's.")
     solution: Literal["steps", "exact"] = parameter(
         "steps",
         description="steps: gradient descent on the task, projected against the memory. exact: minimises the loss of all "
-        "tasks so far at once; steps, learning rate and projection are then not used.",
-    )
+        "tasks so far at once; steps, learning rate and projection are then not used.")
 
 
 _ROOM = 1 << 28  # most bytes of cached test features
@@ -97,14 +95,7 @@ class CoefficientMemory(LinearReadout):
         train = labelled(task, space)
         features, noises = self._features(seed, train.inputs), [self._noises[cell] for cell in cells]
         sums = noisy_coefficients(
-            features,
-            train.labels,
-            space,
-            context.n_classes,
-            self._stds,
-            noises,
-            books,
-            task=task.index,
+            features, train.labels, space, context.n_classes, self._stds, noises, books, task=task.index,
             is_non_negative=self._is_raw,
         )
         return self._loss(seed, task, sums, context.task_size)
@@ -175,17 +166,8 @@ CARD = settings.card(
     summary="Releases three noisy sums of each task's features, once: all that L2DP-ML's second-order loss needs. The "
     "memory holds these sums instead of examples, so more epochs, other orders of tasks and replays cost nothing more.",
     source="A repair of Lai et al. 2022, section 4: one release with a proof in place of one noise for all",
-    params=CoeffMemoryParams,
-    key_settings=("features", "steps", "projection"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    audit="dpcl_core.attacks.lifelong_games",
-    cells_per_learner="all",
-    labels=settings.LABELS,
-    derived=derived,
-    forecast=forecast,
-    ceiling="dp-coeff-memory",
-    at_once={"solution": "exact"},
-    printed=PRINTED,
-    table_names=lambda spec: ("Repair: coefficients", ""),
+    params=CoeffMemoryParams, key_settings=("features", "steps", "projection"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
+    labels=settings.LABELS, derived=derived, forecast=forecast, ceiling="dp-coeff-memory",
+    at_once={"solution": "exact"}, printed=PRINTED, table_names=lambda spec: ("Repair: coefficients", ""),
 )

@@ -38,30 +38,18 @@ class IndependentLaplaceParams(CoefficientParams):
     """Settings of noise for every record."""
 
     steps: int = parameter(
-        20,
-        ge=1,
-        le=100_000,
-        title="Training steps",
-        description="Steps of gradient descent in each task; few of them fit less of the noise.",
-    )
+        20, ge=1, le=100_000, title="Training steps",
+        description="Steps of gradient descent in each task; few of them fit less of the noise.")
     project_to: Annotated[int, Interval(ge=0, le=4096)] = parameter(
-        16,
-        title="Random projection to",
+        16, title="Random projection to",
         description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
-        "themselves, which data.backbone = pixels alone allows.",
-    )
+        "themselves, which data.backbone = pixels alone allows.")
     clip: Annotated[float, Interval(gt=0, le=1000)] = parameter(
-        1.0,
-        title="Clipping bound",
-        description="L1 norm that projected values are cut down to, 1 on average before; not used without projection.",
-    )
+        1.0, title="Clipping bound",
+        description="L1 norm that projected values are cut down to, 1 on average before; not used without projection.")
     label_share: float = parameter(
-        0.5,
-        ge=0.01,
-        le=0.99,
-        title="Share of ε for labels",
-        description="Share of epsilon that pays for the label of each example.",
-    )
+        0.5, ge=0.01, le=0.99, title="Share of ε for labels",
+        description="Share of epsilon that pays for the label of each example.")
 
 
 def randomiser(spec: RunSpec, n_copies: int, n_inputs: int, budget: float) -> Randomiser:
@@ -142,11 +130,7 @@ def centred(inputs: NDArray[np.generic], form: Form) -> NDArray[np.float32]:
 
 
 def unbiased_sums(
-    copies: NDArray[np.float32],
-    answers: NDArray[np.int64],
-    space: Sequence[int],
-    n_classes: int,
-    local: Randomiser,
+    copies: NDArray[np.float32], answers: NDArray[np.int64], space: Sequence[int], n_classes: int, local: Randomiser,
     unit: float,
 ) -> Coefficients:
     """Unbiased estimates, from noisy copies, of the records' sums; a record is its values times `unit` and a last value 1.
@@ -235,9 +219,7 @@ PRINTED = Print(
     (
         Departure("", "one draw of noise for all records", "every record has noise of its own", settings.RELEASED_ONCE.why),
         Departure(
-            "",
-            "a noise on the output layer's coefficients",
-            "every label is a random answer",
+            "", "a noise on the output layer's coefficients", "every label is a random answer",
             "The layers below the output would read labels without any noise.",
         ),
         settings.LINEAR,
@@ -251,17 +233,9 @@ CARD = settings.card(
     "probability. The copies may be used without limit. This is local privacy: no one has to be trusted, but the price is "
     "high.",
     source="A repair of Lai et al. 2022, section 4: fresh noise for each record in place of one noise for all",
-    params=IndependentLaplaceParams,
-    key_settings=("project_to", "clip", "label_share"),
-    module=__name__,
-    planned=f"{__name__}:planned",
-    audit="dpcl_core.attacks.lifelong_games",
-    cells_per_learner="all",
+    params=IndependentLaplaceParams, key_settings=("project_to", "clip", "label_share"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.lifelong_games", cells_per_learner="all",
     labels=settings.LABELS,
-    refuses=check,
-    assumes=lambda params: (SIZES_ARE_PUBLIC,),
-    derived=derived,
-    forecast=forecast,
-    ceiling="dp-coeff-memory",
-    printed=PRINTED,
+    refuses=check, assumes=lambda params: (SIZES_ARE_PUBLIC,), derived=derived, forecast=forecast,
+    ceiling="dp-coeff-memory", printed=PRINTED,
 )

@@ -30,13 +30,8 @@ if TYPE_CHECKING:
     from dpcl_core.methods.lifelong.nets import Network
 
 TITLES: dict[NetworkName, str] = {
-    "lifelong": "Lifelong network",
-    "cnn-32": "CNN-32",
-    "cnn-64": "CNN-64",
-    "cnn-128": "CNN-128",
-    "bilstm": "BiLSTM",
-    "cnn-ig": "CNN-Ig",
-    "cnn-ig-featureless": "CNN-Ig-featureless",
+    "lifelong": "Lifelong network", "cnn-32": "CNN-32", "cnn-64": "CNN-64", "cnn-128": "CNN-128", "bilstm": "BiLSTM",
+    "cnn-ig": "CNN-Ig", "cnn-ig-featureless": "CNN-Ig-featureless",
 }
 
 
@@ -48,8 +43,7 @@ class JointNetworkParams(settings.NetworkParams):
         "lifelong",
         description="lifelong: the network of the other methods. The rest read windows of a sensor, as in table 4 of Lai et "
         "al.: convolutions with 32, 64 or 128 channels, a recurrent network, and Ignatov's with and without statistics of a "
-        "window.",
-    )
+        "window.")
     learning_rate: float = parameter(1e-3, gt=0, le=1, description="Step size of Adam.")
     batch_size: int = parameter(100, ge=1, le=100_000, description="Examples in each batch.")
     epochs: int = parameter(10, ge=1, le=1000, description="How often each example is used.")
@@ -207,14 +201,7 @@ CARD = settings.network_card(
     summary="Collects the examples of all tasks and trains one network on them together, without noise. This is not "
     "continual learning: it shows what could be reached if nothing were forgotten and no one protected.",
     source="Centralised training of Lai et al. 2022, appendix D",
-    params=JointNetworkParams,
-    key_settings=("network", "epochs", "learning_rate"),
-    module=__name__,
-    cells_per_learner="cell",
-    trains_on="all",
-    refuses=check,
-    derived=derived,
-    guarantee="none",
-    printed=PRINTED,
+    params=JointNetworkParams, key_settings=("network", "epochs", "learning_rate"), module=__name__,
+    cells_per_learner="cell", trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED,
     table_names=names,
 )

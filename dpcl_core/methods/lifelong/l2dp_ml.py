@@ -59,93 +59,63 @@ class L2dpMlParams(BatchParams):
 
     learning_rate: float = parameter(0.02, gt=0, le=100, description="Step size of plain gradient descent.")
     batch_size: int = parameter(
-        100, ge=1, le=100_000, description="Examples in each batch, which the noise is divided by; the rest is left out."
-    )
+        100, ge=1, le=100_000, description="Examples in each batch, which the noise is divided by; the rest is left out.")
     scope: Scope = parameter(
-        "per-block",
-        title="Projection acts on",
-        description="joint: one projection of the whole gradient. per-block: one of the encoder, one of the classifier.",
-    )
+        "per-block", title="Projection acts on",
+        description="joint: one projection of the whole gradient. per-block: one of the encoder, one of the classifier.")
     algorithm: Literal["batches", "whole-task"] = parameter(
-        "batches",
-        title="Training step",
+        "batches", title="Training step",
         description="batches: Algorithm 2, as in the paper's experiments. whole-task: Algorithm 1, each step on all "
-        "examples of a task, all of which are kept; the batch size is not used.",
-    )
+        "examples of a task, all of which are kept; the batch size is not used.")
     encoder_share: Annotated[float, Interval(ge=0, le=1)] = parameter(
-        0.5,
-        title="Share of ε for the encoder",
-        description="Share of epsilon for the encoder's three terms; the output layer has the rest. Not in the paper.",
-    )
+        0.5, title="Share of ε for the encoder",
+        description="Share of epsilon for the encoder's three terms; the output layer has the rest. Not in the paper.")
     delta_r: DeltaR = parameter(
-        "literal",
-        title="Sensitivity Δ",
+        "literal", title="Sensitivity Δ",
         description="Sensitivity of the reconstruction loss. literal: all inputs and hidden units, as printed. witness: one "
-        "patch and one feature map, as in the predecessor's code; smaller by about a thousand.",
-    )
+        "patch and one feature map, as in the predecessor's code; smaller by about a thousand.")
     theta_norm: ThetaNorm = parameter(
-        "rows",
-        title="Norm of the encoder's weights",
+        "rows", title="Norm of the encoder's weights",
         description="Norm of the encoder in the claim. rows: the one that bounds what an input does. columns: as printed. "
-        "singular: largest singular value of the kernel, as in the predecessor's code.",
-    )
+        "singular: largest singular value of the kernel, as in the predecessor's code.")
     theta1_norm_cap: NonNegative = parameter(
-        0.0,
-        title="Norm bound of the first layer",
-        description="The encoder is scaled down after a step that brings its norm above this; 0: never.",
-    )
+        0.0, title="Norm bound of the first layer",
+        description="The encoder is scaled down after a step that brings its norm above this; 0: never.")
     output_norm_cap: NonNegative = parameter(
-        2.0,
-        title="Output norm bound",
+        2.0, title="Output norm bound",
         description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds "
-        "up. 0: any length. Ours.",
-    )
+        "up. 0: any length. Ours.")
     losses: Losses = parameter(
-        "taylor",
-        title="Loss",
+        "taylor", title="Loss",
         description="taylor: polynomials for an encoder and a classifier, trained apart, as published. softmax: A-GEM's "
-        "loss, which trains all layers.",
-    )
+        "loss, which trains all layers.")
     recon_objective: Reconstruction = parameter(
-        "taylor1-abs",
-        title="Reconstruction loss",
+        "taylor1-abs", title="Reconstruction loss",
         description="The encoder's loss. taylor1-linear: as printed (Eq. 13), decoded by the encoder's transpose, without a "
-        "minimum. taylor1-abs: its size, cell by cell, decoded by upsampling and a ReLU, as in the predecessor's code.",
-    )
+        "minimum. taylor1-abs: its size, cell by cell, decoded by upsampling and a ReLU, as in the predecessor's code.")
     label_objective: LabelObjective = parameter(
-        "taylor2",
-        title="Label loss",
+        "taylor2", title="Label loss",
         description="The output layer's loss. taylor2: the cross-entropy to the second order. eq-12: as printed, with two "
-        "other signs, so that it falls without end as scores grow.",
-    )
+        "other signs, so that it falls without end as scores grow.")
     encoder_weight: NonNegative = parameter(
-        0.1,
-        title="Weight of the encoder's loss",
-        description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1.",
-    )
+        0.1, title="Weight of the encoder's loss",
+        description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1.")
     encoder_divisor: Literal["noise", "none"] = parameter(
-        "noise",
-        title="Divisor of encoder gradients",
+        "noise", title="Divisor of encoder gradients",
         description="noise: the encoder's gradient is divided by the scales of its noise and by the number of input values, "
-        "public numbers, so that one step size serves all budgets. none: as printed.",
-    )
+        "public numbers, so that one step size serves all budgets. none: as printed.")
     first_layer: FirstLayer = parameter(
         "recentred",
         description="What the classifier reads. recentred: units less what noise alone gives them, so that no data is read "
         "to bring the noise down. plain: units as they are. batch-norm: as in the predecessor's code; its statistics are "
-        "not accounted for.",
-    )
+        "not accounted for.")
     output_noise: OutputNoise = parameter(
-        "per-class",
-        title="Noise of the output layer",
+        "per-class", title="Noise of the output layer",
         description="Noise on the output layer. shared: one number for each last hidden unit, the same for all classes, as "
-        "printed. per-class: one for each class as well, as in the predecessor's code.",
-    )
+        "printed. per-class: one for each class as well, as in the predecessor's code.")
     test_noise: Literal["same", "none"] = parameter(
-        "same",
-        title="Noise at test time",
-        description="Noise on test examples. same: that of training, which is then a part of the model. none: without.",
-    )
+        "same", title="Noise at test time",
+        description="Noise on test examples. same: that of training, which is then a part of the model. none: without.")
 
 
 _OFFSET = "offset"  # released beside the network's weights
@@ -178,6 +148,8 @@ def output_gradient(h: Tensor, in_logits: Tensor) -> Tensor:
     Args: h [n, units], the last hidden layer; in_logits [n, K], rows g_r of `logit_gradient`.
     """
     return in_logits.T @ h
+
+
 
 
 class L2dpMl(Agem):
@@ -458,18 +430,8 @@ CARD = settings.network_card(
     "for all hidden units and one for the output layer, used for every example, step and task. Theorem 2 of its paper "
     "claims one epsilon for any number of tasks. It does not hold: subtracting two examples removes the noise.",
     source="Lai et al. 2022, Algorithms 1 and 2",
-    params=L2dpMlParams,
-    key_settings=("epochs", "learning_rate", "encoder_share"),
-    module=__name__,
-    audit="dpcl_core.attacks.l2dp_games",
-    cells_per_learner="cell",
-    refuses=check,
-    derived=derived,
-    guarantee="nominal",
-    batch_size=batch_size,
-    notes=notes,
-    printed=PRINTED,
-    table_names=lambda spec: ("L2DP-ML", settings.variant(spec)),
-    differences=differences,
-    no_classifier=no_classifier,
+    params=L2dpMlParams, key_settings=("epochs", "learning_rate", "encoder_share"),
+    module=__name__, audit="dpcl_core.attacks.l2dp_games", cells_per_learner="cell", refuses=check, derived=derived,
+    guarantee="nominal", batch_size=batch_size, notes=notes, printed=PRINTED,
+    table_names=lambda spec: ("L2DP-ML", settings.variant(spec)), differences=differences, no_classifier=no_classifier,
 )

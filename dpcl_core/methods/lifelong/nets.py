@@ -319,13 +319,8 @@ def sample_batches(stored: Sequence[Batch], at_most: int, generator: np.random.G
 
 
 def descend(
-    parameters: Sequence[Tensor],
-    batches: Sequence[Batch],
-    stored: Sequence[Batch],
-    gradients: Callable[[Batch], Gradients],
-    n_steps: int,
-    params: BatchParams,
-    generator: np.random.Generator,
+    parameters: Sequence[Tensor], batches: Sequence[Batch], stored: Sequence[Batch],
+    gradients: Callable[[Batch], Gradients], n_steps: int, params: BatchParams, generator: np.random.Generator,
     largest: float = LARGEST_WEIGHT,
 ) -> Iterator[int]:
     """Updates θ <- θ - ϱ g~ in place `n_steps` times; yields the number of steps taken. Step i takes batch i modulo their

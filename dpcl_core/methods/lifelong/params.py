@@ -36,7 +36,7 @@ class NetworkParams(Params):
 
     head: Head = parameter(
         "shared",
-        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete.",
+        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete."
     )
 
     @property
@@ -49,15 +49,10 @@ class CoefficientParams(NetworkParams):
     """Training of the classifiers on a task's noisy sums: post-processing, which costs no privacy."""
 
     steps: int = parameter(
-        200,
-        ge=1,
-        le=100_000,
-        title="Training steps",
-        description="Steps of gradient descent in each task; they cost no privacy.",
-    )
+        200, ge=1, le=100_000, title="Training steps",
+        description="Steps of gradient descent in each task; they cost no privacy.")
     learning_rate: float = parameter(
-        3.0, gt=0, le=100, description="Step size, cut down where the noisy loss is too steep for it."
-    )
+        3.0, gt=0, le=100, description="Step size, cut down where the noisy loss is too steep for it.")
     projection: Projection = parameter("if-violated", description=_PROJECTION)
 
 
@@ -68,10 +63,8 @@ class ReplayParams(NetworkParams):
     learning_rate: float = parameter(0.1, gt=0, le=100, description="Step size of plain gradient descent.")
     projection: Projection = parameter("if-violated", description=_PROJECTION)
     scope: Scope = parameter(
-        "joint",
-        title="Projection acts on",
-        description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.",
-    )
+        "joint", title="Projection acts on",
+        description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,30 +73,20 @@ class BatchParams(ReplayParams):
 
     batch_size: int = parameter(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
     variant: Variant = parameter(
-        "basic",
-        title="Batches of tasks",
+        "basic", title="Batches of tasks",
         description="basic: the same number of epochs for every task. balanced: the same number of steps. heterogeneous: "
-        "epochs given task by task.",
-    )
+        "epochs given task by task.")
     epochs: int = parameter(1, ge=1, le=1000, description="How often each batch is used, under variant = basic.")
     steps: Annotated[int, Interval(ge=1, le=10**6)] | None = parameter(
-        None, title="Training steps", description="Steps in every task, under variant = balanced; not used otherwise."
-    )
+        None, title="Training steps", description="Steps in every task, under variant = balanced; not used otherwise.")
     epochs_by_task: tuple[int, ...] | None = parameter(
-        None,
-        title="Epochs of each task",
-        description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used.",
-    )
+        None, title="Epochs of each task",
+        description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used.")
     memory_pick: Literal["random", "last"] = parameter(
-        "random", title="Batch kept", description="Which batch of a task is kept: a random one (as printed), or the last."
-    )
+        "random", title="Batch kept", description="Which batch of a task is kept: a random one (as printed), or the last.")
     ref_batches: int = parameter(
-        1,
-        ge=1,
-        le=100,
-        title="Reference batches",
-        description="Stored batches that the memory's gradient is taken on, at most.",
-    )
+        1, ge=1, le=100, title="Reference batches",
+        description="Stored batches that the memory's gradient is taken on, at most.")
 
 
 def input_form(form: Form | None, n_inputs: int) -> Form:
@@ -187,13 +170,10 @@ def is_noised_in_every_task(spec: RunSpec, facts: PublicSizes) -> bool:
 LABELS: tuple[LabelSetting, ...] = ("prior", "prior-const", "data", "dp-learned")
 # What the cards of this family have in common, and those of all methods that train a whole network.
 card = partial(
-    MethodCard,
-    scenarios=WITHOUT_CLIENTS,
+    MethodCard, scenarios=WITHOUT_CLIENTS,
 )
 network_card = partial(
-    card,
-    packages=("torch",),
-    ceiling="joint-network",
+    card, packages=("torch",), ceiling="joint-network",
     differences=differences,
 )
 
@@ -203,10 +183,7 @@ network_card = partial(
 
 SOURCE = "Lai et al. 2022"
 _TASKS = {
-    ("permuted", "mnist"): (20,),
-    ("permuted", "cifar10"): (17,),
-    ("split", "mnist"): (5,),
-    ("split", "cifar10-100"): (11,),
+    ("permuted", "mnist"): (20,), ("permuted", "cifar10"): (17,), ("split", "mnist"): (5,), ("split", "cifar10-100"): (11,)
 }
 
 
@@ -245,14 +222,11 @@ BATCHES_OPEN = OPEN | {
     "params.steps": "How many steps the balanced variant takes is not given.",
 }
 RELEASED_ONCE = Departure(
-    "",
-    "three draws of noise for all records, steps and tasks",
-    "each task is released once, with noise of its own",
+    "", "three draws of noise for all records, steps and tasks", "each task is released once, with noise of its own",
     "Subtracting two records that share a noise removes it.",
 )
 LINEAR = Departure(
-    "",
-    "a network trained whole, with an auto-encoder as its first layer",
+    "", "a network trained whole, with an auto-encoder as its first layer",
     "linear classifiers on features that depend on no private data",
     "What a release says of features stays true while the classifier learns.",
 )

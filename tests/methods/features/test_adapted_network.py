@@ -9,7 +9,7 @@ from torch import nn
 
 from dpcl_core.backbones import adaptable, catalog, extractor
 from dpcl_core.backbones.adaptable import Input, Network, Pictures
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapters import Adapted, Kind, refuse, targets

@@ -146,7 +146,7 @@ def test_noise_does_not_tell_in_which_precision_the_sums_came() -> None:
         noises = [[ReleaseNoise(chosen)] * 2 for chosen in (bits(), bits())]
         single, double = (linear_heads._addition(own, multipliers, clean[:2], 1) for own in noises)
         sums = clean.reshape(2, 2, 500)
-        np.testing.assert_array_equal(single(sums), double(sums.astype(np.float64)))
+        np.testing.assert_array_equal(single(sums.copy()), double(sums.astype(np.float64)))
 
 
 def test_budgets_side_by_side_learn_what_each_would_alone() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import adaptable, bundled, catalog, extractor
 from dpcl_core.backbones.adaptable import Network
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapters import Adapted, Kind, targets
 from dpcl_core.methods.features.side_by_side import Gradients

@@ -17,7 +17,7 @@ from dpcl_core import checks, engine
 from dpcl_core.backbones import adaptable, catalog, encoders, extractor, text_networks
 from dpcl_core.backbones.extractor import result_of
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, References, of_kind

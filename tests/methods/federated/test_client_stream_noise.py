@@ -206,7 +206,7 @@ def compared(spec: RunSpec, of: TaskStream) -> None:
     steps = []
     for task in of.tasks:
         list(learner.learn({0: task}, {cell: ledger}))
-        kept = classifier.cell_classifier(learner, cell, task.index, context, {}, 1)
+        kept = classifier.cell_classifier(learner, cell, of.tasks[: task.index + 1], context, {}, 1)
         assert kept is not None
         steps.append(predict_step(kept))
     last = steps if kept.uses_all else steps[-1:]
