@@ -19,7 +19,6 @@ from dpcl_core.version import __version__
 from pages.parts import figure_card, layout, text
 from pages.parts.text import WORDS, plain
 
-LIMITS = WORDS["about"]["limits"]
 PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plotly")
 
 
@@ -32,23 +31,19 @@ def page() -> None:
 
 
 def _limits() -> None:
-    st.markdown(LIMITS)
+    st.markdown(WORDS["about"]["limits"])
     st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(map(_version, PACKAGES)))
     text.button()
-    _this_computer()
-    if queue.limits() is None:
-        figure_card.draw()
-    else:
-        layout.arrow("administration", "Administration of this server")
-
-
-def _this_computer() -> None:
     device = "its processor" if process.default() == "cpu" else "its graphics card"
     ready = [card.title for card in datasets.CARDS.values() if datasets.available(card) is None]
     missing = len(datasets.CARDS) - len(ready)
     rest = f"; {missing} more can be added, see Train" if missing else ""
     st.header("This computer", anchor=False)
     st.markdown(f"This computer trains on {device}. Datasets ready to use: {', '.join(ready)}{rest}.")
+    if queue.limits() is None:
+        figure_card.draw()
+    else:
+        layout.arrow("administration", "Administration of this server")
 
 
 def _cards() -> None:

@@ -9,11 +9,9 @@ import streamlit as st
 from dpcl_core.backbones import catalog
 from dpcl_core.figures.picture import counted
 from dpcl_core.runs import administration, queue
-from dpcl_core.runs.run import Run
 from pages.parts import figure_card, layout, state
 from pages.parts.text import WORDS
 
-HELP = WORDS["administration"]["help"]
 _OPEN = "administrator"  # session key
 _MOST = 100  # visitors that are listed
 
@@ -21,9 +19,8 @@ _MOST = 100  # visitors that are listed
 @state.guarded
 def page() -> None:
     """The page."""
-    layout.header("Administration", "Who uses this server, and how much?", help_text=HELP)
-    limits = queue.limits()
-    if limits is None:
+    layout.header("Administration", "Who uses this server, and how much?", help_text=WORDS["administration"]["help"])
+    if (limits := queue.limits()) is None:
         st.info("This server is not shared: nobody owns a run and nothing is limited. `dpcl app --shared` serves many.")
         return
     if not st.session_state.get(_OPEN):
@@ -52,7 +49,19 @@ def _watched(limits: queue.Limits) -> None:
     """Draws all visitors and their open runs."""
     store = state.whole_store()
     used = administration.usage(store)
-    _runs(store.unfinished())
+    open_runs = store.unfinished()
+    with layout.card("administration-runs"):
+        st.header("Waiting and under way", anchor=False)
+        if not open_runs:
+            st.caption("No run waits or is under way.")
+        for run in open_runs:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                of = _name(run.owner) if run.owner is not None else "from a terminal"
+                words = f"**{run.status}** on {run.device}, {of}, since {_when(run.created)} (`{run.id}`)"
+                st.markdown(words, width="stretch")
+                if st.button("Stop", key=f"stop-run-{run.id}", disabled=run.status == "stopping"):
+                    state.whole_store().request_stop(run.id)
+                    st.rerun(scope="fragment")
     with layout.card("administration-visitors"):
         st.header("Visitors", anchor=False)
         if not used:
@@ -97,22 +106,6 @@ def _delete_data(owner: str) -> None:
         for kind in catalog.COMPUTED:
             catalog.clean(kind)
     st.toast(f"{counted(deleted, 'dataset')} deleted.")
-
-
-def _runs(open_runs: list[Run]) -> None:
-    """Draws the runs that wait or are under way, oldest first."""
-    with layout.card("administration-runs"):
-        st.header("Waiting and under way", anchor=False)
-        if not open_runs:
-            st.caption("No run waits or is under way.")
-        for run in open_runs:
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                of = _name(run.owner) if run.owner is not None else "from a terminal"
-                words = f"**{run.status}** on {run.device}, {of}, since {_when(run.created)} (`{run.id}`)"
-                st.markdown(words, width="stretch")
-                if st.button("Stop", key=f"stop-run-{run.id}", disabled=run.status == "stopping"):
-                    state.whole_store().request_stop(run.id)
-                    st.rerun(scope="fragment")
 
 
 def _name(owner: str) -> str:

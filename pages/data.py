@@ -21,7 +21,6 @@ from dpcl_core.runs import administration
 from pages.parts import layout, own_data, own_model, settings_form, start_box, state, visitor
 from pages.parts.text import WORDS, labelled, plain
 
-HELP = WORDS["data"]["help"]
 _KINDS: Final = {
     "image": "pictures", "text": "texts", "tagged": "sentences with entities", "table": "a table of features",
     "embedding": "embeddings", "sensor": "windows of sensors",
@@ -39,7 +38,7 @@ _FIELDS: Final = {
 @state.guarded
 def page() -> None:
     """The page."""
-    layout.header("Your data", "What would private learning make of your own data?", help_text=HELP)
+    layout.header("Your data", "What would private learning make of your own data?", help_text=WORDS["data"]["help"])
     own_model.stage()
     edited = own_model.edited()
     with (first := own_data.step(own_data.STEPS[0])):

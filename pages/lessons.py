@@ -24,7 +24,6 @@ VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
 _FOR_TEACHERS: Final = "for-teachers"
 _UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
-HELP = WORDS["lessons"]["help"]
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,14 @@ def page() -> None:
     place = layout.heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
     if opened == "edges":
         view.commit(view.read.values, CODEC)  # the lessons stay where they were
-        _edges(view)
+        # A card for each pitfall. `view`: the page's, which leads to the lesson that teaches it.
+        columns, edges = st.columns(2), text.edges()
+        for number, edge in enumerate(edges, start=1):
+            with columns[number > (len(edges) + 1) // 2]:
+                _edge(view, number, edge)
     else:
         _lessons(view, linked)
-    layout.actions(place, is_shared=True, help_text=HELP)
+    layout.actions(place, is_shared=True, help_text=WORDS["lessons"]["help"])
 
 
 def _lessons(view: View, linked: str) -> None:
@@ -103,7 +106,17 @@ def _lessons(view: View, linked: str) -> None:
             lesson_stage.strip(lesson.steps[state.step])
     view.commit(state.values(), CODEC)
     with side:
-        _contents(state, lesson)
+        # The list of steps with their ticks; a press goes to a step.
+        with st.container(key="lesson-steps", gap=None):
+            st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
+            for place, step in enumerate(lesson.steps):
+                label = f"{'✓' if place in state.done else '○'} {place + 1}. {step.title}"
+                label = f"**{label} (here)**" if place == state.step else label
+                st.button(
+                    label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,),
+                    disabled=place > state.last_open,
+                )  # fmt: skip
+            layout.arrow("about", "Glossary")
         if not view["alone"]:
             _teacher(state, lesson)
 
@@ -193,12 +206,11 @@ def _in_browser(state: _State) -> None:
         from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
 
     epoch = state.view.key(f"{state.name}-{state.jumps}")
-    hidden = sorted(state.hidden - {PREDICTION})
     data = in_browser.document(
         state.name,
         state.progress,
         epoch=epoch,
-        hidden=hidden,
+        hidden=sorted(state.hidden - {PREDICTION}),
         is_quiet=PREDICTION in state.hidden,
         first=state.first,
         is_alone=False,
@@ -236,7 +248,18 @@ def _step(state: _State, lesson: Lesson) -> None:
     layout.draw_apart(lambda: _done(state, stage), settle)
     if state.step in state.done and state.step + 1 == state.n_steps:
         lesson_stage.questions(lesson)
-    _onward(state, lesson)
+    with st.container(key="lesson-onward", horizontal=True, gap="small"):
+        if state.step > 0:
+            st.button("← Back", key="lesson-back", on_click=state.go, args=(state.step - 1,))
+        if state.step + 1 < state.n_steps:
+            following = lesson.steps[state.step + 1].title
+            st.button(
+                f"Next: {following} →", key="lesson-next", on_click=state.go, args=(state.step + 1,),
+                type="primary" if (state.step in state.done) else "secondary",
+            )  # fmt: skip
+        elif len(state.done) == state.n_steps:
+            st.markdown("**You have done every step of this lesson.**")
+            lesson_stage.onward(state.view, state.name, CODEC, state.values())
 
 
 def _done(state: _State, stage: lesson_stage.Stage) -> None:
@@ -250,7 +273,13 @@ def _done(state: _State, stage: lesson_stage.Stage) -> None:
         state.done.add(state.step)
     if state.step in state.done:
         with beside, layout.card("lesson-explain"):
-            _explained(state, stage, truth)
+            step, choice = stage.step, state.predictions.get(state.step)
+            st.subheader("Explain", anchor=False)
+            if truth is not None and choice is not None:
+                outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
+                verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
+                st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
+            layout.markdown(step.explain)
 
 
 def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
@@ -271,46 +300,6 @@ def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
             return False
     state.predictions[place] = choice
     return True
-
-
-def _explained(state: _State, stage: lesson_stage.Stage, truth: int | None) -> None:
-    step, choice = stage.step, state.predictions.get(state.step)
-    st.subheader("Explain", anchor=False)
-    if truth is not None and choice is not None:
-        outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
-        verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
-        st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
-    layout.markdown(step.explain)
-
-
-def _onward(state: _State, lesson: Lesson) -> None:
-    with st.container(key="lesson-onward", horizontal=True, gap="small"):
-        if state.step > 0:
-            st.button("← Back", key="lesson-back", on_click=state.go, args=(state.step - 1,))
-        if state.step + 1 < state.n_steps:
-            following = lesson.steps[state.step + 1].title
-            is_done = state.step in state.done
-            st.button(
-                f"Next: {following} →", key="lesson-next", on_click=state.go, args=(state.step + 1,),
-                type="primary" if is_done else "secondary",
-            )  # fmt: skip
-        elif len(state.done) == state.n_steps:
-            st.markdown("**You have done every step of this lesson.**")
-            lesson_stage.onward(state.view, state.name, CODEC, state.values())
-
-
-def _contents(state: _State, lesson: Lesson) -> None:
-    """Draws the list of steps with their ticks; a press goes to a step."""
-    with st.container(key="lesson-steps", gap=None):
-        st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
-        for place, step in enumerate(lesson.steps):
-            label = f"{'✓' if place in state.done else '○'} {place + 1}. {step.title}"
-            label = f"**{label} (here)**" if place == state.step else label
-            st.button(
-                label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,),
-                disabled=place > state.last_open,
-            )  # fmt: skip
-        layout.arrow("about", "Glossary")
 
 
 def _teacher(state: _State, lesson: Lesson) -> None:
@@ -336,14 +325,6 @@ def _teacher(state: _State, lesson: Lesson) -> None:
 
 
 # Sharp edges: pitfalls of private learning, how each is prevented here, each demonstrated.
-
-
-def _edges(view: View) -> None:
-    """Draws a card for each pitfall. `view`: the page's, which leads to the lesson that teaches it."""
-    columns, edges = st.columns(2), text.edges()
-    for number, edge in enumerate(edges, start=1):
-        with columns[number > (len(edges) + 1) // 2]:
-            _edge(view, number, edge)
 
 
 def _edge(view: View, number: int, edge: text.Edge) -> None:

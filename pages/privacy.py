@@ -46,7 +46,6 @@ CODEC = link.Codec(
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
-HELP = WORDS["privacy"]["help"]
 
 
 def page() -> None:
@@ -71,7 +70,7 @@ def page() -> None:
         with above:  # drawn last, because for random batches the accountant has to load
             values |= _calculator(view)
     view.commit(values, CODEC)
-    actions(place, is_shared=True, help_text=HELP, view=view)
+    actions(place, is_shared=True, help_text=WORDS["privacy"]["help"], view=view)
 
 
 def _claim(given: Guarantee) -> claim_calculator.Claim:
@@ -81,8 +80,7 @@ def _claim(given: Guarantee) -> claim_calculator.Claim:
 
 def _linked_result(view: state.View) -> tuple[Result, list[str]]:
     """The linked run, else the bundled example; and a notice if the linked run cannot be shown."""
-    run_id = st.session_state.get(view.key("run"), view["run"])
-    if run_id is None:
+    if (run_id := st.session_state.get(view.key("run"), view["run"])) is None:
         return state.example(), []
     try:
         result = state.run_result(state.store().get(str(run_id)))
@@ -107,10 +105,20 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
         chosen = fields.segmented(view, "epsilon", "Requested ε", labels, start=start, key=key)
     pecl_claim.privacy_bar(guarantees, chosen=chosen, more=False)
     pecl_claim.looks(result.spec.data.dataset)
-    _full_statement(guarantees[chosen])
+    words = statement.guarantee_words(guarantees[chosen])
+    with st.expander("What is covered, what is not, what is assumed"):
+        covered = (("Covered", words.covered), ("Not covered", words.not_covered))
+        for title, items in (*covered, ("Assumed", words.assumptions), ("To know", words.caveats)):
+            if items:
+                st.markdown(f"**{title}**\n" + "\n".join(f"- {plain(item)}" for item in items))
     left, right = st.columns(2)
     with left:
-        _ledger(result, chosen)
+        spent = _spent(result, chosen)
+        if not spent.empty:
+            figure_card.show(
+                figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
+                title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
+            )  # fmt: skip
     with right:
         if statement.is_nominal(guarantees[chosen]):
             claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
@@ -128,24 +136,6 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
 def _middle(budgets: list[float]) -> float:
     finite = [budget for budget in budgets if math.isfinite(budget)]
     return 1.0 if 1.0 in finite else finite[len(finite) // 2] if finite else budgets[0]
-
-
-def _full_statement(given: Guarantee) -> None:
-    words = statement.guarantee_words(given)
-    with st.expander("What is covered, what is not, what is assumed"):
-        covered = (("Covered", words.covered), ("Not covered", words.not_covered))
-        for title, items in (*covered, ("Assumed", words.assumptions), ("To know", words.caveats)):
-            if items:
-                st.markdown(f"**{title}**\n" + "\n".join(f"- {plain(item)}" for item in items))
-
-
-def _ledger(result: Result, chosen: float) -> None:
-    spent = _spent(result, chosen)
-    if not spent.empty:
-        figure_card.show(
-            figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
-            title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
-        )  # fmt: skip
 
 
 def _entries(result: Result, chosen: float) -> None:
@@ -263,7 +253,15 @@ def _composition(view: state.View) -> dict[str, object]:
         asked = start.changed(_drawn(view, start, "tasks"))
     tasks, epsilon = asked.tasks, asked.task_epsilon
     provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA)
-    people = _noise(view, tasks, provenance)
+    # The noise against the number of tasks.
+    names = {name: name for name in PEOPLE}
+    people = str(fields.segmented(view, "people", "Tasks that one person may be in", names))
+    table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
+    figure_card.show(
+        figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
+        title="Must noise pile up over tasks?", table=table, linked=True,
+        note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
+    )  # fmt: skip
     raced = pd.DataFrame(_race(tasks, epsilon), columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
     figure_card.show(
         figure_card.kept_builder(tokens.race)(raced, dark=is_dark()), provenance, key="race",
@@ -288,19 +286,6 @@ def _spending(view: state.View, tasks: int, epsilon: float, provenance: Provenan
 
 
 _by_rule = st.cache_data(max_entries=64, show_spinner=False)(watching.spending)
-
-
-def _noise(view: state.View, tasks: int, provenance: Provenance) -> str:
-    """Draws the noise against the number of tasks; returns in how many of them a person may be."""
-    names = {name: name for name in PEOPLE}
-    people = str(fields.segmented(view, "people", "Tasks that one person may be in", names))
-    table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
-    figure_card.show(
-        figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
-        title="Must noise pile up over tasks?", table=table, linked=True,
-        note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
-    )  # fmt: skip
-    return people
 
 
 _by_tasks = st.cache_data(max_entries=64, show_spinner=False)(watching.noise_by_tasks)

@@ -114,7 +114,16 @@ def _answer(view: state.View, name: str) -> None:
     if found or is_going:
         _picture(name, found)
     elif alone is None:
-        _promise(name)
+        runs = questions.specs(name)
+        n_models = sum(spec.n_cells for spec in runs.values())
+        what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
+        listed = "; ".join(parts_questions.in_order(name))  # names have commas of their own
+        data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
+        models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
+        with layout.card("answer"):
+            st.markdown("**The answer**: nothing has been measured yet.")
+            st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
+            st.caption("The picture grows as they finish. You may close this page.")
     if not is_going:
         missing = parts_questions.lacking(name)
         if alone is None or len(questions.specs(name)) > 1:
@@ -169,8 +178,7 @@ def _instead(view: state.View, name: str, missing: DataMissing) -> None:
     """States what the runs lack on this computer, and leads to the largest of the smaller forms that lacks nothing."""
     st.warning(plain(f"These runs cannot start here. {train_form.in_words(missing)}."))
     forms = list(questions.of_preset(name).forms.items())
-    smaller = forms[: [form.name for _, form in forms].index(name)]
-    for size, form in reversed(smaller):
+    for size, form in reversed(forms[: [form.name for _, form in forms].index(name)]):
         if parts_questions.lacking(form.name) is None:
             target = view.linked({"v": "1", "question": form.name})
             layout.arrow("questions", f"The same, {parts_questions.FORMS[size]}, can start here", target)
@@ -199,20 +207,6 @@ def _moved(whole: Set) -> tuple[str, Result] | None:
     return next((one for one in finished if not one[1].accuracy.empty), None)
 
 
-def _promise(name: str) -> None:
-    """Draws what is to be run, for a question that has no result yet."""
-    runs = questions.specs(name)
-    n_models = sum(spec.n_cells for spec in runs.values())
-    what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
-    listed = "; ".join(parts_questions.in_order(name))  # names have commas of their own
-    data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
-    models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
-    with layout.card("answer"):
-        st.markdown("**The answer**: nothing has been measured yet.")
-        st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
-        st.caption("The picture grows as they finish. You may close this page.")
-
-
 @st.fragment(run_every=1.0)
 @state.guarded
 def _watch(set_id: str) -> None:
@@ -228,8 +222,7 @@ def _watch(set_id: str) -> None:
         st.session_state.pop("ended-of-set", None)
         st.rerun()
     st.session_state["ended-of-set"] = (set_id, n_over)
-    current = whole.current
-    if current is None:
+    if (current := whole.current) is None:
         return
     label, run = current
     titles = questions.titles(whole.preset)

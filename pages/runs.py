@@ -89,11 +89,20 @@ def _all_runs() -> None:
     view = state.View("runs", lambda _: CODEC)
     counts = store.n_listed()
     notices = list(view.read.notices)
-    linked = _linked(view)
+    # The runs that the link names, which the list has however many are newer.
+    alone = cast("str | None", view["run"])
+    linked = (*cast("tuple[str, ...]", view["runs"]), *([] if alone is None else [alone]))
     known = {*(store.listed(linked) if linked else ()), *st.session_state.get("runs-deleted", ())}
     notices += [f"The link asks for run {run_id}, which is not in this store." for run_id in linked if run_id not in known]
     layout.header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
-    _messages()
+    if refused := st.session_state.pop("runs-refused", None):
+        st.error(plain(refused))
+    done, deleted = st.session_state.pop("runs-done", None), st.session_state.get("runs-deleted")
+    if done or deleted:
+        with st.container(key="runs-message", horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(plain(done or "Deleted runs can be restored."), width="content")
+            if deleted:
+                st.button("Undo delete", key="undo-delete", on_click=_restore, args=(deleted,))
     if not counts:
         with st.container(key="card-empty"):
             st.markdown("**No runs yet.** The Train page shows a finished example; a run of your own takes a few seconds.")
@@ -101,11 +110,17 @@ def _all_runs() -> None:
         _trash()
         return
     values = {**_controls(view, counts), **compare.NOTHING}
-    _queue()
+    # One line per device: the current run or tuning, and the number of waiting ones.
+    unfinished = state.store().unfinished()
+    for device, (n_active, waiting) in state.store().queues().items():
+        busy = next((run for run in unfinished if run.device == device and run.status != "queued"), None)
+        what = "free" if not n_active else "a run of another visitor"
+        if busy is not None:
+            what = f"{busy.status} “{plain(busy.name)}”"
+        st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
     is_active = _is_active(counts)
     st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, linked, is_active)
-    compared = cast("tuple[str, ...]", st.session_state[_COMPARED])
-    if compared:
+    if compared := cast("tuple[str, ...]", st.session_state[_COMPARED]):
         values |= compare.draw(view, compared)
     view.commit({**values, "runs": compared}, CODEC)
     _trash()
@@ -113,12 +128,6 @@ def _all_runs() -> None:
 
 def _is_active(counts: Mapping[Status, int]) -> bool:
     return any(status not in get_args(End) for status in counts)
-
-
-def _linked(view: state.View) -> tuple[str, ...]:
-    """The runs that the link names, which the list has however many are newer."""
-    alone = cast("str | None", view["run"])
-    return (*cast("tuple[str, ...]", view["runs"]), *([] if alone is None else [alone]))
 
 
 def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, object]:
@@ -136,17 +145,6 @@ def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, objec
             width=240, help=fields.HELP,
         )  # fmt: skip
     return {"status": tuple(picked), "sort": sort, "search": search, "run": view["run"]}
-
-
-def _queue() -> None:
-    """Draws one line per device: the current run or tuning, and the number of waiting ones."""
-    unfinished = state.store().unfinished()
-    for device, (n_active, waiting) in state.store().queues().items():
-        busy = next((run for run in unfinished if run.device == device and run.status != "queued"), None)
-        what = "free" if not n_active else "a run of another visitor"
-        if busy is not None:
-            what = f"{busy.status} “{plain(busy.name)}”"
-        st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
 
 
 def _list(values: dict[str, object], linked: tuple[str, ...], was_active: bool) -> None:
@@ -331,16 +329,14 @@ def _rename(run_id: str) -> None:
 
 
 def _delete(runs: list[Run]) -> None:
-    deleted = [run.id for run in runs if _is_done(state.store().delete, run.id)]
-    if deleted:
+    if deleted := [run.id for run in runs if _is_done(state.store().delete, run.id)]:
         st.session_state["runs-deleted"] = deleted
         st.session_state["runs-done"] = f"Deleted {len(deleted)} run{'s' if len(deleted) > 1 else ''}."
 
 
 def _trash() -> None:
     """Draws what was deleted and can be restored, and a button that deletes it for good."""
-    deleted = state.store().trash()
-    if not deleted:
+    if not (deleted := state.store().trash()):
         return
     with st.expander(f"Trash ({len(deleted)})", key="trash"):
         names = ", ".join(f"“{plain(run.name)}”" for run in deleted[:_NAMED])
@@ -360,18 +356,6 @@ def _restore(run_ids: list[str]) -> None:
 def _empty_trash() -> None:
     _do(empty_trash, state.store(), done="The trash is empty.")
     st.session_state.pop("runs-deleted", None)
-
-
-def _messages() -> None:
-    """Draws the result of the last action, with Undo after a deletion."""
-    if refused := st.session_state.pop("runs-refused", None):
-        st.error(plain(refused))
-    done, deleted = st.session_state.pop("runs-done", None), st.session_state.get("runs-deleted")
-    if done or deleted:
-        with st.container(key="runs-message", horizontal=True, vertical_alignment="center", gap="small"):
-            st.markdown(plain(done or "Deleted runs can be restored."), width="content")
-            if deleted:
-                st.button("Undo delete", key="undo-delete", on_click=_restore, args=(deleted,))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ QUESTIONS = {
     "plan": "What does a class need, and what has it handed in?",
     "classroom": "What does everybody think, and what did everybody find?",
 }
-HELP = {name: WORDS["teach"][f"help_{name}"] for name in VIEWS}
 PROVES = (
     "It proves that this server has checked these answers for this name. It does not prove who typed them. Only the server "
     "that made it can read it."
@@ -39,7 +38,7 @@ def page() -> None:
     view = state.View("classroom" if name == "classroom" else "teach", lambda _: codec)
     place = layout.heading("Teach", QUESTIONS[name], notices=view.read.notices)
     view.commit({"exercises": _exercises, "plan": _for_teachers, "classroom": _classroom}[name](view), codec)
-    layout.actions(place, is_shared=True, help_text=HELP[name])
+    layout.actions(place, is_shared=True, help_text={name: WORDS["teach"][f"help_{name}"] for name in VIEWS}[name])
 
 
 def _exercises(view: state.View) -> dict[str, object]:
@@ -141,8 +140,7 @@ def _codes() -> None:
     with st.form("teacher-codes", border=False):
         pasted = st.text_area("Codes, with blanks or new lines between them", height=140, key="teacher-pasted")
         st.form_submit_button("Check the codes", type="primary", key="teacher-check")
-    rows = [_row(code) for code in exercises.codes_in(pasted)]
-    if not rows:
+    if not (rows := [_row(code) for code in exercises.codes_in(pasted)]):
         return
     n_valid = sum(row[4] == VALID for row in rows)
     st.html(f'<p role="status" class="lesson-verdict"><b>{n_valid} of {len(rows)} valid.</b></p>')
@@ -176,8 +174,7 @@ def _written(rows: list[tuple[str, ...]]) -> str:
 
 def _classroom(view: state.View) -> dict[str, object]:
     """Draws a room, or the ways into one; returns what the link carries."""
-    code = str(view["room"])
-    if code:
+    if code := str(view["room"]):
         _room(view, code)
     else:
         _door(view)
@@ -198,8 +195,7 @@ def _door(view: state.View) -> None:
         if st.form_submit_button("Open", key="room-open-button"):
             _go(view, lambda: open_rooms().open(title, visitor.token()))
     layout.arrow("teach", "For teachers: notes, plans, handouts, codes handed in", {"view": "plan"})
-    mine = open_rooms().of_owner(visitor.token())
-    if mine:
+    if mine := open_rooms().of_owner(visitor.token()):
         st.header("Your rooms", anchor=False)
         for code, name in mine:
             label = f":primary[{plain(name)} · {code}]"

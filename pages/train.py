@@ -15,18 +15,8 @@ from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
-from pages.parts import (
-    fields,
-    layout,
-    link,
-    pecl_claim,
-    run_panel,
-    settings_form,
-    start_box,
-    state,
-    train_form,
-    tuning_panel,
-)
+from pages.parts import layout, link, pecl_claim, run_panel, settings_form, start_box, state, train_form, tuning_panel
+from pages.parts.fields import linked_run
 from pages.parts.text import plain
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
@@ -44,7 +34,7 @@ def page() -> None:
     state.store()  # reports a store that cannot be opened before anything is drawn
     _apply_pending()
     view = state.View("train", train_form.codec_for, start=lambda: start_box.question_link(presets.names()[0]))
-    linked, run_notices = fields.linked_run(view)
+    linked, run_notices = linked_run(view)
     place = layout.heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     with st.container(key="train", gap="small"):
         controls, answer = st.container(key="choices", gap="small"), st.container(key="answer", gap="small")
@@ -72,13 +62,11 @@ def _apply_pending() -> None:
     if "show-study" in st.session_state:
         link.put(st.session_state.pop("show-study"))
     linked = link.parameters()
-    started = st.session_state.pop("show-run", None)
-    if started is not None:
+    if (started := st.session_state.pop("show-run", None)) is not None:
         linked = {key: text for key, text in linked.items() if key in (*_LOOKS, "question")} | {"run": str(started)}
     elif "d" in linked:
         return  # a view that this page has written: it always names its dataset, and leaves out what is a default
-    start = _settings_of(linked)
-    if start is not None:
+    if (start := _settings_of(linked)) is not None:
         link.put(train_form.merged_link(start, linked))
 
 
@@ -176,18 +164,13 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
     with right:
         if spec is not None:
             start_box.details(spec, values)
-        _left_run(view)
+        with suppress(BadInput):
+            if _LEFT in st.session_state:
+                run = state.store().get(st.session_state[_LEFT])
+                back = train_form.parameters_of(run.spec, run.id)
+                st.caption(f"**{plain(run.name)}** ({run.status}) has other settings.")
+                st.button("Back to that run", key="take-settings", on_click=view.go, args=(back,))
     return _USUAL
-
-
-def _left_run(view: state.View) -> None:
-    """Draws the way back to the run that the form was changed away from."""
-    with suppress(BadInput):
-        if _LEFT in st.session_state:
-            run = state.store().get(st.session_state[_LEFT])
-            back = train_form.parameters_of(run.spec, run.id)
-            st.caption(f"**{plain(run.name)}** ({run.status}) has other settings.")
-            st.button("Back to that run", key="take-settings", on_click=view.go, args=(back,))
 
 
 @st.fragment(run_every=1.0)

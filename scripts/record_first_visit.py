@@ -20,10 +20,9 @@ from typing import Final
 
 from playwright.sync_api import Browser, sync_playwright
 
-import app
 from dpcl_core import machine
 from pages.parts import served
-from scripts.record_performance import DOCUMENT
+from scripts.record_performance import DOCUMENT, PAGES
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.support.serving import serving
 
@@ -112,15 +111,14 @@ def visit(browser: Browser, port: int, name: str, *, is_slow: bool) -> tuple[flo
 
 def measured(names: Sequence[str], port: int) -> Iterator[str]:
     """The rows of the table; seconds are medians over the tries."""
-    titles = dict(app.PAGES + app.UNLISTED)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        for name in names or titles:
+        for name in names or PAGES:
             size, _ = visit(browser, port, name, is_slow=False)
             tries = [visit(browser, port, name, is_slow=True)[1] for _ in range(TRIES if name in TIMED else 0)]
             columns = ([firsts[what] for firsts in tries if what in firsts] for what in ("heading", "chart"))
             seconds = " | ".join(f"{median(column):.1f} s" if column else "" for column in columns)
-            yield f"| {titles[name]} | {size:,.0f} | {seconds} |"
+            yield f"| {PAGES[name]} | {size:,.0f} | {seconds} |"
         browser.close()
 
 

@@ -37,9 +37,10 @@ class Row:
 
 
 PAGES = dict(app.PAGES + app.UNLISTED) | {  # views have headings and sliders of their own
-    "explore?view=playground": "Playground", "explore?view=words": "Sensitive words",
-    "explore?view=clients": "Matching clients", "runs?view=compare": "Compare", "teach?view=plan": "For teachers",
-    "teach?view=classroom": "Classroom",
+    "lessons?view=edges": "Lessons, Sharp edges", "explore?view=playground": "Explore, Playground",
+    "explore?view=words": "Explore, Sensitive words", "explore?view=clients": "Explore, Matching clients",
+    "runs?view=compare": "Runs, Compare", "teach?view=plan": "Teach, For teachers",
+    "teach?view=classroom": "Teach, Classroom",
 }  # fmt: skip
 IN_BROWSER = ("start", "explore?view=playground", "explore?view=words", "explore?view=clients", "privacy")
 SERVED = (

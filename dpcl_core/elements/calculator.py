@@ -204,9 +204,8 @@ class Source:
         """Final average accuracy of every seed, by ε: of the trained budgets, or exactly for budgets less than 5 % apart."""
         budgets = [stop for stop in self.stops if math.isfinite(stop)]
         if self.is_exact:
-            budgets = [
-                low * (high / low) ** (step / _FINE) for low, high in pairwise(budgets) for step in range(_FINE)
-            ] + budgets[-1:]  # fmt: skip
+            steps = [step / _FINE for step in range(_FINE)]
+            budgets = [low * (high / low) ** step for low, high in pairwise(budgets) for step in steps] + budgets[-1:]
         summaries = {epsilon: [metrics.summary(matrix)["AA"] for matrix in self.matrices(epsilon)] for epsilon in budgets}
         return {epsilon: [value for value in values if value is not None] for epsilon, values in summaries.items()}
 
@@ -384,7 +383,9 @@ class Question:
         names = [name for name in ("epsilon", "sigma", "delta") if name != self.find]
         given = {name: _number(name, getattr(self, name)) for name in names}
         rate = _number("sample_rate", self.rate) if self.mechanism == "sampled" else 1.0
-        return {**given, "rate": rate, "steps": _whole("steps", self.steps)}
+        if not self.steps.strip().isdecimal() or not 1 <= int(self.steps) <= MOST_STEPS:
+            raise BadInput("steps", self.steps, f"must be a whole number from 1 to {MOST_STEPS:,}")
+        return {**given, "rate": rate, "steps": int(self.steps)}
 
 
 def document(start: Question | None = None, panels: tuple[Panel, ...] = ("noise", "tasks")) -> dict[str, object]:
@@ -416,9 +417,3 @@ def _number(field: str, text: str) -> float:
         return float(text.strip().replace("∞", "inf"))
     except ValueError:
         raise BadInput(field, text, _NOT_NUMBER) from None
-
-
-def _whole(field: str, text: str) -> int:
-    if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_STEPS:
-        raise BadInput(field, text, f"must be a whole number from 1 to {MOST_STEPS:,}")
-    return int(text)

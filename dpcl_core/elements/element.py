@@ -138,7 +138,6 @@ BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.
 FIRST: Layer = "score"  # the layer shown at first
 _TOKENS = paths.asset_table("tokens/words.toml")
 TITLES: Mapping[Layer, str] = _TOKENS["titles"]
-MEANS: Mapping[Layer, str] = _TOKENS["means"]
 WORDS: Mapping[str, str] = _TOKENS["words"]
 ROUNDS = (
     ("I wrote a long letter to ___ last week.", ("Anna", "Paris")),
@@ -184,7 +183,7 @@ def _layer(layer: Layer, dials: Dials) -> dict[str, object]:
     origin = tokens.base(dials) if layer in tokens.WEIGHTS else 0.0
     beyond = f" from {origin:g}" if origin else ""
     ranges = figures_tokens.ranges(edges, falling=layer in tokens.FALLING, beyond=beyond)
-    return {"name": layer, "title": TITLES[layer], "means": MEANS[layer], "edges": list(edges), "ranges": ranges}
+    return {"name": layer, "title": TITLES[layer], "means": _TOKENS["means"][layer], "edges": list(edges), "ranges": ranges}
 
 
 @lru_cache(maxsize=1)

@@ -180,9 +180,8 @@ class Digits:
 def digits() -> Digits:
     """The bundled digits, twenty test digits a class."""
     found = load.load_dataset(DataSpec(dataset="digits", test_per_class=20))
-    rows, tests = (
-        np.rint(_LEVELS * extractor.features("pixels", part.images)).astype(np.uint8) for part in (found.train, found.test)
-    )
+    parts = (extractor.features("pixels", part.images) for part in (found.train, found.test))
+    rows, tests = (np.rint(_LEVELS * values).astype(np.uint8) for values in parts)
     return Digits(rows, found.train.labels, tests, found.test.labels)
 
 

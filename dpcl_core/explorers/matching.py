@@ -21,16 +21,7 @@ from dpcl_core.events import AnchorScores, FullLists, PublicPart, QuantizedRows
 from dpcl_core.explorers.projection_maps import ProjectionMaps, round_to
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.federated.matchers import (
-    FeatureMap,
-    Moments,
-    PcaMean,
-    Pooled,
-    PublicEmbeddings,
-    PublicView,
-    Rule,
-    pooled,
-)
+from dpcl_core.methods.federated.matchers import FeatureMap, Pooled, PublicEmbeddings, PublicView, Rule, pooled
 
 # CSLR's theorems evaluated at given sizes, and on given signatures (Shihab et al., sections 4 and appendix).
 #
@@ -174,11 +165,11 @@ def usual(view: PublicView, anchors: NDArray[np.float64], rule: Rule) -> dict[st
         "random": Matcher(matchers.mean_features, "random"),
         "nearest mean": Matcher(matchers.mean_features, "nearest"),
         "Hungarian": Matcher(matchers.mean_features, "hungarian"),
-        "optimal transport": Matcher(Moments(), "ot"),
+        "optimal transport": Matcher(matchers.Moments(), "ot"),
         "anchors, raw": Matcher(Signature(anchors, "own", "raw"), rule),
         "anchors, ranked": Matcher(Signature(anchors, "own", "ranked"), rule),
         CENTRED: Matcher(Signature(anchors, "shared-spherical", "centred", view.covariance), rule),
-        PROJECTION: Matcher(PcaMean(view.centre, view.axes), rule),
+        PROJECTION: Matcher(matchers.PcaMean(view.centre, view.axes), rule),
     }
 
 
@@ -366,12 +357,11 @@ def _lists(of: FullLists, modes: NDArray[np.int64], n_kinds: int, variance: floa
 
 def public_part(public: PublicEmbeddings, maps: ProjectionMaps) -> PublicPart:
     """The public inputs of a run's matching, and the axes of its maps."""
-    d = len(public.view.centre)
     return PublicPart(
         anchors=quantized(public.anchors),
         axes=quantized(public.view.axes.T),
         centre=_rounded(public.view.centre),
-        variance=round_to(float(np.trace(public.view.covariance)) / d, 6),
+        variance=round_to(float(np.trace(public.view.covariance)) / len(public.view.centre), 6),
         mean_map=(_rounded(maps.mean_centre), *map(_rounded, maps.mean_axes.T)),
         signature_map=(_rounded(maps.signature_centre), *map(_rounded, maps.signature_axes.T)),
     )

@@ -134,9 +134,8 @@ class MatchingLog:
         counts = [labels[:place].count(label) for place, label in enumerate(labels)]
         names = [self._names[label] if label < len(self._names) else str(label) for label in labels]
         several = {label for label in labels if labels.count(label) > 1}
-        return tuple(
-            f"{name} {nth + 1}" if label in several else name for name, nth, label in zip(names, counts, labels, strict=True)
-        )
+        named = zip(names, counts, labels, strict=True)
+        return tuple(f"{name} {nth + 1}" if label in several else name for name, nth, label in named)
 
     def _measured(
         self, space: _Space, compared: Lists, clients: NDArray[np.int64], modes: NDArray[np.int64], *, is_last: bool
@@ -272,8 +271,7 @@ def subsample(lists: Lists, modes: NDArray[np.int64]) -> tuple[Lists, NDArray[np
 def _chosen(modes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Ascending positions of the entries of one list that are kept, from its modes [L]."""
     candidates = np.flatnonzero(modes >= 0)
-    same = modes[candidates][:, None] == modes[candidates]
-    nth = np.tril(same, -1).sum(axis=1)
+    nth = np.tril(modes[candidates][:, None] == modes[candidates], -1).sum(axis=1)
     return np.sort(candidates[np.argsort(nth, kind="stable")[:SUBSAMPLE_SIZE]])
 
 
@@ -321,9 +319,8 @@ class Rematch:
         lists, modes, clients = matching.lists_of(in_order, recorded.variance)
         anchors, d = matching.rows_of(recorded.anchors), len(recorded.centre)
         axes = matching.rows_of(recorded.axes).T
-        public = PublicEmbeddings(
-            anchors, anchors, PublicView(np.array(recorded.centre), axes, recorded.variance * np.eye(d), 1.0)
-        )
+        view = PublicView(np.array(recorded.centre), axes, recorded.variance * np.eye(d), 1.0)
+        public = PublicEmbeddings(anchors, anchors, view)
         signature = Signature(anchors, params.signature_covariance, params.signature_norm, public.view.covariance)
         mean_centre, *mean_axes = map(np.array, recorded.mean_map)
         signature_centre, *signature_axes = map(np.array, recorded.signature_map)
@@ -456,9 +453,8 @@ class Rematch:
         before, after = (maps.signatures(points, spread) for maps in (self.run_maps, fresh))
         left, _, right = np.linalg.svd(after.T @ (before - before.mean(axis=0)))
         turned = fresh.signature_axes @ left @ right
-        return replace(
-            fresh, mean_centre=self.run_maps.mean_centre, mean_axes=self.run_maps.mean_axes, signature_axes=turned
-        )
+        run = self.run_maps
+        return replace(fresh, mean_centre=run.mean_centre, mean_axes=run.mean_axes, signature_axes=turned)
 
 
 def _noised(lists: Lists, noise: float) -> Lists:

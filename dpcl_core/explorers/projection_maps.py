@@ -103,6 +103,10 @@ def signatures(cell: Cell, task: int, round: int, matched: Matched, maps: Projec
     if matched.is_one_to_one and len(matched.prototype_features) >= 2:
         regrets = [round_to(value) for value in _regrets(matched)[exists]]
     clients = np.broadcast_to(matched.clients[:, None], exists.shape)
+    # The prototypes on both maps, with the spread of their noise; their covariance is the average entry's.
+    average = matched.lists.covariances.mean(axis=(0, 1))
+    covariances = np.broadcast_to(average, (len(matched.prototypes), *average.shape))
+    mean_spread, signature_spread = _spreads(matched, maps, covariances)
     return Signatures(
         cell=cell,
         task=task,
@@ -117,7 +121,13 @@ def signatures(cell: Cell, task: int, round: int, matched: Matched, maps: Projec
             regret=tuple(regrets),
             mode=tuple(matched.modes[exists].tolist()),
         ),
-        prototypes=_prototypes(matched, maps),
+        prototypes=Prototypes(
+            name=matched.names,
+            mean=_pairs(maps.means(matched.prototypes)),
+            signature=_pairs(maps.signatures(matched.prototypes, covariances)),
+            mean_spread=mean_spread,
+            signature_spread=signature_spread,
+        ),
         shown=maps.shown(lists),
         matcher=matched.matcher,
         agreement={},
@@ -143,20 +153,6 @@ def _regrets(matched: Matched) -> NDArray[np.float64]:
     extra = np.stack([matchers.regrets(features, groups) for features in matched.features])
     relative: NDArray[np.float64] = extra / np.maximum(current, 1e-12)[:, None]
     return relative
-
-
-def _prototypes(matched: Matched, maps: ProjectionMaps) -> Prototypes:
-    """The prototypes on both maps, with the spread of their noise; their covariance is the average entry's."""
-    average = matched.lists.covariances.mean(axis=(0, 1))
-    covariances = np.broadcast_to(average, (len(matched.prototypes), *average.shape))
-    mean_spread, signature_spread = _spreads(matched, maps, covariances)
-    return Prototypes(
-        name=matched.names,
-        mean=_pairs(maps.means(matched.prototypes)),
-        signature=_pairs(maps.signatures(matched.prototypes, covariances)),
-        mean_spread=mean_spread,
-        signature_spread=signature_spread,
-    )
 
 
 Spread = tuple[tuple[float, float, float], ...]

@@ -90,8 +90,7 @@ def auroc(score: Floats, is_hit: Bools) -> float:
         return float("nan")
     from scipy.stats import rankdata  # takes long to load, and every run loads this module
 
-    ranks = rankdata(score)
-    return float((ranks[is_hit].sum() - n_hits * (n_hits + 1) / 2) / (n_hits * n_others))
+    return float((rankdata(score)[is_hit].sum() - n_hits * (n_hits + 1) / 2) / (n_hits * n_others))
 
 
 def average_precision(score: Floats, is_hit: Bools) -> float:

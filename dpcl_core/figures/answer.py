@@ -74,8 +74,7 @@ def _compared(table: pd.DataFrame, score: str, standings: Mapping[str, Standing]
         if budgets == [epsilon]:
             return f"{start} ({counted(len(scores[first]), 'seed')})."
         return f"{start}; {_against_budget(table, first, scores[first], epsilon, budgets, kind)}."
-    have = {name: values for name, values in scores.items() if name != first and values}
-    if not have:
+    if not (have := {name: values for name, values in scores.items() if name != first and values}):
         return f"{start}; no other run has this budget."
     return f"{start}; {_against_runs(scores[first], have, standings)}."
 
@@ -181,8 +180,7 @@ def _against_budget(
     other = budgets[-1] if budgets[-1] != epsilon else budgets[0]
     more = _scores(table, name, other)
     text = f"{epsilon_phrase(other, kind)} at {_level(more)}"
-    difference = _difference(more, values, 1)
-    if difference is None:
+    if (difference := _difference(more, values, 1)) is None:
         return f"{text}; {_too_few(len(more.keys() & values.keys()))} to tell them apart"
     mean, half, n = difference
     if abs(mean) <= half:
@@ -199,14 +197,12 @@ def _against_runs(
     seeds = min((one[2] for one in differences.values() if one is not None), default=0)
     parts = []
     for word, sign in (("better", 1), ("worse", -1)):
-        group = {name: one for name, one in clear.items() if one[0] * sign > 0}
-        if group:
+        if group := {name: one for name, one in clear.items() if one[0] * sign > 0}:
             most = max(group, key=lambda name: abs(group[name][0]))
             named = f"{_named(most, standings.get(most, 'bound'))} by {_points(*group[most][:2])}"
             few = named if len(group) == 1 else f"{len(group)} runs, above all {named}"
             parts.append(f"{word}: {few}")
-    unclear = [name for name in others if name not in clear]
-    if unclear:
+    if unclear := [name for name in others if name not in clear]:
         only = _named(unclear[0], standings.get(unclear[0], "bound"))
         which = only if len(unclear) == 1 else f"the {len(unclear)} others"
         parts.append(f"{_too_few(seeds or len(values))} to tell it from {which}")

@@ -133,8 +133,7 @@ def _finding(entries: pd.DataFrame) -> str:
     n_groups = entries.loc[entries["group"] >= 0, "group"].nunique()
     doubtful = int((entries["margin"] < _AMBIGUOUS).sum())
     rest = f"; {doubtful} {'is' if doubtful == 1 else 'are'} ambiguous." if doubtful else "; none is ambiguous."
-    n_known = int((entries["mode"] >= 0).sum())
-    if not n_known:
+    if not (n_known := int((entries["mode"] >= 0).sum())):
         return f"{n} entries of {n_clients} clients went into {n_groups} groups{rest}"
     return f"{int(entries['is_right'].sum())} of {n_known} entries of {n_clients} clients found their group{rest}"
 
@@ -180,8 +179,7 @@ def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArra
     """Points on the two-standard-deviation ellipse of a normal distribution with this mean and covariance (xx, xy, yy)."""
     scales, axes = np.linalg.eigh(np.array([[xx, xy], [xy, yy]]))
     angle = np.linspace(0, 2 * math.pi, 48)
-    circle = np.stack([np.cos(angle), np.sin(angle)])
-    drawn = _DEVIATIONS * (axes * np.sqrt(np.maximum(scales, 0.0))) @ circle
+    drawn = _DEVIATIONS * (axes * np.sqrt(np.maximum(scales, 0.0))) @ np.stack([np.cos(angle), np.sin(angle)])
     return x + drawn[0], y + drawn[1]
 
 

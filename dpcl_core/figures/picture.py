@@ -171,9 +171,7 @@ _UNBOUNDED = {
 
 def epsilon_text(epsilon: float) -> str:
     """A budget as text: short, a large one written out, and infinity as ∞."""
-    if math.isinf(epsilon):
-        return "∞"
-    return f"{epsilon:,.0f}" if 1000 <= epsilon < 1e15 else f"{epsilon:.4g}"
+    return "∞" if math.isinf(epsilon) else f"{epsilon:,.0f}" if 1000 <= epsilon < 1e15 else f"{epsilon:.4g}"
 
 
 def epsilon_label(epsilon: float, standing: Standing = "bound") -> str:

@@ -98,9 +98,7 @@ def over_settings(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Pictu
     chart.end_names(ends if len(ends) > 1 else [], 0.06 * (high - low), low, high, size=12.5)
     said = []
     for name, group in rows.dropna(subset=["ours"]).groupby("name", sort=False):
-        values = (
-            f"{setting} {minus(f'{ours:.1f}')} %" for setting, ours in zip(group["setting"], group["ours"], strict=True)
-        )
+        values = (f"{setting} {minus(f'{ours:.1f}')} %" for setting, ours in group[["setting", "ours"]].to_numpy())
         said.append(f"{name}: {', '.join(values)}")
     return chart.picture("; ".join(said) + ".")
 
@@ -173,9 +171,7 @@ def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool 
         line = {"color": chart.colour(0), "width": 2, "shape": "hv"}
         chart.add("scatter", x=done["trial"], y=done["y"].cummax(), mode="lines", name="best so far", line=line)
     settings = "learning rate %{customdata[0]:.2g}, batch %{customdata[1]}, clipping norm %{customdata[2]:.2g}"
-    kinds = (
-        (done, "trial", chart.colour(0), "circle", "%{y:.1f} %"), (failed, "failed", chart.ink.soft, "x", "failed"),
-    )  # fmt: skip
+    kinds = ((done, "trial", chart.colour(0), "circle", "%{y:.1f} %"), (failed, "failed", chart.ink.soft, "x", "failed"))
     for rows, name, colour, symbol, outcome in kinds:
         if not rows.empty:
             marker, hover = {"color": colour, "symbol": symbol, "size": 8}, f"trial %{{x}}: {outcome}<br>{settings}"

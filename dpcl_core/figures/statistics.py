@@ -296,8 +296,7 @@ def paired_difference(
     Columns of both: epsilon, seed, value (in [0, 1]; larger is better). `n_tested`: test examples behind each value. The
     axis is never shorter than one test example, so that less does not look like a difference.
     """
-    verdicts = paired(first, second, names, n_tested=n_tested)
-    if not verdicts:
+    if not (verdicts := paired(first, second, names, n_tested=n_tested)):
         return theme.nothing(f"{names[0]} and {names[1]} share no budget and seed, so no pair can be formed.", dark, 160)
     differences = _differences(first, second)
     rows = {epsilon: epsilon_label(epsilon) for epsilon in sorted(verdicts)}

@@ -127,8 +127,7 @@ def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:
         sentences[-1] += "."
     elif n_tasks > 1:
         sentences.append("Every class occurs in one task only.")
-    empty = [index + 1 for index, size in enumerate(sizes) if size == 0]
-    if empty:
+    if empty := [index + 1 for index, size in enumerate(sizes) if size == 0]:
         listed = ", ".join(map(str, empty))
         sentences.append(f"Task {listed} is empty." if len(empty) == 1 else f"Tasks {listed} are empty.")
     return " ".join(sentences)

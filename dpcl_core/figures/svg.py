@@ -146,7 +146,17 @@ class _Drawing:
 
     def written(self, source: str = "", named: str = "") -> str:
         """The `<svg>` element. `named`: its title and description."""
-        body, high = self._body(), self.height
+        # All that is drawn, from the ground up.
+        shapes, axes = self.layout.get("shapes", ()), self.axes.values()
+        draw = {"heatmap": self._heatmap, "bar": self._bars, "scatter": self._scatter}
+        body = _box(*self.paper.values(), **paint("fill", self.layout["plot_bgcolor"]))
+        body += "".join(self._shape(one) for one in shapes if "layer" in one) + "".join(map(self._grid, axes))
+        body += "".join(draw[trace["type"]](trace) for trace in self.traces)
+        body += "".join(self._shape(one) for one in shapes if "layer" not in one) + "".join(map(self._labels, axes))
+        body += "".join(map(self._annotation, self.layout.get("annotations", ())))
+        body += "".join(self._key(*one) for one in self._legend())
+        made = (one.replace(f'"{_ID}"', f'"{_ID}{number}"') for one, number in self.definitions.items())
+        body, high = element("defs", "".join(made)) + body, self.height
         if source:
             words = svg_parts.wrapped(escape(source), _SOURCE, self.width - 16)
             body += text(words, 8, high, size=_SOURCE, colour=self.inks.soft, across=0, down=0)
@@ -157,19 +167,6 @@ class _Drawing:
             xmlns="http://www.w3.org/2000/svg", width=self.width, height=round(high), style="max-width:100%;height:auto",
             viewBox=f"0 0 {self.width} {svg_parts.plain(high)}", font_family=self.layout["font"]["family"],
         )  # fmt: skip
-
-    def _body(self) -> str:
-        """All that is drawn, from the ground up."""
-        shapes, axes = self.layout.get("shapes", ()), self.axes.values()
-        draw = {"heatmap": self._heatmap, "bar": self._bars, "scatter": self._scatter}
-        body = _box(*self.paper.values(), **paint("fill", self.layout["plot_bgcolor"]))
-        body += "".join(self._shape(one) for one in shapes if "layer" in one) + "".join(map(self._grid, axes))
-        body += "".join(draw[trace["type"]](trace) for trace in self.traces)
-        body += "".join(self._shape(one) for one in shapes if "layer" not in one) + "".join(map(self._labels, axes))
-        body += "".join(map(self._annotation, self.layout.get("annotations", ())))
-        body += "".join(self._key(*one) for one in self._legend())
-        made = (one.replace(f'"{_ID}"', f'"{_ID}{number}"') for one, number in self.definitions.items())
-        return element("defs", "".join(made)) + body
 
     def _defined(self, kind: str, body: str, **attributes: Any) -> str:
         """A reference to a definition."""

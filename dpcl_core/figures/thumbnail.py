@@ -35,9 +35,8 @@ def curves(lines: Sequence[tuple[str, Sequence[tuple[int, float]]]], *, unit: st
 def budgets(levels: Sequence[tuple[str, Interval]], *, unit: str) -> str:
     """One line over budgets, small ones at the left. `levels`: budget as displayed, and the value."""
     low, high = _range([end for _, level in levels for end in (level.mean, *_ends(level))], unit)
-    places = [
-        (_across(place, len(levels) - 1) + 12, _height(level.mean, low, high)) for place, (_, level) in enumerate(levels)
-    ]
+    most = len(levels) - 1
+    places = [(_across(place, most) + 12, _height(one.mean, low, high)) for place, (_, one) in enumerate(levels)]
     body = _guides(low, high, unit) + f'<path class="main" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>'
     body += f'<text x="{_LEFT - 6:g}" y="{_WORDS:g}">ε</text>'
     for place, ((x, y), (name, level)) in enumerate(zip(places, levels, strict=True)):

@@ -217,8 +217,7 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
     Columns: people (kind of person), after_task (from 0), epsilon (accounted so far), and step (ε of the task alone, for the
     plain sum). Kinds are drawn in their order of appearance; infinite values are not drawn but named in the finding.
     """
-    kinds = list(dict.fromkeys(spent["people"]))
-    if not kinds:
+    if not (kinds := list(dict.fromkeys(spent["people"]))):
         return theme.nothing("The ledger is empty: nothing has touched private data yet.", dark, 200)
     finite = spent[np.isfinite(spent["epsilon"])]
     naive_top = max((float(rows["step"].sum()) for _, rows in finite.groupby("people")), default=1.0)

@@ -14,15 +14,7 @@ from scipy.optimize import isotonic_regression
 from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import Series, forgetting_so_far, mean_so_far
-from dpcl_core.figures.picture import (
-    BREAK,
-    Picture,
-    capital,
-    counted,
-    epsilon_label,
-    epsilon_phrase,
-    epsilon_text,
-)  # fmt: skip
+from dpcl_core.figures.picture import BREAK, Picture, capital, counted, epsilon_label, epsilon_phrase, epsilon_text
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.privacy.statement import Standing, shown_number
 
@@ -298,8 +290,7 @@ def _means(
 ) -> None:
     """Adds means with their intervals, in percent."""
     bars = theme.error_bars([100 * s.half_width for s in stats], colour, 1.2, width=3)
-    y = [100 * s.mean for s in stats]
-    chart.add(kind, f"{name}: %{{y:.1f}}", name=name, y=y, error_y=bars, **more)
+    chart.add(kind, f"{name}: %{{y:.1f}}", name=name, y=[100 * s.mean for s in stats], error_y=bars, **more)
 
 
 def _finding(name: str, final: Mapping[float, Interval], score: str, standing: Standing) -> str:

@@ -191,8 +191,6 @@ def steps_of(released: NDArray[np.float64], epsilon: float) -> NDArray[np.float6
 RARE, ALIKE = 8, 1  # the rare digit, and the one that it shares a label with in the last step
 _DRAWS = 40
 
-Rows = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
@@ -247,7 +245,7 @@ def likeness(epsilon: float, n_rare: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=32)
-def _sums(n_rare: int) -> tuple[Rows, NDArray[np.float64]]:
+def _sums(n_rare: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sums of unit rows by digit, and how many people each has."""
     rows, labels, _, _ = noise.unit_digits()
     n_classes = int(labels.max()) + 1

@@ -91,8 +91,7 @@ class _Numbers:
 
     def one_of(self, options: Sequence[T]) -> T:
         self._count += 1
-        word = sha256(f"{self._seed} {self._count}".encode()).digest()
-        return options[int.from_bytes(word) % len(options)]
+        return options[int.from_bytes(sha256(f"{self._seed} {self._count}".encode()).digest()) % len(options)]
 
     def some_of(self, options: Sequence[T], n: int) -> list[T]:
         """So many different ones, in the order drawn."""
@@ -320,8 +319,7 @@ def sealed(handed: Handed) -> str:
 
 def read_code(code: str) -> Handed:
     """What a code says, in capitals or not. Raises BadInput for one of another server, a changed one, and other text."""
-    read = _CODE.fullmatch(normalize("NFKC", code).casefold())
-    if read is None:
+    if (read := _CODE.fullmatch(normalize("NFKC", code).casefold())) is None:
         raise BadInput("code", code[:60], "is no code: it should look like amber-fox-2acd-XKW-QTPMRB3D")
     key = _key()
     if read["mark"].upper() != _mark(key):

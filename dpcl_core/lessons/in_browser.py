@@ -70,7 +70,11 @@ def page(part: str) -> str:
     """
     lessons = [(text.number(name), text.load(name)) for name in _names(part)]
     title, place, asked = escape(part), list(text.PARTS).index(part) + 1, exercises.sheet(part)
-    sheets = "".join(_sheet(number, lesson) for number, lesson in lessons) + _exercises(place, asked)
+    rows = "".join(
+        f'<div class="step"><p><b>{place}{one.letter}</b> {_words(one.ask)} ({_words(one.wanted)})</p>{_LINE}</div>'
+        for one in asked
+    )
+    sheets = "".join(_sheet(number, lesson) for number, lesson in lessons) + f"<h2>Exercises</h2>{rows}"
     solved = "".join(f"<p><b>{place}{one.letter} {_words(one.shown)}.</b> {_words(one.how)}</p>" for one in asked)
     answers = "".join(_answers(number, lesson) for number, lesson in lessons) + f"<h2>Exercises</h2>{solved}"
     return (
@@ -132,14 +136,6 @@ def _answers(number: int, lesson: Lesson) -> str:
     )
     think = "".join(f"<p><i>{_words(one.question)}</i> {_words(one.answer)}</p>" for one in lesson.think)
     return f"<h2>{number}. {_words(lesson.title)}</h2>{steps}{think}"
-
-
-def _exercises(place: int, asked: Sequence[exercises.Exercise]) -> str:
-    rows = "".join(
-        f'<div class="step"><p><b>{place}{one.letter}</b> {_words(one.ask)} ({_words(one.wanted)})</p>{_LINE}</div>'
-        for one in asked
-    )
-    return f"<h2>Exercises</h2>{rows}"
 
 
 _LINE = '<div class="line"></div>'

@@ -113,8 +113,7 @@ def _every_class(learn: Learn) -> Verdict:
 
     sigma = 2.0
     added = (learn(rows, labels, _CLASSES, sigma, noise) - learn(rows, labels, _CLASSES, sigma, np.zeros)) / sigma
-    bare = [label for label in range(_CLASSES) if np.allclose(added[label], 0)]
-    if bare:
+    if bare := [label for label in range(_CLASSES) if np.allclose(added[label], 0)]:
         return Verdict(False, f"Class {bare[0]} gets no noise, because nobody is in it: and that is told to everyone.")
     draws = np.rint(added)
     if not np.allclose(draws, added) or len(np.unique(draws)) < added.size:
@@ -128,8 +127,7 @@ def _right(learn: Learn) -> Verdict:
     rows, n_train = np.asarray(images.content).reshape(len(labels), -1) / 255, 3 * len(labels) // 4
     generator, sigma = np.random.default_rng(_SEED), gaussian.sigma(_EPSILON, _DELTA)
     sums = learn(rows[:n_train], labels[:n_train], 10, sigma, generator.standard_normal)
-    lengths = np.linalg.norm(sums, axis=1)
-    scores = rows[n_train:] @ (sums / np.maximum(lengths, 1e-12)[:, None]).T
+    scores = rows[n_train:] @ (sums / np.maximum(np.linalg.norm(sums, axis=1), 1e-12)[:, None]).T
     share = float((scores.argmax(axis=1) == labels[n_train:]).mean())
     said = f"With ε = {_EPSILON:g} it gets {100 * share:.1f} % of new digits right"
     return Verdict(share >= _SHARE, f"{said}." if share >= _SHARE else f"{said}: {100 * _SHARE:.0f} % are possible.")

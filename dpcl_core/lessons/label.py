@@ -24,7 +24,6 @@ from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import Adjacency, DataSpec
 
 DELTA = 1e-5
@@ -39,18 +38,13 @@ _ADJACENCY: Adjacency = "add-remove"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbours:
-    """A dataset with and without one person of label `label`: known [n, K] and labels [n] without, person [1, K].
+    """A dataset with and without one person of label `label`: known [n, K] and labels [n] without, person [1, K]."""
 
-    `n_others`: how many of the known people have that label too.
-    """
-
-    title: str
     classes: tuple[str, ...]
     known: NDArray[np.float32]
     labels: NDArray[np.int64]
     person: NDArray[np.float32]
     label: int
-    n_others: int
 
     def data(self, has_person: bool) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Features and labels of one of the two datasets."""
@@ -79,10 +73,6 @@ class Door:
     without: str
     with_person: str
 
-    @property
-    def tells(self) -> bool:
-        return self.without != self.with_person
-
 
 def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     """The bundled digits with only the first `n_others` people of one class, and the next one of them as the person."""
@@ -91,7 +81,7 @@ def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     of_class = np.flatnonzero(dataset.train.labels == label)
     rows = np.concatenate([np.flatnonzero(dataset.train.labels != label), of_class[:n_others]])
     person = features[of_class[n_others : n_others + 1]]
-    return Neighbours(dataset.title, dataset.classes, features[rows], dataset.train.labels[rows], person, label, n_others)
+    return Neighbours(dataset.classes, features[rows], dataset.train.labels[rows], person, label)
 
 
 def _released(
@@ -168,8 +158,7 @@ def expected_prints(delta: float, n_people: int = N_PEOPLE) -> float:
 
 def printed_now(delta: float) -> NDArray[np.int64]:
     """The people that one run of this program prints; fresh coins."""
-    words = ReleaseNoise().words(N_PEOPLE)
-    return np.flatnonzero(words < np.uint64(min(int(delta * 2.0**64), 2**64 - 1)))
+    return np.flatnonzero(ReleaseNoise().words(N_PEOPLE) < np.uint64(min(int(delta * 2.0**64), 2**64 - 1)))
 
 
 def of_trials(epsilon: float, n: int) -> float:
@@ -184,14 +173,13 @@ def of_trials(epsilon: float, n: int) -> float:
 @lru_cache(maxsize=16)
 def scores(epsilon: float) -> NDArray[np.float64]:
     """Accuracies [draws] on the public test digits of one classifier by class sums under many teaching draws."""
-    task = noise.stream(1).tasks[0]
-    rows, tests = (unit_rows(part.inputs).astype(np.float64) for part in (task.train, task.test))
-    sums = np.stack([rows[task.train.labels == label].sum(axis=0) for label in range(int(task.train.labels.max()) + 1)])
+    rows, labels, tests, truth = noise.unit_digits()
+    sums = np.stack([rows[labels == label].sum(axis=0) for label in range(int(labels.max()) + 1)])
     std, random, found = gaussian.sigma(epsilon, DELTA), np.random.default_rng(7), []
     for _ in range(_DRAWS):
         released = sums + std * random.standard_normal(sums.shape)
         chosen = (tests @ (released / np.linalg.norm(released, axis=1, keepdims=True)).T).argmax(axis=1)
-        found.append(float((chosen == task.test.labels).mean()))
+        found.append(float((chosen == truth).mean()))
     return np.array(found)
 
 

@@ -217,9 +217,8 @@ def _group_names() -> tuple[str, ...]:
 def _exact(rows: list[NDArray[np.float64]]) -> list[Element]:
     """One entry per mode: share, mean and variances of its rows."""
     total = sum(map(len, rows))
-    return [
-        Element(len(z) / total, z.mean(axis=0), z.var(axis=0) + _RIDGE, np.eye(N_MODES)[mode]) for mode, z in enumerate(rows)
-    ]
+    kinds = zip(np.eye(N_MODES), rows, strict=True)
+    return [Element(len(z) / total, z.mean(axis=0), z.var(axis=0) + _RIDGE, kind) for kind, z in kinds]
 
 
 def _fitted(rows: list[NDArray[np.float64]], generator: np.random.Generator) -> list[Element]:

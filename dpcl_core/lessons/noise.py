@@ -104,8 +104,7 @@ def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: floa
     if math.isinf(epsilon):
         return np.ones_like(false_alarms)
     by_alarm = math.exp(epsilon) * false_alarms + delta
-    by_quiet = 1 - math.exp(-epsilon) * (1 - false_alarms - delta)
-    return np.minimum(1.0, np.minimum(by_alarm, by_quiet))
+    return np.minimum(1.0, np.minimum(by_alarm, 1 - math.exp(-epsilon) * (1 - false_alarms - delta)))
 
 
 def proven(duel: Duel, rounds: Sequence[int], delta: float, confidence: float = 0.95) -> list[float]:
@@ -128,10 +127,7 @@ METHODS: Mapping[str, Params] = {
     "dp-coeff-memory": CoeffMemoryParams(solution="exact"),
 }
 # What the lesson's links offer to train: the method with one noise for all, long enough for the few digits, and a repair.
-TO_TRAIN: Mapping[str, Params] = {
-    "l2dp-ml": L2dpMlParams(batch_size=100, epochs=10),
-    "dp-coeff-memory": CoeffMemoryParams(),
-}
+TO_TRAIN: Mapping[str, Params] = {"l2dp-ml": L2dpMlParams(batch_size=100, epochs=10), "dp-coeff-memory": CoeffMemoryParams()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +139,13 @@ class Repaired:
     guarantee: Guarantee
 
 
-def spec(method: str, epsilon: float) -> RunSpec:
-    """The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters."""
-    privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release")
-    return _on_digits(method, METHODS[method], ClassIncremental(tasks=1), privacy)
-
-
 def repaired(epsilon: float) -> dict[str, Repaired]:
     """The result of each of `METHODS` at one budget."""
     results = {}
     for method in METHODS:
-        run_events = list(engine.run(spec(method, epsilon)))
+        # The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters.
+        privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release")
+        run_events = list(engine.run(_on_digits(method, METHODS[method], ClassIncremental(tasks=1), privacy)))
         reached = float(np.mean(frames.accuracy(run_events)["accuracy"]))
         results[method] = Repaired(catalog.card(method).title, reached, frames.guarantees(run_events)[epsilon])
     return results

@@ -100,8 +100,7 @@ def pictures(dataset: str = "digits", train_per_class: int | None = None, test_p
 
 def perturbed(clean: NDArray[np.float64], scale: float, sharing: Sharing, noise: Noise) -> NDArray[np.float64]:
     """The pictures [n, K] with Laplace noise of this scale: one vector on all of them, or each with its own."""
-    rows = 1 if sharing == "shared" else len(clean)
-    return clean + scale * noise.laplace((rows, clean.shape[1]))
+    return clean + scale * noise.laplace(((1 if sharing == "shared" else len(clean)), clean.shape[1]))
 
 
 def from_mean(noisy: NDArray[np.float64], public: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -123,9 +122,7 @@ def recovered(attempted: NDArray[np.float64], clean: NDArray[np.float64], levels
 
 def recognised(attempted: NDArray[np.float64], clean: NDArray[np.float64], rows: Sequence[int]) -> float:
     """Share of the rows of `attempted` whose nearest picture among all of `clean` [n, K] is the right one."""
-    lengths = (clean**2).sum(axis=1)
-    chosen = attempted[list(rows)]
-    nearest = (lengths[None, :] - 2 * chosen @ clean.T).argmin(axis=1)
+    nearest = ((clean**2).sum(axis=1)[None, :] - 2 * attempted[list(rows)] @ clean.T).argmin(axis=1)
     return float((nearest == np.asarray(rows)).mean())
 
 
@@ -163,8 +160,7 @@ def play(data: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise
         evidence = []
         for start in range(0, n, _BLOCK):
             size = min(_BLOCK, n - start)
-            rows = 1 if sharing == "shared" else 2
-            drawn = scale * noise.laplace((size, rows, len(hers)))
+            drawn = scale * noise.laplace((size, (1 if sharing == "shared" else 2), len(hers)))
             noisy_known, noisy_hers = known + drawn[:, 0], hers + drawn[:, -1]
             if sharing == "shared":
                 denoised = noisy_hers - (noisy_known - known)
@@ -214,8 +210,7 @@ def _read_out(data: Pictures, train: NDArray[np.float64], test: NDArray[np.float
     train, test = ((part[:, varies] - middle[varies]) / spread[varies] for part in (train, test))
     one_hot = np.eye(len(data.classes))[data.labels]
     weights = np.linalg.solve(train.T @ train + _RIDGE * np.eye(train.shape[1]), train.T @ (one_hot - one_hot.mean(axis=0)))
-    scores = test @ weights + one_hot.mean(axis=0)
-    return float((scores.argmax(axis=1) == data.test_labels).mean())
+    return float(((test @ weights + one_hot.mean(axis=0)).argmax(axis=1) == data.test_labels).mean())
 
 
 # PeCL's unlearning term as printed, reversed and bounded: one step, a small model, a recorded training.

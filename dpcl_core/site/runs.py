@@ -241,8 +241,7 @@ def _card(question: Question, forms: Sequence[RecordedForm], paper: Paper | None
 def _verdict(question: Question, form: RecordedForm, paper: Paper | None) -> str:
     """What came of the paper's claims on a question, as a bar and in words; without any, the beginning of a finding."""
     tests = [] if paper is None else [one for one in claims.recorded_forms(paper) if one.experiment.title == question.title]
-    of = claims.claims(tests) or claims.claims(tests, are_ours=True)
-    if not of:
+    if not (of := claims.claims(tests) or claims.claims(tests, are_ours=True)):
         return paragraph(f"{form.finding.partition(';')[0].removesuffix('.')}.")
     counts = {verdict: n for verdict, n in claims.counts(of).items() if n}
     parts = "".join(f'<i class="{verdict.replace(" ", "-")}" style="flex: {n}"></i>' for verdict, n in counts.items())
@@ -317,7 +316,8 @@ PUBLISHED_FILE = "published.html"
 
 def published_pages() -> Iterator[Page]:
     """The overview, then a page for each paper."""
-    papers = [(paper, _forms(paper)) for paper in catalog.PAPERS.values()]
+    # The forms with recorded runs.
+    papers = [(paper, [form for form in claims.recorded_forms(paper) if form.runs]) for paper in catalog.PAPERS.values()]
     yield Page(PUBLISHED_FILE, "Published numbers", "Do the papers' results come out here?", _overview(papers), "Published")
     for paper, forms in papers:
         parts = [
@@ -326,11 +326,6 @@ def published_pages() -> Iterator[Page]:
             *(_form(paper, form) for form in forms),
         ]
         yield Page(_published_file(paper), paper.title, paper.source, "".join(parts), under=PUBLISHED_FILE)
-
-
-def _forms(paper: Paper) -> list[Form]:
-    """The forms with recorded runs."""
-    return [form for form in claims.recorded_forms(paper) if form.runs]
 
 
 def _published_file(paper: Paper) -> str:
@@ -400,13 +395,14 @@ def _form(paper: Paper, form: Form) -> str:
     tested = [report.claim(paper, of, form.specs, form.runs, one) for one in form.judged]
     rows = comparison.comparison_rows(paper, of, form.runs)
     reasons = html_list(comparison.reasons(paper, of, form.size, form.runs.values()))
+    note = paragraph(report.claims_note(paper, tested), "small")
     parts = [
         f"<h2>{escape(of.title)}: {escape(FORMS[form.size].partition(':')[0].lower())}</h2>",
         paragraph(claims.sentence(claims.claims([form], are_ours=of.is_ours)), "finding"),
         paragraph(of.question),
         paragraph(missing(form.specs, form.runs), "small"),
         _picture(form, rows),
-        _claims(paper, tested),
+        folded("Its claims, tested in our runs", table_of(tested, "Claims") + note) if tested else "",
         *(_published_numbers(form, rows, metric) for metric in of.metrics),
         folded("Why our numbers differ", reasons),
     ]
@@ -423,11 +419,6 @@ def _picture(form: Form, rows: Sequence[comparison.Row]) -> str:
     known = questions.references_beside(form.experiment.preset(form.size), form.specs, form.runs, metric)
     shown = figure(lambda dark: reproduction.published_and_ours(numbers, what=what, references=known, dark=dark))
     return f'<div class="card">{shown}</div>'
-
-
-def _claims(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:
-    note = paragraph(report.claims_note(paper, lines), "small")
-    return folded("Its claims, tested in our runs", table_of(lines, "Claims") + note) if lines else ""
 
 
 def _published_numbers(form: Form, rows: Sequence[comparison.Row], metric: str) -> str:

@@ -119,8 +119,7 @@ class Setup:
         how = f"noise {self.noise:g} on each list" if self.is_local else f"{self.round} of 4 rounds released"
         method = f"{self.matcher_name}, m = {self.m}, {how}"
         dataset = f"public digits dealt to {self.clients} simulated clients, {self.length} numbers each"
-        budgets = () if self.is_local else (self.budget,)
-        return Provenance(dataset, None, method, "", budgets, is_example=True)
+        return Provenance(dataset, None, method, "", () if self.is_local else (self.budget,), is_example=True)
 
 
 def choose(view: state.View) -> tuple[Setup, Mapping[str, object]]:
@@ -268,16 +267,14 @@ def has_any(result: Result) -> bool:
 def choose_run(view: state.View) -> Result | None:
     """The chosen run; None where the store has no run on clients' data."""
     linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
-    runs = fields.runs(state.where(), linked, "clients")
-    if not runs:
+    if not (runs := fields.runs(state.where(), linked, "clients")):
         return None
     return state.run_result(state.store().get(fields.select(view, "run", "Run", runs)))
 
 
 def matched(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws the lists of one budget on their map: of the newest round, once the run is over of any."""
-    rounds = [event for event in matchings(result) if event.cell.epsilon == epsilon]
-    if not rounds:
+    if not (rounds := [event for event in matchings(result) if event.cell.epsilon == epsilon]):
         return
     if live:
         _map(result, rounds[-1:], 0, live=True)
@@ -314,8 +311,7 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
 
 def model(result: Result, view: state.View) -> tuple[Cell | None, Mapping[str, object]]:
     """The chosen model of the run and what the link carries of the choice; None while no list is recorded."""
-    cells = {event.cell for event in matchings(result)}
-    if not cells:
+    if not (cells := {event.cell for event in matchings(result)}):
         return None, {}
     budgets = sorted({cell.epsilon for cell in cells})
     labels = {each: epsilon_label(each, result.standing) for each in budgets}
@@ -338,15 +334,13 @@ def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
 
 def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> tuple[int, Mapping[str, object]]:
     """Index of the chosen round (at first the last one), and what the link carries of the choice."""
-    last = len(rounds) - 1
-    if not last:
+    if not (last := len(rounds) - 1):
         return 0, {"at": None}
     linked = cast("int | None", view["at"])
     start = linked - 1 if linked is not None and linked <= len(rounds) else last
     names = [_round_name(event, result) for event in rounds]
-    at = st.select_slider(
-        "Round", range(len(rounds)), start, format_func=names.__getitem__, key=view.key(f"at-{len(rounds)}")
-    )
+    key = view.key(f"at-{len(rounds)}")
+    at = st.select_slider("Round", range(len(rounds)), start, format_func=names.__getitem__, key=key)
     return at, {"at": None if at == last else at + 1}
 
 

@@ -198,7 +198,6 @@ def best_attack(answer: calculator.Answer, rate: float, steps: int, adjacency: A
 
 _LISTED: Final = (0.5, 1.0, 8.0)
 _PEOPLE: Final = (1, 5, 20, 100, 200, 500)
-LEAK: Final = WORDS["claim_calculator"]["leak"]
 LISTS: Final = (
     ("one public list", "nothing", "nothing", "noise of every task on every class"),
     ("a public list per task", "nothing, if it was public", "nothing", "an assumption"),
@@ -234,7 +233,7 @@ def leak() -> None:
     privacy = PrivacySpec(delta=DELTA)
     columns = {budget: labels.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
     with layout.card("leak"):
-        st.markdown(LEAK)
+        st.markdown(WORDS["claim_calculator"]["leak"])
         layout.draw_table(("list of labels", "what the list reveals", "privacy spent", "drawback"), LISTS, names=4)
         st.markdown("**How likely a learned list includes a label**, by the number of people of a task who have it")
         heads = ("people", *(f"at ε = {epsilon_text(budget)}" for budget in columns))

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 import streamlit as st
@@ -20,24 +20,24 @@ from dpcl_core.privacy.statement import Standing
 from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, state, text, train_form
+from pages.parts.comparison import LETTERS
 from pages.parts.text import capital, plain
 
-LETTERS = "ABCDEF"
 _GROUPS = 6  # groups with a button
 _ALONE = "A difference needs two runs on the same data and stream. Open this run's settings, change one, press Start."
 HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {fields.HELP}
 Differences are formed seed by seed, because runs with the same seed see the same classes in the same order. A difference
 counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is a choice based on the data:
 on your own data, that spends privacy too."""
-FIELDS: list[object] = [
+FIELDS: list[link.Field[Any]] = [
     link.Field("runs", "r", "runs", link.Many(link.Text(12), comparison.MOST), ()),
     link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
-    link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
-    link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
-    *comparison.fields(tuple(LETTERS)),
+    link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(LETTERS)), None),
+    link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(LETTERS)), None),
+    *comparison.FIELDS,
     comparison.FIELD,
 ]
-NOTHING: dict[str, object] = {"focus": None, "first": None, "second": None, "wanted": None, **comparison.NOT_CHOSEN}
+NOTHING: dict[str, object] = {field.name: field.default for field in FIELDS if field.name != "runs"}
 
 
 def page(codec: link.Codec) -> None:
@@ -145,9 +145,7 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
         st.warning(plain(warning))
     if unequal := comparison.unequal_promises(_standings(results)):
         st.warning(unequal)
-    budgets = comparison.shared_budgets(list(specs.values()))
-    chosen = _budget(view, budgets)
-    if chosen is not None:
+    if (chosen := _budget(view, comparison.shared_budgets(list(specs.values())))) is not None:
         guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
         pecl_claim.side_by_side(guarantees)
         _curves(results, chosen)
@@ -296,8 +294,7 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     with right:
         second = fields.select(view, "second", "Second", {letter: letter for letter in letters if letter != first})
     pair = {first: results[first], second: results[second]}
-    refusal = comparison.different_tests({letter: result.spec for letter, result in pair.items()})
-    if refusal:
+    if refusal := comparison.different_tests({letter: result.spec for letter, result in pair.items()}):
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
     one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())

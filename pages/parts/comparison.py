@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 import streamlit as st
@@ -26,7 +26,8 @@ from pages.parts import figure_card, link, text
 from pages.parts.state import View
 from pages.parts.text import WORDS, capital, plain
 
-MOST = 6  # runs side by side
+LETTERS = tuple("ABCDEF")  # of runs side by side
+MOST = len(LETTERS)
 _ALIKE = 5e-4  # levels that print alike
 _MAX_LISTED = 3  # differing settings that fit on one line
 _NO_SETTING = "not a setting here"
@@ -262,20 +263,13 @@ def panel(
 
 
 Side = tuple[str, float]  # a run's letter and one of its budgets
-NOT_CHOSEN: Mapping[str, object] = {
-    "t_first": None, "t_first_budget": None, "t_second": None, "t_second_budget": None, "paired": True
-}  # fmt: skip
-
-
-def fields(letters: tuple[str, ...]) -> list[object]:
-    """The link fields of the t-test."""
-    return [
-        link.Field("t_first", "ta", "first curve of the t-test", link.Maybe(link.Choice(letters)), None),
-        link.Field("t_first_budget", "tc", "budget of the first curve", link.Maybe(link.BUDGET), None),
-        link.Field("t_second", "tb", "second curve of the t-test", link.Maybe(link.Choice(letters)), None),
-        link.Field("t_second_budget", "td", "budget of the second curve", link.Maybe(link.BUDGET), None),
-        link.Field("paired", "tp", "paired t-test", link.Flag(), True),
-    ]
+FIELDS: list[link.Field[Any]] = [
+    link.Field("t_first", "ta", "first curve of the t-test", link.Maybe(link.Choice(LETTERS)), None),
+    link.Field("t_first_budget", "tc", "budget of the first curve", link.Maybe(link.BUDGET), None),
+    link.Field("t_second", "tb", "second curve of the t-test", link.Maybe(link.Choice(LETTERS)), None),
+    link.Field("t_second_budget", "td", "budget of the second curve", link.Maybe(link.BUDGET), None),
+    link.Field("paired", "tp", "paired t-test", link.Flag(), True),
+]
 
 
 def p_value_curve(
@@ -287,10 +281,7 @@ def p_value_curve(
         st.info("A test needs two curves: pick another run above, or one with several budgets.")
         return {}
     first, second, is_paired = _chosen(view, results, sides, chosen)
-    values: dict[str, object] = {
-        "t_first": first[0], "t_first_budget": first[1], "t_second": second[0], "t_second_budget": second[1],
-        "paired": is_paired,
-    }  # fmt: skip
+    values: dict[str, object] = dict(zip([field.name for field in FIELDS], (*first, *second, is_paired), strict=True))
     try:
         one, other = (_curve(results[letter], epsilon) for letter, epsilon in (first, second))
         tests = statistics.p_values(one, other, is_paired=is_paired)
@@ -298,8 +289,7 @@ def p_value_curve(
         st.warning(plain(f"No test: {error}."))
         return values
     runs = {letter: results[letter] for letter in dict.fromkeys((first[0], second[0]))}
-    refusal = different_tests({letter: result.spec for letter, result in runs.items()})
-    if refusal:
+    if refusal := different_tests({letter: result.spec for letter, result in runs.items()}):
         st.warning(f"{plain(refusal)} No test.")
         return values
     names = (_name(results, first), _name(results, second))

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.attacks import cslr_games
 from dpcl_core.errors import BadInput
@@ -16,7 +15,7 @@ from dpcl_core.explorers import matching
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import cslr_accounting, statement
 from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
-from dpcl_core.privacy.cslr_accounting import TABLE_5, Benchmark, Costs, Reading, Sampling, costs
+from dpcl_core.privacy.cslr_accounting import TABLE_5, Benchmark, Reading, Sampling, costs
 from dpcl_core.spec import Adjacency
 from pages.parts import fields, layout, link, pecl_claim, state
 from pages.parts.claim_calculator import TRIALS, Claim, Controls, attacks, bound
@@ -80,7 +79,16 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
         with layout.card("list-theory"):
             _theorem_2(controls, reading)
     with readings:  # drawn last, because the first time takes seconds
-        _readings(printed, reading.delta)
+        st.markdown("**Every reading, at the printed noise**")
+        place = st.empty()
+        st.caption(WORDS["cslr_claim"]["readings"])
+        rows: list[tuple[str, ...]] = []
+        for row in cslr_accounting.rows(printed.n_clients, printed.n_tasks, reading.delta).values():
+            costs_by_claim = [costs(row.of(sigma)) for sigma in TABLE_5.values()]
+            line = (row.name, *(f"{_number(one.eq_9)} / {_number(one.rdp)} / {_number(one.pld)}" for one in costs_by_claim))
+            rows.append(tuple(f"**{cell}**" for cell in line) if row.is_as_printed else line)
+            with place:  # all rows take seconds, so each is shown as soon as it is computed
+                layout.draw_table(("reading; claims not verified", *_titles()), rows)
     return controls.values | {"r_claim": claimed}
 
 
@@ -152,25 +160,6 @@ def _costs(reading: Reading) -> None:
     heads = ("computed ε; claims not verified", *_titles())
     layout.draw_table(heads, ((name, *cells) for name, cells in rows.items()))
     st.caption(_how(reading))
-    _verdict(reading, replays)
-
-
-def _how(reading: Reading) -> str:
-    share = reading.sensitivity * math.sqrt(reading.n_statistics * (2 if reading.with_list else 1))
-    drawn = {
-        "poisson": f"amplified by Poisson sampling at rate {reading.sample_rate:g}",
-        "fixed": f"amplified by sampling {reading.n_sampled} of {reading.n_clients} clients",
-        "everyone": "not amplified",
-    }[reading.sampling]
-    return (
-        f"A round is one Gaussian mechanism with multiplier σ/{share:.4g} on everything that a client sends, {drawn}; "
-        f"{reading.n_rounds:,} rounds at δ = {reading.delta:g}. All numbers are upper bounds, rounded up; a dash: that "
-        "accountant cannot handle these steps. Head and replay of a round use the same clients, so together they cost less "
-        "than the sum."
-    )
-
-
-def _verdict(reading: Reading, replays: list[Costs]) -> None:
     if not reading.one_coin and reading.sampling != "everyone":
         pecl_claim.not_dp(
             "Not valid: a client is sampled for all statistics of a round at once, so they cannot be amplified separately."
@@ -187,11 +176,19 @@ def _verdict(reading: Reading, replays: list[Costs]) -> None:
     st.markdown(f"**This reading {what}.**{open_head}")
 
 
-def _readings(printed: Benchmark, delta: float) -> None:
-    st.markdown("**Every reading, at the printed noise**")
-    place = st.empty()
-    st.caption(WORDS["cslr_claim"]["readings"])
-    _draw_readings(place, printed, delta)
+def _how(reading: Reading) -> str:
+    share = reading.sensitivity * math.sqrt(reading.n_statistics * (2 if reading.with_list else 1))
+    drawn = {
+        "poisson": f"amplified by Poisson sampling at rate {reading.sample_rate:g}",
+        "fixed": f"amplified by sampling {reading.n_sampled} of {reading.n_clients} clients",
+        "everyone": "not amplified",
+    }[reading.sampling]
+    return (
+        f"A round is one Gaussian mechanism with multiplier σ/{share:.4g} on everything that a client sends, {drawn}; "
+        f"{reading.n_rounds:,} rounds at δ = {reading.delta:g}. All numbers are upper bounds, rounded up; a dash: that "
+        "accountant cannot handle these steps. Head and replay of a round use the same clients, so together they cost less "
+        "than the sum."
+    )
 
 
 def _needed(reading: Reading) -> None:
@@ -243,17 +240,6 @@ def _local(reading: Reading) -> None:
 
 
 CLAIM = Claim(TITLE, ABOUT, FIELDS, cslr_accounting.PAPER, _lines, _body)
-
-
-def _draw_readings(place: DeltaGenerator, printed: Benchmark, delta: float) -> None:
-    """Draws one row per reading and one column per claim, each cell by the three accountants."""
-    rows: list[tuple[str, ...]] = []
-    for row in cslr_accounting.rows(printed.n_clients, printed.n_tasks, delta).values():
-        costs_by_claim = [costs(row.of(sigma)) for sigma in TABLE_5.values()]
-        line = (row.name, *(f"{_number(one.eq_9)} / {_number(one.rdp)} / {_number(one.pld)}" for one in costs_by_claim))
-        rows.append(tuple(f"**{cell}**" for cell in line) if row.is_as_printed else line)
-        with place:  # all rows take seconds, so each is shown as soon as it is computed
-            layout.draw_table(("reading; claims not verified", *_titles()), rows)
 
 
 def _titles() -> list[str]:

@@ -36,8 +36,8 @@ from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 from dpcl_core import unforeseen
 from pages.parts import fields, served
 from pages.parts.text import in_document, plain
+from pages.parts.visitor import HERE
 
-APP: Final = "DP continual learning"
 WITHOUT_SCRIPTS: Final = "This app needs JavaScript."
 _STATIC: Final = Path(st.__file__).parent / "static"
 # The parts of the framework that draw HTML: found by name only once the first message with some comes.
@@ -67,7 +67,7 @@ MOVED: Final[Mapping[str, tuple[str, str]]] = {
 
 def title(page: str) -> str:
     """What a tab is called that shows a page."""
-    return f"{page} · {APP}"
+    return f"{page} · DP continual learning"
 
 
 def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
@@ -200,7 +200,6 @@ class Masking(logging.Filter):
 
 FRAMES: Final = "DPCL_FRAMES"  # origins whose pages may show the app in a frame, such as https://example.org
 _HOSTS: Final = "server.allowedHosts"
-_HERE: Final = ("localhost", "127.0.0.1", "::1")
 _REFUSED: Final = """This server answers to names of its own computer alone, such as localhost. To let it answer to another
 name, start it with STREAMLIT_SERVER_ALLOWED_HOSTS=NAME."""
 
@@ -209,7 +208,7 @@ def listens_here_alone() -> bool:
     """Whether the server's address is one that only this computer reaches."""
     address = st.get_option("server.address") or ""
     try:
-        return address in _HERE or ip_address(address).is_loopback
+        return address in HERE or ip_address(address).is_loopback
     except ValueError:
         return False
 
@@ -220,7 +219,7 @@ class Gate:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         if listens_here_alone() and not st.get_option(_HOSTS):
-            config.set_option(_HOSTS, [*_HERE, st.get_option("server.address")])  # of which websockets ask, too
+            config.set_option(_HOSTS, [*HERE, st.get_option("server.address")])  # of which websockets ask, too
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or refuses it."""

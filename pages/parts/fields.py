@@ -1,9 +1,9 @@
-"""The settings of a model, read from its JSON schema; widgets and link are made from the same list."""
+"""The settings of a model, read from its fields; widgets and link are made from the same list."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import Field, dataclass, replace
 from functools import cache
 from typing import Any, Final, Literal, Protocol, TypeVar, cast, get_args
 
@@ -17,13 +17,14 @@ from dpcl_core import checks
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.fields import Form, of_fields
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.run import Named, Run, Status
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios import federated
-from dpcl_core.spec import Settings, json_schema
+from dpcl_core.spec import Settings, fields_of
 from pages.parts import link, state
 from pages.parts.state import View
 from pages.parts.text import WORDS, capital
@@ -37,7 +38,10 @@ class Titled(Protocol):
 
 
 Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
-Schema = dict[str, object]
+_SORTS: Mapping[tuple[str, str], Sort] = {  # by the kind of a form, and of its items
+    ("integer", ""): "whole", ("number", ""): "number", ("choice", ""): "choice", ("boolean", ""): "flag",
+    ("text", ""): "text", ("list", "text"): "texts", ("list", "integer"): "wholes",
+}  # fmt: skip
 _MOST = 10**6
 
 
@@ -89,10 +93,8 @@ class Setting:
 
 def settings(model: type[Settings], leave_out: tuple[str, ...] = ()) -> tuple[Setting, ...]:
     """The settings of a model in its own order. Raises TypeError for a field that no widget can show."""
-    schema = json_schema(model)
-    shared = cast("dict[str, Schema]", schema.get("$defs", {}))
-    fields = cast("dict[str, Schema]", schema.get("properties", {}))
-    return tuple(_setting(name, field, shared) for name, field in fields.items() if name not in leave_out)
+    forms, named = of_fields(model), fields_of(model)
+    return tuple(_setting(name, forms[name], one) for name, one in named.items() if name not in leave_out)
 
 
 def option_title(option: str) -> str:
@@ -100,34 +102,18 @@ def option_title(option: str) -> str:
     return capital(_OPTIONS.get(option, option.replace("-", " ")))
 
 
-def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
-    branches = cast("list[Schema]", field.get("anyOf", [field]))
-    main = next(branch for branch in branches if branch.get("type") != "null")
-    if "$ref" in main:
-        main = {**shared[str(main["$ref"]).rpartition("/")[2]], **{k: v for k, v in main.items() if k != "$ref"}}
-    low = main.get("minimum", main.get("exclusiveMinimum"))
-    high = main.get("maximum", main.get("exclusiveMaximum"))
-    words = name.replace("_", " ")
-    title = str(field.get("title", words.title()))  # in the model, else its name
+def _setting(name: str, form: Form, field: Field[Any]) -> Setting:
+    of = form.of[0].kind if form.kind == "list" else ""
+    if (form.kind, of) not in _SORTS:
+        raise TypeError(f"no widget for the setting {name}: {form}")
+    words, said = name.replace("_", " ").capitalize(), field.metadata
+    low, high = (
+        next((form.bounds[end] for end in ends if end in form.bounds), None) for ends in (("ge", "gt"), ("le", "lt"))
+    )
     return Setting(
-        name, words.capitalize() if title == words.title() else title, str(field.get("description", "")), _sort(name, main),
-        field.get("default"),
-        low=cast("float | None", low), high=cast("float | None", high),
-        options=tuple(cast("list[str]", main.get("enum", []))), is_optional=len(branches) > 1,
+        name, said.get("title") or words, said.get("description", ""), _SORTS[form.kind, of], field.default, low, high,
+        cast("tuple[str, ...]", form.choices), form.optional,
     )  # fmt: skip
-
-
-def _sort(name: str, schema: Schema) -> Sort:
-    if "enum" in schema:
-        return "choice"
-    if cast("Schema", schema.get("items", {})).get("type") == "integer":
-        return "wholes"
-    sorts: dict[object, Sort] = {
-        "integer": "whole", "number": "number", "boolean": "flag", "string": "text", "array": "texts"
-    }  # fmt: skip
-    if schema.get("type") not in sorts:
-        raise TypeError(f"no widget for the setting {name}: {schema}")
-    return sorts[schema["type"]]
 
 
 # Finding stored runs: by words, by the tags in their names, and as groups whose members can be compared.
@@ -145,8 +131,7 @@ def wanted(text: str, store: Store) -> Callable[[Named], bool] | None:
 
     A word with # must be a whole tag.
     """
-    words = text.lower().split()
-    if not words:
+    if not (words := text.lower().split()):
         return None
     preset_of_runs = Sets(store).preset_of_runs()
 

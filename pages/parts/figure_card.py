@@ -75,7 +75,6 @@ def written_once(make: Callable[..., Mapping[str, object]], *of: object, public:
 
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"
-_WIDTHS = "widths-of-pictures"
 _USUAL, _NARROWEST, _WIDEST = 720, 200, 4000  # pixels
 CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
@@ -122,7 +121,7 @@ def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
 def drawing(picture: Picture, key: str) -> None:
     """Draws a figure as SVG, as wide as the browser has said that its place is; by Plotly where the element cannot load."""
     name = f"chart-{key}"
-    widths: dict[str, int] = st.session_state.setdefault(_WIDTHS, {})
+    widths: dict[str, int] = st.session_state.setdefault("widths-of-pictures", {})
 
     def fit() -> None:
         width = st.session_state[name].get("width")
@@ -155,8 +154,7 @@ def footer(
         st.markdown(said)
     if live:
         return
-    files = layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)
-    if files is not None:
+    if (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
         with files:
             _files(picture, provenance, key, table, linked)
 

@@ -147,11 +147,6 @@ _SEEN = "explained-words"  # session key: words that the page has explained in t
 _KEPT = re.compile(r"`[^`]*`|\$[^$]*\$|!?\[[^\]]*\]\([^)]*\)|<[^>]*>")  # code, formulas, links, tags
 
 
-def begin() -> None:
-    """Starts a page: no word is explained yet."""
-    st.session_state[_SEEN] = set()
-
-
 def markdown(text: str) -> None:
     """Draws the project's own Markdown with its words explained. Never for text of a visitor: tags in it are drawn."""
     text = marked(text, st.session_state.setdefault(_SEEN, set()))
@@ -258,12 +253,6 @@ def is_on() -> bool:
     return bool(st.session_state.get(_STATE, False))
 
 
-def switch() -> None:
-    """Draws the switch."""
-    label = "Normal size" if is_on() else "Presenter size"
-    st.button(label, key="presenter", on_click=_turn)
-
-
 def _turn() -> None:
     st.session_state[_STATE] = not is_on()
     _write()
@@ -296,7 +285,8 @@ def header(title: str, question: str, *, is_shared: bool = False, help_text: str
 def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
     """Draws title, question and notices; returns the container for `actions`, filled later when the view is known."""
     _inside_the_app()
-    begin()
+    # Starts a page: no word is explained yet.
+    st.session_state[_SEEN] = set()
     with st.container(key="page-head", gap="small"):
         st.title(title, anchor=False)
         views: _Views | None = st.session_state.pop(_VIEWS, None)
@@ -324,9 +314,8 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
                 with share:
                     st.markdown("This link opens exactly this view:")
                     link.draw()
-        switch()
-        box = popover("Help", "help")
-        if box is not None:
+        st.button("Normal size" if is_on() else "Presenter size", key="presenter", on_click=_turn)
+        if (box := popover("Help", "help")) is not None:
             with box:
                 st.markdown(help_text)
                 visitor.out()

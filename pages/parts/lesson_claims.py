@@ -40,8 +40,7 @@ def one_answer(stage: lesson_stage.Stage) -> int:
         for place, yes in ((1, "yes"), (0, "no"))
         for answer, word in ((1, "yes"), (0, "no"))
     ]
-    truly = percent(float(truth[said == 1].mean()), 0)
-    stage.bars(rows, n_yes=int((said == 1).sum()), truly=truly)
+    stage.bars(rows, n_yes=int((said == 1).sum()), truly=percent(float(truth[said == 1].mean()), 0))
     likely = game.posterior(epsilon)
     return 0 if likely > 0.99 else 2 if likely < game.SHARE + 0.01 else 1
 
@@ -252,10 +251,9 @@ def her_photos(stage: lesson_stage.Stage) -> int:
     rows += [("photos × ε", k, k * epsilon) for k in PHOTOS]
     exact = game.of_person(epsilon, int(photos))
     grown = game.by_groups(epsilon, int(photos))[1]
-    nothing = ", which promises nothing" if grown == 1 else ""
     stage.curves(
         rows, chosen=photos, epsilon=epsilon, exact=exact, photos=photos, product=photos * epsilon, grown=grown,
-        nothing=nothing,
+        nothing=", which promises nothing" if grown == 1 else "",
     )  # fmt: skip
     st.markdown(odds(exact, game.DELTA))
     of_twenty = game.of_person(1.0, 20)
@@ -326,9 +324,7 @@ def look(stage: lesson_stage.Stage) -> int:
     """A text shaded by surprise, and the kinds of the most surprising tokens of all texts."""
     corpus = token_text.corpus()
     places = range(len(corpus.sources))
-    picked = st.selectbox(
-        "Family of texts", places, index=1, format_func=corpus.sources.__getitem__, key=stage.key("family")
-    )
+    picked = st.selectbox("Family of texts", places, 1, format_func=corpus.sources.__getitem__, key=stage.key("family"))
     stage.press("Score a text", lambda: True)
     dials, texts = Dials(), token_text.everything(token_text.BUNDLED)
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))

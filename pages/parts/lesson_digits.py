@@ -28,8 +28,7 @@ def ten_releases(stage: Stage) -> int:
     epsilon, n = stage.moved("Add them up", epsilon=EPSILONS, releases=RELEASES)
     exact = {k: game.total(epsilon, int(k)) for k in RELEASES}
     rows = [("exact", k, value) for k, value in exact.items()] + [("plain sum", k, k * epsilon) for k in RELEASES]
-    now = game.total(epsilon, int(n))
-    stage.curves(rows, chosen=n, n=n, epsilon=epsilon, now=now, product=n * epsilon)
+    stage.curves(rows, chosen=n, n=n, epsilon=epsilon, now=game.total(epsilon, int(n)), product=n * epsilon)
     of_ten = game.total(1.0, 10)
     return 0 if of_ten < 1.5 else 1 if of_ten < 7 else 2
 
@@ -149,8 +148,7 @@ def rounded(stage: Stage) -> int:
     for name, is_in in (("With her", True), ("Without her", False)):
         released = game.releases(is_in, epsilon, 1, "rounded")[0]
         places = game.smallest(released, N_SHOWN)
-        steps = game.steps_of(released[places], epsilon)
-        pairs = zip(released[places], steps, strict=True)
+        pairs = zip(released[places], game.steps_of(released[places], epsilon), strict=True)
         rows = [(minus(f"{value:+.12f}"), minus(f"{count:+,.0f}")) for value, count in pairs]
         draw_table(("printed", "in steps of the public grid"), rows, names=0, title=name)
     return 0 if proven > epsilon else 1
@@ -239,11 +237,8 @@ def with_noise(stage: Stage) -> int:
 
 def _tasks(stage: Stage, found: game.Matrix) -> None:
     """Draws accuracy on each task's digits after every task."""
-    rows = [
-        (f"task {task + 1}", _TASKS[now], found[now, task])
-        for task in range(game.N_TASKS)
-        for now in range(task, game.N_TASKS)
-    ]
+    places = [(task, now) for task in range(game.N_TASKS) for now in range(task, game.N_TASKS)]
+    rows = [(f"task {task + 1}", _TASKS[now], found[now, task]) for task, now in places]
     stage.curves(rows, first=found[-1, 0], mean=found[-1].mean(), lost=game.forgotten(found))
 
 
@@ -309,9 +304,8 @@ def sum_and_noise(stage: Stage) -> int:
     (epsilon,) = stage.moved("Compare sums", epsilon=RARE_EPSILONS)
     found = {n: game.likeness(epsilon, int(n)) for n in PEOPLE}
     rows = [(name, n, found[n][place]) for place, name in ((1, "formula"), (0, "measured")) for n in PEOPLE]
-    stage.curves(
-        rows, epsilon=epsilon, few=PEOPLE[0], of_few=found[PEOPLE[0]][0], many=PEOPLE[-1], of_many=found[PEOPLE[-1]][0]
-    )
+    few, many = PEOPLE[0], PEOPLE[-1]
+    stage.curves(rows, epsilon=epsilon, few=few, of_few=found[few][0], many=many, of_many=found[many][0])
     beside = [math.sqrt(1 - one**2) / one for one in (game.likeness(1.0, n)[1] for n in (10, 20))]
     ratio = beside[0] / beside[1]
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2

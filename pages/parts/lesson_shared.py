@@ -159,7 +159,7 @@ def the_claim(stage: lesson_stage.Stage) -> int:
         "whether the noise is shared."
     )
     with st.expander("The attacker, and what this does not show"):
-        st.markdown(_ATTACKER)
+        st.markdown(WORDS["lesson_shared"]["attacker"])
     arrow("privacy", "Attack what the method itself keeps and releases", {"v": "1", "l": "1"})
     if duels["shared"].share_right == 1.0:  # possible with only one of her two pictures: no ε is large enough
         return 2
@@ -180,13 +180,9 @@ def repair(stage: lesson_stage.Stage) -> int:
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
         for method, label in (("l2dp-ml", "Train with one noise for all"), ("dp-coeff-memory", "Train with noise on sums")):
-            spec = noise.to_train(method, epsilon)
-            arrow("train", label, train_form.parameters_of(spec))
+            arrow("train", label, train_form.parameters_of(noise.to_train(method, epsilon)))
     reached = [repaired[method].accuracy for method in REPAIRS]
     return reached.index(min(reached))
-
-
-_ATTACKER = WORDS["lesson_shared"]["attacker"]
 
 
 def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:
@@ -194,9 +190,8 @@ def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:
     scale = stage.choose("strength", SCALES)
 
     def noisy() -> Noisy:
-        return {
-            sharing: shared_noise.perturbed(bundled_pictures().train, scale, sharing, ReleaseNoise()) for sharing in ROWS
-        }
+        train = bundled_pictures().train
+        return {sharing: shared_noise.perturbed(train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
 
     return scale, stage.latest("noisy", noisy, scale)
 
@@ -232,10 +227,9 @@ def plant(stage: lesson_stage.Stage) -> int:
     epsilon = stage.choose("epsilon", EPSILONS)
     coins = stage.results("Plant, run and guess", lambda: game.played(epsilon, game.N_RECORDS), epsilon)
     rows = [("guessed right", float(coins.right)), ("guessed wrong", float(coins.guessed - coins.right))]
-    share = coins.right / coins.guessed
     stage.bars(
         rows, title=f"{game.N_RECORDS:,} planted records, one run", source=_SOURCE, n_guessed=coins.guessed,
-        n_right=coins.right, share=share,
+        n_right=coins.right, share=coins.right / coins.guessed,
     )  # fmt: skip
     of_one = fmean(one.right / one.guessed for one in (game.played(1.0, game.N_RECORDS) for _ in range(N_RUNS)))
     return 0 if of_one < 0.53 else 1 if of_one < 0.9 else 2

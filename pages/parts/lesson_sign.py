@@ -46,9 +46,7 @@ def one_step(stage: Stage) -> int:
         f"The public model gives this token a chance of {_chance(before)}: a Score of {score:g}. The step has size 1, on "
         "the token's logit only, and all tokens of the text count in the loss."
     )
-    if after["printed"] > after["none"]:
-        return 2
-    return 1 if after["printed"] > before else 0
+    return 2 if after["printed"] > after["none"] else 1 if after["printed"] > before else 0
 
 
 def turn_it(stage: Stage) -> int:
@@ -119,7 +117,7 @@ def in_time(stage: Stage) -> int:
     _every_term(record)
     st.markdown("**The same terms in SmolLM2**, a model hundreds of times as large, which can read:")
     _every_term(game.record(large=True))
-    st.markdown(_LIMITS)
+    st.markdown(WORDS["lesson_sign"]["limits"])
     arrow("explore", "See the Score of every token", {"view": "words"})
     none, hinge = record.of("full", "none"), record.of("full", "hinge", 1.0, "oracle")
     if _holds(hinge, none):
@@ -136,9 +134,6 @@ def _every_term(record: game.Record) -> None:
         for one in record.variants if one.loss == "full"
     ))  # fmt: skip
     st.caption(_made(record))
-
-
-_LIMITS = WORDS["lesson_sign"]["limits"]
 
 
 def _name(one: game.Variant) -> str:
@@ -272,7 +267,12 @@ def anchors(stage: Stage) -> int:
 
     by_count, m = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
     nearest = min(COUNTS, key=lambda each: abs(each - m))
-    _map(stage, by_count[nearest][0], int(nearest))
+    world = _world(384)
+    maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(int(nearest)))
+    event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, by_count[nearest][0], maps)
+    entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
+    picture, title = on_map(entries, prototypes, space="signature", dark=stage.dark), "Signatures of every list entry"
+    stage.card(picture, _provenance(), entries, title, name="map", note="not visible to the server")
     shares = {each: percent(by_count[each][1], 0) for each in COUNTS}
     cells = (f"**{share}**" if each == nearest else share for each, share in shares.items())
     draw_table(["anchors", *(f"{each:g}" for each in COUNTS)], [["in their group", *cells]])
@@ -351,19 +351,8 @@ def _share(matched: projection_maps.Matched) -> tuple[projection_maps.Matched, f
     return matched, float(matching.is_correct(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
 
 
-def _map(stage: Stage, matched: projection_maps.Matched, m: int) -> None:
-    world = _world(384)
-    maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(m))
-    event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, matched, maps)
-    entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
-    picture, title = on_map(entries, prototypes, space="signature", dark=stage.dark), "Signatures of every list entry"
-    stage.card(picture, _provenance(), entries, title, name="map", note="not visible to the server")
-
-
 def _curves(stage: Stage, curves: dict[str, tuple[float, ...]], lines: dict[str, float]) -> None:
-    rows = [
-        (name, level, value) for name, values in curves.items() for level, value in zip(matching.LEVELS, values, strict=True)
-    ]
+    rows = [(name, level, value) for name, of in curves.items() for level, value in zip(matching.LEVELS, of, strict=True)]
     table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
     picture = agreement_by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
     stage.card(picture, _provenance(), table, "Agreement against noise")

@@ -230,8 +230,7 @@ def act(lesson: str, step: Step) -> Act:
 
 def strip(step: Step) -> None:
     """Draws what a visitor who is in a room, or who has opened one, needs beside a step; nothing for others."""
-    store = state.store_if_any()
-    if store is None:
+    if (store := state.store_if_any()) is None:
         return
     rooms, token = Rooms(store), visitor.token()
     try:
@@ -266,9 +265,8 @@ def lesson(view: state.View, linked: str) -> str:
     """Draws the parts of the course and the lessons of one; returns the name of the chosen lesson. `linked`: the link's."""
     parts = list(text.PARTS)
     counts = {name: f"Part {place} of {len(parts)}: {name}" for place, name in enumerate(parts, start=1)}
-    part = st.selectbox(
-        "Part", parts, parts.index(text.part_of_lesson(linked)), format_func=counts.__getitem__, key=view.key("part")
-    )
+    at = parts.index(text.part_of_lesson(linked))
+    part = st.selectbox("Part", parts, at, format_func=counts.__getitem__, key=view.key("part"))
     names = text.PARTS[part]
     key = view.key(f"lesson-{parts.index(part)}")
     return st.radio(

@@ -51,35 +51,27 @@ def draw_lifelong_claim(view: state.View, theorem: float | None) -> dict[str, ob
                 key=f"{view.key('l_scale')}-{start:g}",
             )
         )  # fmt: skip
-        _learners(scale)
+        noisy, clean = _accuracies(scale), _accuracies(0.0)
+        kinds = {
+            "one noise for all, before a ReLU": (noisy.shared, clean.shared),
+            "one noise for all, cut off at ±1": (noisy.shared_clipped, clean.shared_clipped),
+            "fresh noise for each picture": (noisy.independent, clean.independent),
+        }
+        heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
+        layout.draw_table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
+        st.caption(WORDS["lifelong_claims"]["learners"])
+        if st.button("Train at every scale", key="every-scale"):
+            st.session_state["every-scale-seen"] = True
+        if st.session_state.get("every-scale-seen"):
+            pictures, scales = bundled_pictures(), sorted({0.0, scale, *SCALES})
+            with st.spinner("Training ..."):
+                curves = accuracy_curves({each: _accuracies(each) for each in scales})
+            picture = stream.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=text.is_dark())
+            figure_card.show(picture, pictures_source(), key="every-scale-figure", title="Accuracy of three learners")
     with right, layout.card("subtract"):
         _subtraction(scale)
         _second_value(scale)
     return {"l_scale": None if linked is None and scale == start else scale}
-
-
-def _learners(scale: float) -> None:
-    noisy, clean = _accuracies(scale), _accuracies(0.0)
-    kinds = {
-        "one noise for all, before a ReLU": (noisy.shared, clean.shared),
-        "one noise for all, cut off at ±1": (noisy.shared_clipped, clean.shared_clipped),
-        "fresh noise for each picture": (noisy.independent, clean.independent),
-    }
-    heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
-    layout.draw_table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
-    st.caption(WORDS["lifelong_claims"]["learners"])
-    if st.button("Train at every scale", key="every-scale"):
-        st.session_state["every-scale-seen"] = True
-    if st.session_state.get("every-scale-seen"):
-        _every_scale(scale)
-
-
-def _every_scale(scale: float) -> None:
-    pictures, scales = bundled_pictures(), sorted({0.0, scale, *SCALES})
-    with st.spinner("Training ..."):
-        curves = accuracy_curves({each: _accuracies(each) for each in scales})
-    picture = stream.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=text.is_dark())
-    figure_card.show(picture, pictures_source(), key="every-scale-figure", title="Accuracy of three learners")
 
 
 def accuracy_curves(accuracies: Mapping[float, shared_noise.Accuracies]) -> dict[str, dict[float, float]]:
@@ -180,7 +172,6 @@ FIELDS: list[link.Field[Any]] = [
     *SHARED_NOISE_FIELDS,
 ]
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
-ABOUT = WORDS["lifelong_claims"]["about"]
 
 
 @dataclass(frozen=True)
@@ -236,8 +227,7 @@ def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, 
             norm = controls.number("l_norm", "‖θ1‖", width=150)
         share = controls.share("l_share", "Encoder's share (ε1 and the two terms of the dataset)", 0.05, 0.05)
         inputs = Inputs(network, epsilon, share, norm)
-        plan = _planned(claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10), batch, inputs)
-        if plan is not None:
+        if (plan := _planned(claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10), batch, inputs)) is not None:
             _terms(plan, norm, sizes.n_inputs)
     return plan, inputs
 
@@ -320,4 +310,4 @@ def _most(n: int) -> float:
     return math.floor(100 * bound_of_counts(n, n, 0, n, DELTA)) / 100
 
 
-CLAIM = Claim(TITLE, ABOUT, FIELDS, claim.SOURCE, _lines, _body)
+CLAIM = Claim(TITLE, WORDS["lifelong_claims"]["about"], FIELDS, claim.SOURCE, _lines, _body)

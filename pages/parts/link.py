@@ -246,8 +246,7 @@ class Codec:
             notices.append(f"The link has version {_short(version)}; this app reads version {VERSION} and uses what it can.")
         for field in self.fields:
             values[field.name] = field.default
-            raw = parameters.get(field.key, parameters.get(field.word))
-            if raw is not None:
+            if (raw := parameters.get(field.key, parameters.get(field.word))) is not None:
                 try:
                     values[field.name] = field.kind.read(raw)
                 except (ValueError, OverflowError):
@@ -255,8 +254,7 @@ class Codec:
                     values[field.name] = field.default if field.invalid is None else field.invalid[0]
                     must = f": must be {words}" if (words := allowed(field.kind)) else ""
                     notices.append(f"The link asks for {field.title} = {text}{must}; {field.instead()}.")
-        unknown = {key: text for key, text in parameters.items() if key not in self._keys}
-        if unknown:
+        if unknown := {key: text for key, text in parameters.items() if key not in self._keys}:
             names = ", ".join(_short(key) for key in sorted(unknown))
             notices.append(f"The link also has {names}, unknown to this page: kept in the link, not used.")
         return Read(values, unknown, tuple(notices))

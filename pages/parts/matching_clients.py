@@ -1,28 +1,366 @@
-"""Matching clients on Explore: client lists matched by anchors and by other methods, in a simulation or in a run."""
+"""Matching clients on Explore: lists of simulated clients or of a run, and what other anchors or more noise would change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from textwrap import shorten
+from typing import Any, Literal, cast
 
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import load
+from dpcl_core.elements.element import ANCHORS, MATCHERS, anchors_document
 from dpcl_core.events import Signatures
+from dpcl_core.explorers import matching, matching_log
+from dpcl_core.explorers.matching_log import Rematch
+from dpcl_core.figures import curves
+from dpcl_core.figures import matching as figures
+from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.results import Result
-from dpcl_core.spec import Cell
-from pages.parts import anchor_pictures, anchor_source, fields, layout, link, run_panel, state
-from pages.parts.text import WORDS
+from dpcl_core.runs import frames
+from dpcl_core.spec import Cell, Params
+from pages.parts import anchor_source, fields, figure_card, layout, link, run_panel, state, text
+from pages.parts.anchor_source import COUNTS, LEVELS, Scene, Setup
+from pages.parts.text import WORDS, plain
+
+MAPS = {"signature": "signatures", "mean": "means", "both": "both"}
+COLOURS = {"group": "matched group", "mode": "true mode"}
+FIELDS: list[link.Field[Any]] = [
+    link.Field("map", "g", "map", link.Choice(tuple(MAPS)), "signature"),
+    link.Field("colour", "h", "colour", link.Choice(tuple(COLOURS)), "group"),
+]
+_MOST_GROUPS, _LETTERS = 8, 90  # groups whose anchors are shown, and letters of a sentence
+_LEGEND = (
+    "Colour: group. Shape: client. Size: weight. Hollow and faint: ambiguous. Ring: wrong group. Cross: the group's "
+    "prototype; dotted ellipse: two standard deviations of its privacy noise. Names without room appear on "
+    "hover. The two axes show"
+)
+
+
+def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
+    """Draws the map of signatures, of means, or both, on axes fixed over rounds; returns the chosen map and colour."""
+    entries, prototypes = scene.entries, frames.prototypes([scene.now])
+    has_modes = bool((entries["mode"] >= 0).any())
+    with layout.card("anchor-map"):
+        st.markdown("**Every list entry on the map** :small[the simulator's view, not visible to the server]")
+        with st.container(key="map-row", horizontal=True, vertical_alignment="center", gap="small"):
+            shown = fields.segmented(view, "map", "Map", MAPS, label_visibility="collapsed")
+            colour = "group"
+            if has_modes:
+                colour = fields.segmented(view, "colour", "Colour", COLOURS, label_visibility="collapsed")
+        spaces: list[figures.Space] = ["signature", "mean"] if shown == "both" else [cast("figures.Space", shown)]
+        # The same axis ranges for every round, so that only the lists move.
+        all_entries = entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
+        every, by = (all_entries, frames.prototypes(scene.rounds)), cast("Literal['group', 'mode']", colour)
+        draw = partial(figure_card.kept_builder(figures.on_map), entries, prototypes, by=by, dark=text.is_dark())
+        drawn = {space: draw(space=space, within=figures.extent(*every, space)) for space in spaces}
+        for place, space in zip(st.columns(len(spaces), gap="small"), spaces, strict=True):
+            with place:
+                if len(spaces) == 2:
+                    st.caption("Signatures" if space == "signature" else "Means")
+                figure_card.drawing(drawn[space], f"map-{space}-{scene.key}")
+        layout.await_paint()
+        shares = dict(zip(("mean", "signature"), scene.now.shown, strict=True))
+        axes = " and ".join(f"{100 * shares[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
+        st.caption(f"{_LEGEND} {axes}.")
+        first = drawn[spaces[0]]
+        figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
+    return {"map": shown, "colour": colour if has_modes else view["colour"]}
+
+
+def nearest(result: Result, now: Signatures) -> None:
+    """Draws the public anchors nearest to each group's released prototype: pictures or sentences, where there are some."""
+    data, source = datasets.CARDS.get(result.spec.data.dataset), _source(result, now)
+    examples = load.shown(data.kind, data.shape) if data is not None and source is not None else ()
+    if source is None or not examples:
+        return
+    with layout.card("group-anchors"):
+        st.markdown("**What a group is near to** :small[the public anchors nearest to its released prototype]")
+        of_groups = islice(zip(now.prototypes.name, source.nearest_anchors(len(examples)), strict=True), _MOST_GROUPS)
+        found = [(name, examples[place]) for name, places in of_groups for place in places.tolist()]
+        if data is not None and data.kind == "image":
+            st.image([cast("Any", one) for _, one in found], caption=[name for name, _ in found], width=64)
+        else:
+            lines = (f"- **{plain(name)}**: {plain(shorten(str(one), _LETTERS, placeholder=' …'))}" for name, one in found)
+            st.markdown("\n".join(lines))
+
+
+def bars(scene: Scene) -> None:
+    """Draws the adjusted Rand index of every matcher against the true modes of these lists."""
+    rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
+    table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
+    scene.show(
+        figure_card.kept_builder(figures.matcher_bars)(table, dark=text.is_dark()), key="agreement",
+        title="Agreement with the truth",
+        note="same lists; 0: chance, 1: all right", table=table,
+    )  # fmt: skip
+    _subsample_caption(scene.now)
+
+
+def margins(scene: Scene) -> None:
+    """Draws the margin of each match and, where it is defined, its regret."""
+    entries, dark = scene.entries, text.is_dark()
+    scene.show(
+        figure_card.kept_builder(figures.margins)(entries, dark=dark), key="margins", title="How sure is each match?",
+        note="hollow, below the dotted line: the second group is nearly as close", table=entries,
+    )  # fmt: skip
+    if entries["regret"].notna().any():
+        scene.show(
+            figure_card.kept_builder(figures.margins)(entries, regret=True, dark=dark), key="regrets",
+            title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
+        )  # fmt: skip
+
+
+def confusion(scene: Scene) -> None:
+    """Draws the table of groups against true modes."""
+    entries = scene.entries
+    picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=text.is_dark())
+    table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
+    note = "entries; only the simulator knows the truth"
+    scene.show(picture, key="confusion", title="Matched and true", note=note, table=table)
+
+
+def by_noise(scene: Scene, chosen: float | None) -> None:
+    """Draws agreement against noise, with the noise that the budget requires."""
+    swept = scene.sweep()
+    if not swept.agreement_at:
+        _not_yet("Agreement against noise")
+        return
+    table = frames.agreement([swept])
+    scene.show(
+        figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=text.is_dark()), key="by-noise",
+        title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table,
+    )  # fmt: skip
+    st.caption(WORDS["anchor_pictures"]["by_noise"])
+    _subsample_caption(swept)
+
+
+def anchors(scene: Scene) -> None:
+    """Draws how well more anchors separate the modes."""
+    scored = scene.anchors()
+    if scored.anchors is None:
+        _not_yet("What more anchors buy")
+        return
+    table = frames.anchors([scored])
+    scene.show(
+        curves.diagnostics(table, chosen=scene.m, dark=text.is_dark()), key="anchor-scores", title="What more anchors buy",
+        note="gaps in standard deviations of a signature", table=table,
+    )  # fmt: skip
+    st.caption(WORDS["anchor_pictures"]["anchors"])
+    _subsample_caption(scored)
+
+
+def signal(scene: Scene) -> None:
+    """Draws the length of the signal against the length of the noise, for each released statistic."""
+    table = frames.statistics([scene.now])
+    scene.show(
+        curves.signal_and_noise(table, dark=text.is_dark()), key="signal", title="Signal against noise",
+        note="lengths, logarithmic", table=table,
+    )  # fmt: skip
+
+
+def _not_yet(title: str) -> None:
+    with layout.card("anchor-not-yet"):
+        st.markdown(f"**{title}**")
+        st.caption(WORDS["anchor_pictures"]["not_yet"])
+
+
+def _subsample_caption(event: Signatures) -> None:
+    """Says which entries of long lists were used to compare the matchers."""
+    n_entries = len(event.entries.client)
+    if event.n_compared is None or event.n_compared == n_entries:
+        return
+    st.caption(
+        f"The lists are long, so {event.n_compared:,} of {n_entries:,} entries were compared: from the first clients of "
+        f"every task, at most {matching_log.SUBSAMPLE_SIZE} of a list, taking one of each kind before a second of any."
+    )
+
+
+# What-if figures of a run: its recorded lists re-matched with fewer anchors or added noise, and labelled as such.
+
+
+WHAT_IF_FIELDS: list[link.Field[Any]] = [
+    link.Field("few", "am", "anchors of the run", link.Maybe(link.Whole(2, 1000)), None),
+    link.Field("added", "an", "noise on the run's lists", link.Maybe(link.Number(LEVELS[0], LEVELS[-1])), None),
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of re-matching: the first `m` of the run's `of` anchors, noise of std `noise` on every coordinate."""
+
+    m: int
+    noise: float
+    of: int
+
+    @property
+    def is_of_run(self) -> bool:
+        """Whether these are the settings of the run itself."""
+        return self.m == self.of and not self.noise
+
+
+def choose_what_if(result: Result, model: Cell | None, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
+    """Sliders for anchors and noise; None, with a caption that says why, if the run did not record its lists in full."""
+    nothing: Mapping[str, object] = {"few": None, "added": None}
+    events = anchor_source.matchings(result)
+    n_anchors = {event.cell.seed: len(event.public.anchors.steps) for event in events if event.public is not None}
+    if model is None:
+        return None, nothing
+    if model.seed not in n_anchors:
+        seeds = ", ".join(map(str, n_anchors))
+        st.caption(
+            f"Anchors and noise can be changed for seed {seeds} only: this run recorded no other lists in full."
+            if n_anchors
+            else "This run did not record its lists in full, so anchors and noise cannot be changed."
+        )
+        return None, nothing
+    most = n_anchors[model.seed]
+    counts = [*(m for m in COUNTS if m < most), most]
+    m = int(_slide(view, "few", "Anchors m", counts, most, f"Matches with the first m of the run's {most} anchors."))
+    help_text = "Added to every coordinate of every entry. 0: the run's own picture."
+    noise = float(_slide(view, "added", "Noise on the lists", LEVELS, 0.0, help_text))
+    return Settings(m, noise, most), {"few": m if m != most else None, "added": noise or None}
+
+
+def what_if_scene(
+    result: Result, rounds: tuple[Signatures, ...], at: int, settings: Settings | None, *, is_live: bool
+) -> Scene:
+    """The run's own scene with unchanged settings; else its lists re-matched."""
+    recorded = anchor_source.scene(result, rounds, at, is_live=is_live)
+    shown = recorded.now
+    source = _source(result, shown) if settings is not None else None
+    if settings is None or source is None:
+        return recorded
+    compute, m, noise = partial(_computed, _key(result, shown), _source=source), settings.m, settings.noise
+
+    def swept(event: Signatures) -> Signatures:
+        return replace(event, noise_levels=LEVELS, agreement_at=compute("sweep", (m,)))
+
+    def scored(event: Signatures) -> Signatures:
+        return replace(event, anchors=compute("scores", (noise,)))
+
+    if settings.is_of_run:  # measured here until the run, at its end, has recorded its own
+        return replace(
+            recorded, m=m,
+            sweep=lambda: recorded.sweep() if recorded.sweep().agreement_at else swept(shown),
+            anchors=lambda: recorded.anchors() if recorded.anchors().anchors is not None else scored(shown),
+        )  # fmt: skip
+    now: Signatures = compute("event", (m, noise))
+    provenance = replace(result.provenance, method=f"{result.provenance.method}, {_described(settings)}, re-matched")
+    return Scene(
+        (now,), 0, recorded.key, provenance, agreement=lambda: compute("agreement", (m, noise)), sweep=lambda: swept(now),
+        anchors=lambda: scored(now), is_live=is_live, m=m,
+    )  # fmt: skip
+
+
+def what_if_notice(result: Result, now: Signatures, settings: Settings | None) -> None:
+    """Says above the figures that they are a what-if, and which of them are still the run's own."""
+    source = _source(result, now) if settings is not None and not settings.is_of_run else None
+    if settings is None or source is None:
+        return
+    n = len(source.lists)
+    whose = f"clients of every task, {n} in all" if source.has_homes else f"{n} clients"
+    part = f" Shown: the first {whose}, whose lists were recorded." if source.is_part else ""
+    st.info(
+        f"**What-if, not released by this run:** its recorded, rounded lists with {_described(settings)}, re-matched "
+        f"here.{part} The groups' prototypes, the cost and the accuracy are the run's own."
+    )
+
+
+def _described(settings: Settings) -> str:
+    noise = f"noise {settings.noise:g} on every list" if settings.noise else "no noise on the lists"
+    return f"m = {settings.m} of its {settings.of} anchors and {noise}"
+
+
+def _slide(view: state.View, name: str, title: str, options: Sequence[float], usual: float, help_text: str) -> float:
+    value = cast("float | None", view[name])
+    start = usual if value is None else min(options, key=lambda each: abs(each - value))
+    key = view.key(f"{name}-{len(options)}")
+    return st.select_slider(title, options, start, format_func=epsilon_text, key=key, help=help_text)
+
+
+Key = tuple[str, Cell, int, int]
+
+
+def _key(result: Result, now: Signatures) -> Key:
+    return str(result.run_id), now.cell, now.task, now.round
+
+
+def _source(result: Result, now: Signatures) -> Rematch | None:
+    return _rematch(_key(result, now), anchor_source.matchings(result), now, result.spec.params)
+
+
+# A recorded round never changes, so what is computed from it is cached under its key.
+@st.cache_resource(max_entries=20, show_spinner=False)
+def _rematch(key: Key, _all: Sequence[Signatures], _now: Signatures, _params: Params) -> Rematch | None:
+    return Rematch.of(_all, _now, _params)
+
+
+@st.cache_resource(max_entries=500, show_spinner=False)
+def _computed(key: Key, what: str, of: tuple[float, ...], _source: Rematch) -> Any:
+    """What the method of `Rematch` with this name gives for these settings."""
+    return getattr(_source, what)(*of)
+
+
+# The simulation's lists to play with: noise and anchors move them, six can be matched by hand; drawn in the browser.
+#
+# The element in `assets/anchors/` gets all it needs once; it reports noise, anchors and matcher only when they are let go.
+
+
+def play_lists(setup: Setup, *, key: str) -> Setup:
+    """Draws the card; returns the settings with which it was left."""
+    with layout.card("anchor-play"):
+        data = figure_card.written_once(anchors_document, setup.length, setup.m, setup.noise, setup.matcher)
+        reported = figure_card.mounted(ANCHORS)(key=key, data=data, on_settings_change=lambda: None).get("settings")
+        now = reported_setup(reported, setup)
+        with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(plain(now.provenance().line()), width="stretch")
+            about = "The groups of every matcher at this noise and number of anchors"
+            layout.download("CSV", lambda: csv(now), "anchors.csv", about, type="tertiary")
+            link.offer()
+    return now
+
+
+def csv(setup: Setup) -> str:
+    """One row for each entry: client, true digit, and its group by every matcher."""
+    lists = matching.read_vectors(setup.length)
+    at, level = lists["counts"].index(setup.m), lists["noises"].index(setup.noise)
+    truth = list(map(int, lists["modes"]))
+    table = pd.DataFrame({"client": [entry // lists["n_modes"] for entry in range(len(truth))], "digit": truth})
+    for name, by in lists["groups"].items():
+        table[name] = list(map(int, by[at][level]))
+    return str(table.to_csv(index=False))
+
+
+def reported_setup(reported: object, setup: Setup) -> Setup:
+    """The settings that the browser reports; the given ones for what it cannot have reported."""
+    if not isinstance(reported, Mapping):
+        return setup
+    keys = {name: key for key, name in MATCHERS.items()}
+    matcher, m, noise = keys.get(str(reported.get("matcher"))), reported.get("m"), reported.get("noise")
+    lists = matching.read_vectors(setup.length)
+    if matcher is None or m not in lists["counts"] or noise not in lists["noises"]:
+        return setup
+    return replace(setup, matcher=matcher, m=int(str(m)), noise=float(str(noise)))
+
+
+# The view: a simulation or a run, with the controls of each and all figures.
+
 
 SIMULATION, RUN = "play", "run"
 SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
 CODEC = link.Codec(
     [
         link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), SIMULATION),
-        *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *anchor_pictures.WHAT_IF_FIELDS, *anchor_pictures.FIELDS,
+        *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *WHAT_IF_FIELDS, *FIELDS,
     ]
 )  # fmt: skip
-HELP = WORDS["matching_clients"]["help"]
 
 
 def page() -> None:
@@ -33,15 +371,15 @@ def page() -> None:
     controls, answer = layout.controls_and_answer()
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)
-    values: dict[str, object] = {field.name: view[field.name] for field in (*anchor_source.FIELDS, *anchor_pictures.FIELDS)}
-    values |= {field.name: None for field in (*anchor_source.RUN_FIELDS, *anchor_pictures.WHAT_IF_FIELDS)} | {"show": show}
+    values: dict[str, object] = {field.name: view[field.name] for field in (*anchor_source.FIELDS, *FIELDS)}
+    values |= {field.name: None for field in (*anchor_source.RUN_FIELDS, *WHAT_IF_FIELDS)} | {"show": show}
 
     def settle(changed: Mapping[str, object]) -> None:
         view.settle({**values, **changed}, CODEC)
 
     values |= _simulation(view, controls, answer) if show == SIMULATION else _run(view, controls, answer, settle)
     view.commit(values, CODEC)
-    layout.actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=WORDS["matching_clients"]["help"], view=view)
 
 
 def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
@@ -51,7 +389,7 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
         rest = st.container()
     with answer:
         if setup.is_played:
-            setup = anchor_pictures.play_lists(setup, key=view.key("explorer"))
+            setup = play_lists(setup, key=view.key("explorer"))
             values = {**values, "m": setup.m, "noise": setup.noise, "matcher": setup.matcher}
         rounds, at = anchor_source.rounds(setup)
         scene = anchor_source.Scene(
@@ -109,12 +447,12 @@ def _run_figures(
     """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
     with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
         at, round_value = anchor_source.at_round(result, rounds, view)
-        settings, what_if = anchor_pictures.choose_what_if(result, model, view)
+        settings, what_if = choose_what_if(result, model, view)
     now = rounds[at]
-    anchor_pictures.what_if_notice(result, now, settings)
-    scene = anchor_pictures.what_if_scene(result, rounds, at, settings, is_live=is_live)
+    what_if_notice(result, now, settings)
+    scene = what_if_scene(result, rounds, at, settings, is_live=is_live)
     chosen = _maps(view, scene)
-    anchor_pictures.nearest(result, now)
+    nearest(result, now)
     _more(scene, settings.noise or None if settings is not None else None)
     layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
     return {**round_value, **what_if, **chosen}
@@ -143,19 +481,19 @@ def _maps(view: state.View, scene: anchor_source.Scene) -> Mapping[str, object]:
     """Draws the map and the matchers; returns the chosen map."""
     left, right = st.columns([1.6, 1], gap="small")
     with left:
-        chosen = anchor_pictures.maps(view, scene)
+        chosen = maps(view, scene)
     with right:
-        anchor_pictures.bars(scene)
+        bars(scene)
     return chosen
 
 
 def _more(scene: anchor_source.Scene, noise: float | None) -> None:
     """Draws the other figures, in tabs, when opened."""
     draw = {
-        "Margins": lambda: anchor_pictures.margins(scene),
-        "Matched and true": lambda: anchor_pictures.confusion(scene),
-        "Noise": lambda: anchor_pictures.by_noise(scene, noise),
-        "Anchors": lambda: anchor_pictures.anchors(scene),
-        "Signal": lambda: anchor_pictures.signal(scene),
+        "Margins": lambda: margins(scene),
+        "Matched and true": lambda: confusion(scene),
+        "Noise": lambda: by_noise(scene, noise),
+        "Anchors": lambda: anchors(scene),
+        "Signal": lambda: signal(scene),
     }
     layout.views(draw, "anchor-views")

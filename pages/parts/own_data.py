@@ -44,7 +44,6 @@ _PEOPLE = frozenset({
     "pid", "uid",
 })  # fmt: skip
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_NONE = "none"
 _FIRST_LINES = {"names": "names the columns", "data": "is a row of data"}
 UNCLEAR = schema.Schema(title="unclear")
 
@@ -122,8 +121,7 @@ def _person(
     if not columns:
         st.markdown("Each example is protected, as another person's.")
         return True, None
-    usual = people_column(free) if start.columns == schema.Columns() else None
-    if usual is None:
+    if (usual := people_column(free) if start.columns == schema.Columns() else None) is None:
         return True, _role("person", columns, start, key)
     what = "Did one person write several rows?" if is_text else "Can one person have several rows?"
     answers = {True: "Yes: protect the whole person", False: "No: each row is another person's"}
@@ -164,7 +162,7 @@ def _role(role: str, columns: Sequence[str], start: schema.Schema, key: str, usu
     title, help_text = _ROLES[role]
     usual = usual or next((name for name in columns if name.lower() in _USUAL.get(role, ())), None)
     said = usual if start.columns == schema.Columns() else getattr(start.columns, role)
-    options = [_NONE, *columns]
+    options = ["none", *columns]
     index = 1 + columns.index(said) if said in columns else 0
     places = range(len(options))  # a column may be called "none"
     chosen = st.selectbox(title, places, index, format_func=options.__getitem__, help=help_text, key=f"own-{role}-{key}")
@@ -264,8 +262,7 @@ def _named(typed: str) -> Path:
             return path
     except (OSError, RuntimeError, ValueError) as error:  # too long, or not to be read; ~NAME of nobody; with NUL
         allowed, refused = "must be the path of a file or folder that you can read", error
-    shown = typed if len(typed) <= _LONGEST else f"{typed[:_LONGEST]}…"
-    raise BadInput(_FIELD, shown, allowed) from refused
+    raise BadInput(_FIELD, typed if len(typed) <= _LONGEST else f"{typed[:_LONGEST]}…", allowed) from refused
 
 
 def discard() -> None:
@@ -355,7 +352,6 @@ def _answer(
 # The stream that a scenario makes of a file: the scenarios that the data allow, and the tasks of the one chosen.
 
 
-_PLAN = "We show no counts: they would reveal something."
 _KIND = "own-scenario-kind"
 _UNEQUAL = "Groups of classes, not all equally large"
 
@@ -401,5 +397,5 @@ def draw(looked: Looked, scenario: ScenarioSpec) -> int:
     drawn = stream.stream(None, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=text.is_dark())
     st.markdown(f"**The stream.** {plain(drawn.finding)}")
     st.plotly_chart(drawn.figure, theme=None, width="stretch", key="own-chart", config=figure_card.CONFIG, alt=drawn.finding)
-    st.caption(f"{plain(scenarios.card(scenario.kind).summary)} {_PLAN}")
+    st.caption(f"{plain(scenarios.card(scenario.kind).summary)} We show no counts: they would reveal something.")
     return len(shown.tasks)

@@ -123,8 +123,7 @@ def _train(name: str) -> None:
 def _budget(name: str) -> None:
     """Draws the budget for all runs on these rows, with what is left of it, and the buttons that declare and remove it."""
     key = name.removeprefix("own:")
-    box = layout.popover("Budget", f"budget-{key}")
-    if box is None:
+    if (box := layout.popover("Budget", f"budget-{key}")) is None:
         return
     with box:
         found = administration.budgets_of(state.store(), name)

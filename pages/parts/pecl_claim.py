@@ -57,27 +57,21 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
         cells = [("not", statement.banner or statement.headline, ""), ("wide", "", statement.odds)]
     if more:
         cells.append(("not", "Not covered", _first_two(statement.not_covered, "limit")))
-    layer = guarantees[shown].layer
-    if layer is not None:
+    if (layer := guarantees[shown].layer) is not None:
         cells.append(("", "Layer", layer.title))
     html = "".join(_cell(*cell) for cell in cells if any(cell[1:]))
     _bar(html, is_dp=statement.is_private, label=_PROTECTED if statement.is_private else _NOT_DP)
     if more:
-        full_statement(guarantees)
+        box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
+        if box is not None:
+            parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
+            box.markdown("\n\n---\n\n".join(parts))
 
 
 def looks(dataset: str) -> None:
     """Draws how often a person's own data were used so far, and what that adds up to; nothing for public data."""
     if found := administration.looks_at(state.store(), dataset):
         st.caption(plain(found.sentence))
-
-
-def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
-    """Draws the full statement of every ε in a popover."""
-    box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
-    if box is not None:
-        parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
-        box.markdown("\n\n---\n\n".join(parts))
 
 
 def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
@@ -161,9 +155,7 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("t_delta", "td", "δ of a token", link.Number(1e-12, 0.1), 1e-6),
     link.Field("t_width", "tw", "values of an embedding", link.Whole(1, 100_000), 768),
 ]
-TITLE = "Claimed, accounted, audited: noise by the token (PeCL)"
 ABOUT = WORDS["pecl_claim"]["about"]
-NOT_COVERED = WORDS["pecl_claim"]["not_covered"]
 
 
 @dataclass(frozen=True)
@@ -182,7 +174,15 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
     with left, layout.card("token-costs"):
-        inputs = _inputs(controls)
+        st.markdown("**What Eq. 5 prints, and what it costs**")
+        with st.container(horizontal=True, gap="small"):
+            epsilon = controls.number("t_epsilon", "nominal ε of a token")
+            clip = controls.number("t_clip", "C, length of an embedding")
+        with st.container(horizontal=True, gap="small"):
+            length = controls.whole("t_length", "tokens of a text")
+            epochs = controls.whole("t_epochs", "epochs")
+            times = controls.whole("t_times", "times a name occurs")
+        inputs = Inputs(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
         _costs(inputs)
     with right:
         _curves(inputs)
@@ -190,7 +190,7 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     left, right = st.columns(2)
     with left, layout.card("token-more"):
         st.markdown("**What no number above covers**")
-        st.markdown(NOT_COVERED)
+        st.markdown(WORDS["pecl_claim"]["not_covered"])
     with right:
         _audits(inputs)
     return controls.values | {"t_width": width}
@@ -205,18 +205,6 @@ def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     rows |= {plain(name): _number(value) for name, value in true.items()}
     rest = " · ".join(f"{name} = {_number(value)}" for name, value in claimed.numbers.items() if name not in true)
     return rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not depend on the token."
-
-
-def _inputs(controls: Controls) -> Inputs:
-    st.markdown("**What Eq. 5 prints, and what it costs**")
-    with st.container(horizontal=True, gap="small"):
-        epsilon = controls.number("t_epsilon", "nominal ε of a token")
-        clip = controls.number("t_clip", "C, length of an embedding")
-    with st.container(horizontal=True, gap="small"):
-        length = controls.whole("t_length", "tokens of a text")
-        epochs = controls.whole("t_epochs", "epochs")
-        times = controls.whole("t_times", "times a name occurs")
-    return Inputs(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
 
 
 def _costs(inputs: Inputs) -> None:
@@ -323,4 +311,4 @@ def _number(value: float) -> str:
     return tokens.budget_number(value)
 
 
-CLAIM = Claim(TITLE, ABOUT, FIELDS, text_mechanisms.SOURCE, _lines, _body)
+CLAIM = Claim("Claimed, accounted, audited: noise by the token (PeCL)", ABOUT, FIELDS, text_mechanisms.SOURCE, _lines, _body)

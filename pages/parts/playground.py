@@ -14,8 +14,7 @@ import streamlit as st
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.calculator import SETTINGS, Source
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Guarantee
-from dpcl_core.figures import curves, grids, theme
+from dpcl_core.figures import curves, theme
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
@@ -40,7 +39,6 @@ CODEC = link.Codec(
         comparison.FIELD,
     ]
 )
-HELP = WORDS["playground"]["help"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,12 @@ def page() -> None:
             )  # fmt: skip
         now = State(source, epsilon)
         if source.is_exact:
-            _promise(calculator.digits_guarantee(source.labels, source.n_tasks, epsilon), epsilon)
+            # What this ε would promise, were the noise fresh, in one line that opens; in full where there is no bound.
+            given = calculator.digits_guarantee(source.labels, source.n_tasks, epsilon)
+            box = layout.folded("What this ε would promise", "play-promise") if given.is_private else st.container()
+            if box is not None:
+                with box:
+                    pecl_claim.privacy_bar({epsilon: given}, chosen=epsilon)
         else:
             run_panel.statement(state.run_result(state.store().get(source.key)), epsilon, is_over=True)
         pins = _pins(view, now)
@@ -92,22 +95,12 @@ def page() -> None:
         layout.draw_apart(draw, lambda: view.settle({**values, **changed}, CODEC))
         start_box.asking_helper()
     view.commit({**values, **changed}, CODEC)
-    layout.actions(place, is_shared=True, help_text=HELP, view=view)
-
-
-def _promise(given: Guarantee, epsilon: float) -> None:
-    """Draws what this ε would promise, were the noise fresh, in one line that opens; in full where there is no bound."""
-    box = layout.folded("What this ε would promise", "play-promise") if given.is_private else st.container()
-    if box is not None:
-        with box:
-            pecl_claim.privacy_bar({epsilon: given}, chosen=epsilon)
+    layout.actions(place, is_shared=True, help_text=WORDS["playground"]["help"], view=view)
 
 
 def _linked_source(view: state.View) -> tuple[Source | None, list[str]]:
     """The stored run to show (None: the digits), and a notice if the linked run cannot be shown."""
-    key = view.key("run")
-    run_id = st.session_state.get(key, view["run"])
-    if run_id is None:
+    if (run_id := st.session_state.get(view.key("run"), view["run"])) is None:
         return None, []
     try:
         source = _trained(str(run_id))
@@ -231,8 +224,7 @@ def _figures(view: state.View, now: State, pins: Sequence[State | None], show: S
 
 
 def _needed(view: state.View, states: dict[str, State]) -> int | None:
-    sources = {name: one.source for name, one in states.items() if one.source.labels != "data"}
-    if not sources:
+    if not (sources := {name: one.source for name, one in states.items() if one.source.labels != "data"}):
         st.info(comparison.NO_BOUND)
         return None
     runs = {name: comparison.Budgets(source.finals) for name, source in sources.items()}
@@ -280,7 +272,7 @@ def _matrix(states: dict[str, State], now: State, show: Show) -> None:
         name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix")
     chosen = states.get(name, now)
     frame = chosen.source.frame(chosen.epsilon)
-    draw = figure_card.kept_builder(grids.accuracy_matrix)
+    draw = figure_card.kept_builder(curves.accuracy_matrix)
     picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=text.is_dark())
     show(picture, {name: chosen}, "matrix", frame)
 

@@ -74,12 +74,6 @@ def alone(name: str) -> Run | None:
     return next((run for run in _going() if _digest(run) in questions.digests(name)), None)
 
 
-def under_way() -> set[str]:
-    """The presets of which a set, or a run that this visitor has started alone, is not over."""
-    going = {_digest(run) for run in _going()}
-    return {*sets().under_way(), *(name for name in presets.names() if going and going & {*questions.digests(name)})}
-
-
 def _going() -> list[Run]:
     """This visitor's runs that are not over, newest first: without those of sets, tunings and audits, and without parts."""
     store = state.store()
@@ -127,12 +121,7 @@ def in_short(duration: Duration) -> str:
 
 
 FORMS: Final = {"small": "small", "bundled": "larger", "full": "as published"}
-FILTERS: Final = {
-    "paper": "p",
-    "method": "m",
-    "data": "d",
-    "answered": "a",
-}  # what the gallery is filtered by, with keys of links
+FILTERS: Final = {"paper": "p", "method": "m", "data": "d", "answered": "a"}  # by what the gallery filters: keys of links
 STATES: Final[Mapping[answers.State, str]] = {
     "found": "✓ found", "not found": "✗ not found", "cannot tell": "? cannot tell", "not run": "not measured yet",
 }  # fmt: skip
@@ -221,7 +210,9 @@ def _is_left(one: Answer, chosen: Mapping[str, str]) -> bool:
 def document(left: Sequence[Answer], chosen: Mapping[str, str]) -> dict[str, object]:
     """What the element is drawn from: the groups with their cards, in the order of the papers."""
     durations = questions.durations([one.question.smallest.name for one in left], state.store())
-    running = under_way()
+    # The presets of which a set, or a run that this visitor has started alone, is not over.
+    going = {_digest(run) for run in _going()}
+    running = {*sets().under_way(), *(name for name in presets.names() if going and going & {*questions.digests(name)})}
     groups: dict[str, dict[str, Any]] = {}
     for one in left:
         paper = one.question.paper
@@ -420,9 +411,8 @@ def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
         remarks = [f"Note {number}: {remark}" for number, remark in enumerate(notes, start=1)]
         for remark in (*remarks, *comparison.table_remarks(_content.paper, _content.form.experiment)):
             st.caption(plain(remark))
-        reasons = comparison.reasons(
-            _content.paper, _content.form.experiment, _content.form.size, _content.form.runs.values()
-        )
+        form = _content.form
+        reasons = comparison.reasons(_content.paper, form.experiment, form.size, form.runs.values())
         if reasons:
             with st.expander("Why our numbers differ"):
                 st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))

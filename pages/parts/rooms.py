@@ -84,10 +84,8 @@ Answer = Callable[["Live", Request], Awaitable[dict[str, object]]]
 def routes() -> list[Route]:
     """The addresses that the server adds to those of the pages."""
     live = Live()
-    return [
-        Route(f"{PATH}/{{code}}", live.look, methods=["GET"]),
-        Route(f"{PATH}/{{code}}/vote", live.vote, methods=["POST"]),
-    ]
+    room = f"{PATH}/{{code}}"
+    return [Route(room, live.look, methods=["GET"]), Route(f"{room}/vote", live.vote, methods=["POST"])]
 
 
 def _as_json(answer: Answer) -> Callable[[Live, Request], Awaitable[Response]]:
@@ -150,8 +148,7 @@ class Live:
         return await self._seen(request, time.monotonic())
 
     async def _seen(self, request: Request, since: float) -> dict[str, object]:
-        host = request.client.host if request.client is not None else ""
-        with counted(host, request.path_params["code"]):
+        with counted(request.client.host if request.client is not None else "", request.path_params["code"]):
             code = clean_code(request.path_params["code"])  # however it is spelled, it is one room
             return dict((await self._latest.of(code, since)).as_seen_by(_token(request)))
 
@@ -220,29 +217,23 @@ def share(run_ids: Iterable[str]) -> None:
 # What the one who opened a room does: shows the way in, asks, ends a question, shows a run, closes the room.
 
 
-OWN = "A question of my own"
 _SHOWN = "room-run"  # session key
-_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def panel(view: state.View, room: Room) -> None:
     """Draws the teacher's side of a room."""
     way_in, ask, show = st.columns([1.1, 2, 1.3])
     with way_in:
-        _way_in(room)
+        address = link.address(st.context.url or "", {**link.open_view(), "room": room.code})
+        st.title(f"{room.code[:3]} {room.code[3:]}", anchor=False)
+        st.image(_qr(address), width=180)
+        st.code(address, language=None, wrap_lines=True)
+        if urlsplit(address).hostname in visitor.HERE:
+            st.warning(WORDS["rooms"]["way_in"])
     with ask, layout.card("room-ask"):
         _ask(room)
     with show, layout.card("room-show"):
         _show(view, room)
-
-
-def _way_in(room: Room) -> None:
-    address = link.address(st.context.url or "", {**link.open_view(), "room": room.code})
-    st.title(f"{room.code[:3]} {room.code[3:]}", anchor=False)
-    st.image(_qr(address), width=180)
-    st.code(address, language=None, wrap_lines=True)
-    if urlsplit(address).hostname in _HERE:
-        st.warning(WORDS["rooms"]["way_in"])
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
@@ -265,12 +256,11 @@ def _ask(room: Room) -> None:
         return
     lessons = map(text.load, text.NAMES)
     predictions = {f"{lesson.title}: {step.title}": step for lesson in lessons for step in lesson.steps}
-    picked = st.selectbox("Take it from", [OWN, *predictions], key="room-question")
+    picked = st.selectbox("Take it from", ["A question of my own", *predictions], key="room-question")
     step = predictions.get(picked)
     question = st.text_area("Question", "" if step is None else step.predict, key=f"room-ask-{picked}", max_chars=500)
-    typed = st.text_area(
-        "Answers, one per line", "Yes\nNo" if step is None else "\n".join(step.choices), key=f"room-answers-{picked}"
-    )
+    usual = "Yes\nNo" if step is None else "\n".join(step.choices)
+    typed = st.text_area("Answers, one per line", usual, key=f"room-answers-{picked}")
     if st.button("Ask the class", type="primary", key="room-ask"):
         if not question.strip():
             st.error("Write your question first.")

@@ -19,7 +19,7 @@ from dpcl_core import checks
 from dpcl_core import export as files
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import Leaks, Retained
-from dpcl_core.figures import grids
+from dpcl_core.figures import curves
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.figures.statistics import MIN_SEEDS
 from dpcl_core.papers import measured
@@ -252,8 +252,8 @@ def _grids(key: _Key, chosen: float, dark: bool, _result: Result) -> tuple[Pictu
     """Matrix and forgetting of a run, cached for all visitors until the run has new events."""
     table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
     return (
-        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
-        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
+        curves.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
+        curves.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
     )
 
 
@@ -324,8 +324,7 @@ def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None
     does not say it already."""
     if run.status not in ("lost", "cancelled", "failed"):
         return None
-    why = resumption.why_not(state.store(), run.id)
-    if why is not None:
+    if (why := resumption.why_not(state.store(), run.id)) is not None:
         return None if why in (run.error or "") else f"It cannot be resumed: {plain(why)}."
     click = on_click or attempt(lambda: resume(run.id))
     st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
@@ -361,8 +360,7 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 def export(run_id: str) -> None:
     """Draws the downloads of a run, made on demand: everything as a zip, the report and the table."""
     store = state.store()  # here: a download has no visitor
-    files = layout.popover("Export", "export")
-    if files is None:
+    if (files := layout.popover("Export", "export")) is None:
         return
     with files:
         inside = "Report, classifiers, tables, figures, notebook, settings, card"
@@ -396,19 +394,15 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 # Where a run ended between chance, the untrained network and the ceiling, and a button that computes the ceiling.
 
 
-HELP = WORDS["run_panel"]["help"]
 _ON_DEMAND = "Trains on all tasks at once without noise, for comparison. Nothing protects it: for public benchmarks only."
-
-_NO_CEILING = "No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network."
 
 
 def panel(result: Result, chosen: float) -> None:
     """Draws the sentence for the chosen budget, a warning if budgets cannot be told from chance, and the button."""
-    said = result.placed(chosen)
-    if not said:
+    if not (said := result.placed(chosen)):
         return
     with st.container(key="references-row", horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{plain(said)}**", help=HELP, width="stretch")
+        st.markdown(f"**{plain(said)}**", help=WORDS["run_panel"]["help"], width="stretch")
         if result.run_id is not None and result.references.ceiling is None:
             _button(result)
     if result.lost:
@@ -425,7 +419,7 @@ def _button(result: Result) -> None:
         _watch(under_way.id)
         return
     if state.is_ceiling_tried(result.spec):
-        st.caption(_NO_CEILING)
+        st.caption("No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network.")
         return
     st.button("Compute the ceiling", key="ceiling", help=_ON_DEMAND, on_click=attempt(lambda: _start(result, wanted)))
 

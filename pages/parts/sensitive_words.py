@@ -30,7 +30,6 @@ CODEC = link.Codec(
         link.Field("releases", "r", "releases", link.Whole(1, 100), 1),
     ]
 )
-HELP = WORDS["sensitive_words"]["help"]
 
 
 def page() -> None:
@@ -50,11 +49,13 @@ def page() -> None:
         if selected.is_typed or (selected.text is not None and selected.text.tokens):
             dials, layer = _text(view, selected, dials, layer, releases)
         else:
-            _empty(selected)
+            with layout.card("heat"):
+                st.markdown("**No text to show yet**")
+                (st.warning if selected.is_warning else st.info)(selected.why or "This text has no tokens.")
         _many(selected, dials)
     values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
     view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)
-    layout.actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=WORDS["sensitive_words"]["help"], view=view)
 
 
 def _dials(view: state.View, usual: Dials) -> tuple[Dials, int]:
@@ -84,14 +85,6 @@ def _dials(view: state.View, usual: Dials) -> tuple[Dials, int]:
     upper = max(number["upper"], lower)
     start_dials = replace(usual, alpha=alpha, threshold=number["threshold"], lower=lower, upper=upper, strength=strength)
     return replace(start_dials, loss="full" if learned == "full" else "answer"), releases
-
-
-def _empty(selected: token_text.Selected) -> None:
-    """Draws the reason why there is no heatmap, and what to do."""
-    with layout.card("heat"):
-        st.markdown("**No text to show yet**")
-        why = selected.why or "This text has no tokens."
-        (st.warning if selected.is_warning else st.info)(why)
 
 
 def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:

@@ -38,7 +38,7 @@ Values = dict[str, object]
 def link_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
     """The link field of a card's setting: `s.` for the scenario, `p.` for the method."""
     name = f"{prefix}.{setting.name}"
-    return link.Field(name, name, setting.title, setting.kind(), _plain(setting.default))
+    return link.Field(name, name, setting.title, setting.kind(), setting.default)
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,8 @@ def draw_method(view: state.View, method: str) -> Values:
     filled, starts = _starts(view, "p", method, settings)
     front = methods.CARDS[method].key_settings or tuple(one.name for one in settings)
     values = _widgets(view, "p", method, [one for name in front for one in settings if one.name == name], starts)
-    rest = [one for one in settings if one.name not in front]
-    if rest:
-        box = layout.folded("Advanced: the method's other settings", view.key("advanced"))
-        if box is None:
+    if rest := [one for one in settings if one.name not in front]:
+        if (box := layout.folded("Advanced: the method's other settings", view.key("advanced"))) is None:
             values |= {name: starts[name] for name in (f"p.{one.name}" for one in rest)}
         else:
             with box:
@@ -95,7 +93,7 @@ def _starts(view: state.View, prefix: str, name: str, settings: Sequence[fields.
     filled: Values = {}
     for one in settings:
         key = f"{prefix}.{one.name}"  # which the view lacks where only this method brings clients to the stream
-        filled[key] = view[key] if is_named and key in view.read.values else _plain(one.default)
+        filled[key] = view[key] if is_named and key in view.read.values else one.default
     if before is None:
         return filled, filled
     sorts = {one.name: one.sort for one in before.settings}
@@ -162,10 +160,6 @@ def _wholes(typed: str, title: str) -> tuple[int, ...]:
         except ValueError:
             st.warning(f"{title} = {plain(part[:40])}: must be whole numbers; left out.")
     return tuple(numbers)
-
-
-def _plain(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 # Form fields for the list of labels: its origin, the share of ε for a learned list, and the public names.

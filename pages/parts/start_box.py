@@ -188,15 +188,13 @@ def noise_warning(spec: RunSpec) -> None:
     """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
     if note := _note(key=spec.to_json(), _spec=spec):
         short, text = note
-        box = layout.popover(plain(short), "noise-warning", type="tertiary")
-        if box is not None:
+        if (box := layout.popover(plain(short), "noise-warning", type="tertiary")) is not None:
             box.markdown(plain(text))
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
-    n_features = _n_features(_spec)
-    if n_features is None:
+    if (n_features := _n_features(_spec)) is None:
         return None
     try:
         facts = of_spec(_spec)
@@ -223,8 +221,7 @@ def _n_features(spec: RunSpec) -> int | None:
 def _mend_button(view: state.View, values: train_form.Values, fix: Mapping[str, object] | None = None) -> None:
     """Draws "Use … instead" for refused settings: by this `fix`, else if the refusals on the way say what to use."""
     raw = train_form.raw_of(values)
-    changes = fix or checks.repair(raw)
-    if not changes:
+    if not (changes := fix or checks.repair(raw)):
         return
 
     by_rule = values["delta"] is None and "privacy.delta" not in changes
@@ -308,7 +305,6 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
 
 _NOT_HERE = "It appears when the dataset is on this computer; a preview downloads nothing."
 _NO_FIT = "It appears when the settings fit the data."
-_OWN_DATA = "We show no counts: they would reveal something."
 _SAME_EXAMPLES = "Every task has the same examples, so the privacy spent on an example adds up over the tasks."
 _SAME_CLIENTS = "A client may be in every task, so the privacy spent on a client adds up over the tasks."
 
@@ -333,7 +329,7 @@ def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, fil
     if spec.scenario.recurrence == "every":
         said.append(_SAME_EXAMPLES if spec.scenario.n_users is None else _SAME_CLIENTS)
     if datasets.card(spec.data.dataset).is_own:
-        said.append(_OWN_DATA)
+        said.append("We show no counts: they would reveal something.")
     figure_card.show(
         _picture(shown, round(filled, 2), text.is_dark()), None, key="stream", title="Which classes come when",
         note="darker: more examples", live=True, caption=" ".join(said),
@@ -349,8 +345,7 @@ def _picture(shown: scenarios.Preview, filled: float, dark: bool) -> Picture:
 
 def ghost(spec: RunSpec) -> bool:
     """Draws the recorded curve nearest to such a run, in grey, with what differs; returns whether there is one."""
-    drawn = _ghost(digest=spec.digest(), dark=text.is_dark(), _spec=spec)
-    if drawn is None:
+    if (drawn := _ghost(digest=spec.digest(), dark=text.is_dark(), _spec=spec)) is None:
         return False
     picture, source, of = drawn
     keys = nearest.differences(spec, of)

@@ -34,7 +34,6 @@ from pages.parts.text import plain
 if TYPE_CHECKING:
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.process import WarmWorker
-    from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
 
 
@@ -291,8 +290,7 @@ def run_result(run: Run) -> Result:
         return _over(where=where(), run_id=run.id, name=run.name, ceiling=ceiling)
     # Events of an active run are kept for the session, so that each refresh reads only new ones.
     seq, seen = cached.get(run.id, (0, ()))
-    fresh = store().events_after(run.id, seq)
-    if fresh:
+    if fresh := store().events_after(run.id, seq):
         cached[run.id] = (fresh[-1][0], seen + tuple(event for _, event in fresh))
     return Result(run.id, run.name, run.spec, cached.get(run.id, (0, ()))[1])
 

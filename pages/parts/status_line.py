@@ -103,8 +103,7 @@ def of_turn(
 
 def _sentence(text: str) -> str:
     """An error message as a sentence: capitalised unless it begins with the name of a setting or file."""
-    first = text.split(maxsplit=1)[0]
-    start = text[0].upper() + text[1:] if first.isalpha() else text
+    start = text[0].upper() + text[1:] if text.split(maxsplit=1)[0].isalpha() else text
     return start if start.endswith((".", "!", "?")) else f"{start}."
 
 
@@ -142,8 +141,7 @@ def _preparing(
 
 def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
     """Which of several trainings this is ("Training 2 of 6 · ") where models are trained one after another; else empty."""
-    spec = run.readable_spec
-    if spec is None:
+    if (spec := run.readable_spec) is None:
         return ""
     together = n_trained_together(spec)
     n_groups = spec.n_cells // together
@@ -172,12 +170,10 @@ def _tasks_done(run: Run, events: Sequence[Event]) -> int:
         if isinstance(event, TaskLearned):
             counts[event.cell] = event.task + 1
     opened = _started(events)
-    under_way = [count for count in counts.values() if opened is None or count < opened.n_tasks]
-    if under_way:
+    if under_way := [count for count in counts.values() if opened is None or count < opened.n_tasks]:
         return min(under_way)
     spec = run.readable_spec
-    n_cells = spec.n_cells if spec is not None else 1
-    return max(counts.values(), default=0) if len(counts) == n_cells else 0
+    return max(counts.values(), default=0) if len(counts) == (spec.n_cells if spec is not None else 1) else 0
 
 
 def _fraction(run: Run, events: Sequence[Event]) -> float:

@@ -36,18 +36,14 @@ _SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-ma
 
 def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: Dials, source: Provenance) -> None:
     """Draws AUROC, average precision, and recall at the threshold by kind of span. `key` identifies the texts."""
-    dark = text.is_dark()
-    picture, table, groups, kinds = _drawn(key, dials, dark, texts)
+    picture, table, groups, kinds = _drawn(key, dials, text.is_dark(), texts)
     if groups.empty:
         with layout.card("found"):
             st.markdown("**Does the score find personal data?**")
             st.caption("No personal data is marked in these texts, so detection cannot be measured.")
         return
-    figure_card.show(
-        picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
-    )  # fmt: skip
-    box = layout.folded("Precision, and detection by kind of data", "kinds")
-    if box is not None:
+    figure_card.show(picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True)
+    if (box := layout.folded("Precision, and detection by kind of data", "kinds")) is not None:
         with box:
             _tables(dials, groups, kinds)
 
@@ -142,9 +138,8 @@ def draw(
 
     `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε.
     """
-    data = figure_card.json_bytes(
-        view_document(text, dials, layer, label, budgets, reader), model=figure_card.written_once(model)
-    )
+    shown = view_document(text, dials, layer, label, budgets, reader)
+    data = figure_card.json_bytes(shown, model=figure_card.written_once(model))
     reported = figure_card.mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
     dials, layer = _left(reported, dials, layer, budgets)
     if text is not None and layer in ("nominal", "true") and (warning := tokens.warning([text], dials)):
@@ -190,8 +185,7 @@ def footer(text: ScoredText, dials: Dials, name: str) -> None:
     """Draws the provenance line, the CSV download and the link."""
     with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
         settings = f"α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets(text, dials)}"
-        provenance = f"{name} · {len(text.tokens)} tokens · {settings}"
-        st.caption(plain(provenance), width="stretch")
+        st.caption(plain(f"{name} · {len(text.tokens)} tokens · {settings}"), width="stretch")
         about = "Every token with the numbers of every layer"
         layout.download("CSV", lambda: csv(text, dials), "tokens.csv", about, type="tertiary")
         link.offer()
@@ -362,7 +356,9 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
 
 def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws memorisation by task, and exposure before and after training, of the models of one budget (mean over seeds)."""
-    kept, leaks = leak_tables(result, epsilon)
+    # Memorisation and leaks at one budget; columns as in `runs.frames`.
+    kept, leaks = frames.retained(result.events), frames.leaks(result.events)
+    kept, leaks = kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]
     dark, source = text.is_dark(), result.provenance
     left, right = st.columns(2, gap="small")
     if not kept.empty:
@@ -384,12 +380,5 @@ def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
                 "unlikely is a trace, too.",
             )  # fmt: skip
     if kept.empty and leaks.empty:
-        st.caption(
-            "Memorisation and planted secrets appear after the first task." if live else "This run measured no memorisation."
-        )
-
-
-def leak_tables(result: Result, epsilon: float) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Memorisation and leaks at one budget; columns as in `runs.frames`."""
-    kept, leaks = frames.retained(result.events), frames.leaks(result.events)
-    return kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]
+        later = "Memorisation and planted secrets appear after the first task."
+        st.caption(later if live else "This run measured no memorisation.")

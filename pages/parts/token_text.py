@@ -28,7 +28,6 @@ MODELS = {"base": "before training (frozen public model)", "current": "after tra
 MAX_CHARACTERS = 100_000
 N_BIG = 40  # synthetic texts that the big model reads
 PART_CHARACTERS = 5_000  # of a long text at once: some 2,000 tokens
-WHY_NOT = WORDS["token_text"]["why_not"]
 BUNDLED, BIG = "lm-tiny", "smollm2"
 READERS = {BUNDLED: "bundled model", BIG: "SmolLM2"}
 MODEL_NAMES = {BUNDLED: "the bundled model", BIG: "SmolLM2"}
@@ -69,8 +68,7 @@ def choose(view: state.View) -> Selected:
     show = fields.segmented(view, "show", "Text", SHOWS, start=None if view["run"] is None else RUN)
     selected = {EXAMPLE: _example, OWN: _own, RUN: _of_run}[show](view)
     unused = {name: view[name] for name in ("reader", "source", "number", "task", "model", "epsilon")}
-    values = {**unused, "run": None, "show": show, **selected.values}
-    return replace(selected, values=values)
+    return replace(selected, values={**unused, "run": None, "show": show, **selected.values})
 
 
 def _example(view: state.View) -> Selected:
@@ -119,7 +117,7 @@ def _own(view: state.View) -> Selected:
         why = f"Your text has {len(written):,} characters; it must have at most {MAX_CHARACTERS:,}."
         return Selected("your text", why=why, is_warning=True)
     if not is_public:
-        return Selected("your text", why=WHY_NOT, is_warning=True)
+        return Selected("your text", why=WORDS["token_text"]["why_not"], is_warning=True)
     parts = in_parts(written)
     part = 1
     if len(parts) > 1:
@@ -145,8 +143,7 @@ def in_parts(text: str) -> list[str]:
 
 def _of_run(view: state.View) -> Selected:
     run_of_link = st.session_state.get(view.key("run"), view["run"])
-    runs = fields.runs(state.where(), cast("str | None", run_of_link), "texts")
-    if not runs:
+    if not (runs := fields.runs(state.where(), cast("str | None", run_of_link), "texts")):
         why = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
         return Selected("a run", why=why)
     run_id = fields.select(view, "run", "Run", runs)
@@ -179,9 +176,8 @@ def of_result(result: Result, view: state.View, values: Mapping[str, object]) ->
     chosen = {"task": task, "model": model, "epsilon": epsilon if len(budgets) > 1 else None, "number": number}
     text = tokens.whole_words(event.texts[number - 1]) if n_texts else None
     backbone = result.spec.data.backbone
-    title = f"text {number} of task {task} of the run “{name}”"
     return Selected(
-        title,
+        f"text {number} of task {task} of the run “{name}”",
         text,
         "" if text is not None else _empty_reason(result),
         reader=backbone if backbone in READERS and model == "base" else None,

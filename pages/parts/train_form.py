@@ -203,7 +203,14 @@ def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
     values: Values = {}
     data, stream, method, lists, budget, _ = places.row
     with data:
-        values["dataset"] = _dataset(view, bring)
+        # A select box of the datasets of the catalog, the visitor's own, and the one that a link names.
+        current = str(view["dataset"])
+        known = list(dict.fromkeys([*datasets.CARDS, *(mine := _own(where=state.where())), current]))
+        titled, key = partial(_dataset_title, here=_here(own_names=mine)), view.key("dataset")
+        values["dataset"] = st.selectbox(
+            fields.TITLES["data.dataset"], known, known.index(current), format_func=titled, key=key, help=_OWN_HELP,
+            on_change=bring,
+        )  # fmt: skip
     visitor.check_owner(str(values["dataset"]))
     with method:
         titles = _marked(values, "method", fields.options("method", ""))
@@ -257,17 +264,6 @@ def remarks(values: Values) -> str:
     return " ".join(filter(None, (settings_form.rarest(raw_of(values)), how)))
 
 
-def _dataset(view: state.View, bring: Callable[[], None]) -> str:
-    """A select box of the datasets of the catalog, the visitor's own, and the one that a link names."""
-    current = str(view["dataset"])
-    known = list(dict.fromkeys([*datasets.CARDS, *(mine := _own(where=state.where())), current]))
-    titled, key = partial(_dataset_title, here=_here(own_names=mine)), view.key("dataset")
-    return st.selectbox(
-        fields.TITLES["data.dataset"], known, known.index(current), format_func=titled, key=key, help=_OWN_HELP,
-        on_change=bring,
-    )  # fmt: skip
-
-
 @st.cache_data(ttl=10, show_spinner=False)
 def _own(where: tuple[str, str, str]) -> list[str]:
     """The names of the visitor's own datasets."""
@@ -307,7 +303,14 @@ def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[
         promise = "" if _reason(values, chosen) else _promise(values, chosen)
         st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
         _exact(view, others)
-        return chosen, _seeds(view, first)
+        counts = sorted({*SEED_COUNTS, len(first)})
+        count = st.segmented_control(
+            fields.TITLES["seeds"], counts, default=len(first), key=view.key("seeds"), required=True,
+            help="One model each: another class order, another subset. Fewer than 3 give no interval.",
+        )  # fmt: skip
+        if count == 1:
+            st.caption("One seed: no intervals, and the result is a single draw.")
+        return chosen, (first if count == len(first) else tuple(range(count)))
 
 
 def _reason(values: Values, chosen: tuple[float, ...]) -> str:
@@ -322,8 +325,7 @@ def _exact(view: state.View, others: str) -> None:
         "Exact ε values", others, key=view.key("exact"), max_chars=200, placeholder="0.3 3",
         help="Further budgets in addition to the buttons, separated by spaces.",
     )  # fmt: skip
-    bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
-    if bad:
+    if bad := [part for part in typed.replace(",", " ").split() if not _numbers(part)]:
         st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
 
 
@@ -344,8 +346,7 @@ def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
 def _odds(epsilons: tuple[float, ...]) -> str:
     """The chosen budgets as odds, with a note if they promise little; empty without a finite one."""
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
-    ends = [finite[0], finite[-1]] if len(finite) > 1 else finite
-    if not ends:
+    if not (ends := [finite[0], finite[-1]] if len(finite) > 1 else finite):
         return ""
     bounds = [f"{math.ceil(1e4 * odds_bound(e, 0.0) - 1e-6) / 100:g} % at ε = {epsilon_text(e)}" for e in ends]
     note = " That is weak protection." if ends[-1] >= WEAK_EPSILON else ""
@@ -373,23 +374,11 @@ def _numbers(text: str) -> list[float]:
     return budgets
 
 
-def _seeds(view: state.View, start: tuple[int, ...]) -> tuple[int, ...]:
-    counts = sorted({*SEED_COUNTS, len(start)})
-    count = st.segmented_control(
-        fields.TITLES["seeds"], counts, default=len(start), key=view.key("seeds"), required=True,
-        help="One model each: another class order, another subset. Fewer than 3 give no interval.",
-    )  # fmt: skip
-    if count == 1:
-        st.caption("One seed: no intervals, and the result is a single draw.")
-    return start if count == len(start) else tuple(range(count))
-
-
 def _more(view: state.View, values: Mapping[str, object]) -> Values:
     """Draws the settings that most visitors leave as they are; returns their values."""
     labels, dataset = str(values["labels"]), str(values["dataset"])
     public = settings_form.public(view, labels, dataset)
-    box = layout.folded("More settings", view.key("more"))
-    if box is None:
+    if (box := layout.folded("More settings", view.key("more"))) is None:
         return {name: view[name] for name in _MORE} | {"public_labels": public}
     with box:
         return {**_fields(view, values), "public_labels": settings_form.public_field(view, labels, dataset, public)}
@@ -403,8 +392,7 @@ def _fields(view: state.View, values: Mapping[str, object]) -> Values:
         title, key = fields.TITLES[f"data.{name}"], view.key(name)
         more[name] = st.number_input(title, 1, None, start, 1, key=key, placeholder="all", help=help_text)
     more["delta"] = _delta_field(view, str(values["dataset"]), *_caps(more))
-    differ = fields.adjacency(str(values["scenario"]))
-    for name, options in (("adjacency", differ), ("noise", fields.NOISE)):
+    for name, options in (("adjacency", fields.adjacency(str(values["scenario"]))), ("noise", fields.NOISE)):
         names, title, key = list(options), fields.TITLES[f"privacy.{name}"], view.key(name)
         more[name] = st.radio(title, names, names.index(str(view[name])), format_func=options.__getitem__, key=key)
     help_text = "The run's statement reports this. Tuning by hand counts, too."

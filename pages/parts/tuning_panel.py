@@ -182,8 +182,7 @@ ON = {
 def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, device: str) -> None:
     """Draws the form in an expander; Start queues a tuning on the device and shows it."""
     is_shown = view["study"] is not None
-    box = layout.folded("Tune …", view.key("tune"), is_open=is_shown)
-    if box is None:
+    if (box := layout.folded("Tune …", view.key("tune"), is_open=is_shown)) is None:
         return
     with box:
         if is_shown:
@@ -195,13 +194,21 @@ def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, d
             st.caption("This method has no training: the budget determines its noise, and there is nothing to tune.")
         else:
             _choices(values, spec, device)
-        _earlier(view, values)
+        if not (studies := {study.id: study for study in shown_studies().newest()}):
+            return
+        shown = cast("str | None", view["study"])
+        options = list(studies) if shown is None or shown in studies else [shown, *studies]
+        picked = st.selectbox(
+            "Tunings so far", options, index=options.index(shown) if shown is not None else None, placeholder="Show one …",
+            format_func=lambda name: title(studies[name]) if name in studies else name, key=view.key("earlier"),
+        )  # fmt: skip
+        if picked != shown:
+            _show(values, picked)
 
 
 def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
-    on = st.radio(
-        "Tune", list(ON), format_func=lambda name: ON[name][0], captions=[text for _, text in ON.values()], key="tune-on"
-    )
+    about = [text for _, text in ON.values()]
+    on = st.radio("Tune", list(ON), format_func=lambda name: ON[name][0], captions=about, key="tune-on")
     n_trials = st.number_input(
         "Trials", 1, 500, 20, key="tune-trials", help="Trainings on 70 % of one task's examples, measured on the other 30 %."
     )
@@ -220,12 +227,13 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
     if refusal:
         st.error(plain(refusal))
     if st.button("Start tuning", width="stretch", disabled=tune is None, key="tune-start") and tune is not None:
-        _start(values, tune, device)
+        study_id = shown_studies().create(tune, device=device)
+        state.executor().submit(study_id)
+        _show(values, study_id)
 
 
 def _proxy(dataset: str) -> str | None:
-    here = _proxies_here(dataset)
-    if not here:
+    if not (here := _proxies_here(dataset)):
         st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
         return None
     return st.selectbox(
@@ -248,32 +256,11 @@ def _checked(
         return None, None
     raw = train_form.raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
     try:
-        base = checks.parse(raw)
-        tune = settings.parse({"base": base, "on": on, "proxy": proxy, "n_trials": n_trials})
+        tune = settings.parse({"base": checks.parse(raw), "on": on, "proxy": proxy, "n_trials": n_trials})
         settings.check_search(tune)
     except BadInput as refused:
         return None, str(refused)
     return tune, None
-
-
-def _start(values: Mapping[str, object], tune: settings.TuneSpec, device: str) -> None:
-    study_id = shown_studies().create(tune, device=device)
-    state.executor().submit(study_id)
-    _show(values, study_id)
-
-
-def _earlier(view: state.View, values: Mapping[str, object]) -> None:
-    studies = {study.id: study for study in shown_studies().newest()}
-    if not studies:
-        return
-    shown = cast("str | None", view["study"])
-    options = list(studies) if shown is None or shown in studies else [shown, *studies]
-    picked = st.selectbox(
-        "Tunings so far", options, index=options.index(shown) if shown is not None else None, placeholder="Show one …",
-        format_func=lambda name: title(studies[name]) if name in studies else name, key=view.key("earlier"),
-    )  # fmt: skip
-    if picked != shown:
-        _show(values, picked)
 
 
 def _show(values: Mapping[str, object], study_id: str | None) -> None:
@@ -385,8 +372,7 @@ def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> N
     """Draws the results of the newest audit that has any, ε by ε, and an error for every result that exceeds its ledger."""
     for result in [result for audit in run_audits for result in audit.results if result.exceeds]:
         st.error(plain(exceeding(result)))
-    results = next((audit.results for audit in run_audits if audit.results), ())
-    if not results:
+    if not (results := next((audit.results for audit in run_audits if audit.results), ())):
         return
     finite = [result for result in results if math.isfinite(result.claimed)]
     strongest = max(finite or results, key=lambda result: result.lower_bound)

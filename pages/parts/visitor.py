@@ -9,9 +9,9 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import streamlit as st
 from starlette.datastructures import Headers, MutableHeaders
@@ -24,10 +24,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.runs import queue
 from dpcl_core.unforeseen import masked
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 # Logins of a shared server: the account in place of the browser, by Streamlit's own mechanism.
 #
@@ -62,7 +58,11 @@ def ask() -> None:
         if lacking := machine.lacking(["authlib"]):
             st.error(f"The login of this server {lacking}")
             return
-        for provider, label in _providers().items():
+        # What is written on the button of each provider in the secrets, by its name there (None: it has none).
+        auth = st.secrets["auth"]
+        named = [name for name, one in auth.items() if isinstance(one, Mapping) and "client_id" in one]
+        unnamed: dict[str | None, str] = {None: "Log in"} if "client_id" in auth or not named else {}
+        for provider, label in (unnamed | {name: f"Log in with {name.capitalize()}" for name in named}).items():
             if st.button(label, type="primary", key=f"login-{provider or 'only'}"):
                 try:
                     st.login(provider)
@@ -77,25 +77,16 @@ def out() -> None:
         st.button("Log out", key="logout", on_click=st.logout, help=f"Logged in as {plain(str(name))}" if name else None)
 
 
-def _providers() -> dict[str | None, str]:
-    """What is written on the button of each provider in the secrets, by its name there (None: it has none)."""
-    auth = st.secrets["auth"]
-    named = [name for name, one in auth.items() if isinstance(one, Mapping) and "client_id" in one]
-    unnamed: dict[str | None, str] = {None: "Log in"} if "client_id" in auth or not named else {}
-    return unnamed | {name: f"Log in with {name.capitalize()}" for name in named}
-
-
 COOKIE: Final = "dpcl-visitor"
 _SECONDS: Final = 400 * 86_400  # the longest that browsers keep a cookie
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
-_STATE: Final = "visitor-token"
 
 
 def token() -> str:
     """The token of this page's browser; where it keeps no cookie, one for this visit."""
     kept = checked(st.context.cookies.get(COOKIE))
     if kept is None:
-        kept = st.session_state.setdefault(_STATE, secrets.token_hex(16))
+        kept = st.session_state.setdefault("visitor-token", secrets.token_hex(16))
     return kept
 
 
@@ -163,12 +154,12 @@ def _token_of(scope: Scope) -> str | None:
 
 
 WHERE: Final = "The file goes no further than the computer that serves this page."
-_HERE: Final = ("localhost", "127.0.0.1", "::1")
+HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def is_shared() -> bool:
     """Whether other computers reach this server."""
-    return queue.VARIABLE in os.environ or st.get_option("server.address") not in _HERE
+    return queue.VARIABLE in os.environ or st.get_option("server.address") not in HERE
 
 
 def is_mine(name: str) -> bool:

@@ -67,7 +67,7 @@ def test_memory(what: str, limit_mb: int, benchmark: BenchmarkFixture) -> None:
     """Peak resident memory of a process that imports what the app imports, and of one that runs the live preset."""
     code = {
         "app": "import streamlit, plotly.graph_objects, pandas; import dpcl_core.runs.executor, dpcl_core.runs.frames, "
-        "dpcl_core.export, dpcl_core.export; from dpcl_core.figures import curves, grids, tradeoff, budget, difference",
+        "dpcl_core.export, dpcl_core.export; from dpcl_core.figures import curves, tradeoff, budget, difference",
         "worker": "import sys; from dpcl_core import cli; sys.exit(cli.main(['run', '--preset', 'digits-cosine']))",
     }[what]
 

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.elements import element
 from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, PICTURE, ROOM, Element
-from dpcl_core.site import live_page
+from dpcl_core.site import build
 from pages.parts.figure_card import json_bytes
 from tests.support import javascript
 
@@ -68,7 +68,7 @@ def test_no_text_of_the_data_ends_the_script(monkeypatch: pytest.MonkeyPatch) ->
 def test_every_script_in_the_elements_folders_belongs_to_an_element_or_a_figure() -> None:
     used = {name for one in (*ELEMENTS, PICTURE, GALLERY, ROOM, BALLOT) for name in one.scripts}
     used.add("shared/mounted.mjs")
-    used |= {f"live/{Path(name).stem}.mjs" for name in live_page.scripts() if name not in ("live/dom.js", live_page.CACHE)}
+    used |= {f"live/{Path(name).stem}.mjs" for name in build.scripts() if name not in ("live/dom.js", build.CACHE)}
     folder = paths.assets_dir()
     found = {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")}
     assert found == used

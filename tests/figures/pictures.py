@@ -12,7 +12,6 @@ from dpcl_core.events import References
 from dpcl_core.figures import (
     answer,
     curves,
-    grids,
     matching,
     reproduction,
     statistics,
@@ -78,8 +77,8 @@ RUNS = [
 ]
 # By the name of the builder, and a word where it has several.
 PICTURES: dict[str, Callable[[bool], Picture]] = {
-    "grids.diagnostics": lambda dark: grids.diagnostics(frames.anchors([TOLD]), chosen=10, dark=dark),
-    "grids.signal_and_noise": lambda dark: grids.signal_and_noise(frames.statistics([TOLD]), dark=dark),
+    "curves.diagnostics": lambda dark: curves.diagnostics(frames.anchors([TOLD]), chosen=10, dark=dark),
+    "curves.signal_and_noise": lambda dark: curves.signal_and_noise(frames.statistics([TOLD]), dark=dark),
     "answer.picture": lambda dark: answer.picture(
         test_answer.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]}),
         standings={"b": "claimed"},
@@ -114,11 +113,11 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "statistics.paired_difference": lambda dark: statistics.paired_difference(
         test_statistics._finals(rule=lambda *at: 0.5 + 0.01 * at[1]), test_statistics._finals(), names=("A", "B"), dark=dark
     ),
-    "grids.accuracy_matrix": lambda dark: grids.accuracy_matrix(accuracy(), epsilon=8.0, n_tasks=6, dark=dark),
-    "grids.accuracy_matrix, many": lambda dark: grids.accuracy_matrix(
+    "curves.accuracy_matrix": lambda dark: curves.accuracy_matrix(accuracy(), epsilon=8.0, n_tasks=6, dark=dark),
+    "curves.accuracy_matrix, many": lambda dark: curves.accuracy_matrix(
         accuracy(n_tasks=20, epsilons=(8.0,), rule=lambda *at: 0.9 - 0.01 * at[2]), epsilon=8.0, n_tasks=20, dark=dark
     ),
-    "grids.forgetting_grid": lambda dark: grids.forgetting_grid(accuracy(), epsilon=8.0, n_tasks=4, dark=dark),
+    "curves.forgetting_grid": lambda dark: curves.forgetting_grid(accuracy(), epsilon=8.0, n_tasks=4, dark=dark),
     "matching.confusion": lambda dark: matching.confusion(ENTRIES, ("World", "Sports"), ("World", "Sports"), dark=dark),
     "matching.matcher_bars": lambda dark: matching.matcher_bars(AGREEMENT[AGREEMENT["noise"].isna()], dark=dark),
     "matching.agreement_by_noise": lambda dark: matching.agreement_by_noise(AGREEMENT, TOLD.demanded, chosen=0.1, dark=dark),

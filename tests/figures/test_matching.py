@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcl_core.figures import grids, matching
+from dpcl_core.figures import curves, matching
 from dpcl_core.figures.matching import Space, ellipse, label_sides, margins, on_map
 from dpcl_core.runs import frames
 from tests.support.signatures import TOLD
@@ -60,17 +60,17 @@ def test_noise_curves_stand_at_their_levels_with_what_a_budget_demands() -> None
 
 
 def test_what_more_anchors_buy() -> None:
-    picture = grids.diagnostics(frames.anchors([TOLD]))
+    picture = curves.diagnostics(frames.anchors([TOLD]))
     drawn = {line.name: list(line.y) for line in picture.figure.data}
     assert drawn["agreement with the truth"] == [0.7, 0.9]
     assert drawn["least gap"] == [0.9, 1.3]
     assert picture.finding.startswith("From 10 to 50 anchors p̂ stays near 0.60 (it was 0.61)")
     assert picture.finding.endswith("Theorem 2 requires more anchors than there can be.")
-    assert "no two modes" in grids.diagnostics(frames.anchors([])).finding
+    assert "no two modes" in curves.diagnostics(frames.anchors([])).finding
 
 
 def test_a_statistic_that_drowns_is_stamped() -> None:
-    picture = grids.signal_and_noise(frames.statistics([TOLD]))
+    picture = curves.signal_and_noise(frames.statistics([TOLD]))
     signal, noise = picture.figure.data
     assert list(signal.x) == [0.4, 0.8]
     assert list(noise.x) == [0.15, 40.0]
@@ -79,7 +79,7 @@ def test_a_statistic_that_drowns_is_stamped() -> None:
         "Noise only: second moment. The noise on second moment is 50 times as long as the statistic itself."
     )
     clean = frames.statistics([TOLD]).assign(noise=0.0)
-    assert grids.signal_and_noise(clean).finding == "Nothing carries noise here."
+    assert curves.signal_and_noise(clean).finding == "Nothing carries noise here."
 
 
 @pytest.mark.parametrize("space", ["signature", "mean"])

@@ -33,7 +33,7 @@ FALSE_ALARM = 1e-6
 
 def without_others(pair: Neighbours) -> Neighbours:
     """The same person without all others: an empty task, and one with her alone."""
-    return Neighbours(pair.title, pair.classes, pair.known[:0], pair.labels[:0], pair.person, pair.label, 0)
+    return Neighbours(pair.classes, pair.known[:0], pair.labels[:0], pair.person, pair.label)
 
 
 def release(

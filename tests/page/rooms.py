@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from dpcl_core.site import live, live_page
+from dpcl_core.site import build, live
 
 HERE = Path(__file__).resolve().parent
 TESTS: Final = HERE.parent
@@ -60,7 +60,7 @@ def write_live(folder: Path) -> None:
     for name, content in live.files().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    (folder / "engine.js").write_text(live_page.scripts()["live/engine.js"], encoding="utf-8")
+    (folder / "engine.js").write_text(build.scripts()["live/engine.js"], encoding="utf-8")
 
 
 def in_node(live_folder: Path, file: Path, mounted: Path, *groups: str) -> Any:

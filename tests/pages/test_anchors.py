@@ -15,7 +15,7 @@ from dpcl_core.explorers import matching, matching_log
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import Federated
-from pages.parts import anchor_pictures, anchor_source, fields
+from pages.parts import anchor_source, fields, matching_clients
 from pages.parts.matching_clients import CODEC
 from tests.pages.conftest import Open, Patch, address, drawings, told, words
 from tests.support import clients, replay
@@ -104,12 +104,12 @@ def test_a_link_opens_the_lists_to_play_with_at_the_nearest_stop(open_page: Open
 
 def test_settings_left_in_the_browser_are_taken_over_and_others_are_not() -> None:
     setup = anchor_source.Setup("exact", "server", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
-    moved = anchor_pictures.reported_setup({"m": 10, "noise": 0.2, "matcher": "public axes"}, setup)
+    moved = matching_clients.reported_setup({"m": 10, "noise": 0.2, "matcher": "public axes"}, setup)
     assert (moved.m, moved.noise, moved.matcher) == (10, 0.2, "axes")
     refused = {"m": 11, "noise": 0.2, "matcher": "public axes"}, {"m": 10, "noise": "x", "matcher": "random"}
     for reported in (None, {}, *refused):
-        assert anchor_pictures.reported_setup(reported, setup) == setup
-    rows = anchor_pictures.csv(moved).splitlines()
+        assert matching_clients.reported_setup(reported, setup) == setup
+    rows = matching_clients.csv(moved).splitlines()
     assert len(rows) == 81
     assert rows[0].startswith("client,digit,random,")
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
@@ -22,21 +21,27 @@ from dpcl_core.runs import administration, tables
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import fields_of
+from dpcl_core.spec import Settings, fields_of, parameter
 from pages.parts import comparison, fields, link, train_form
 from pages.parts.link import Codec, Field
 from tests.pages.conftest import Open, Patch, unfolded, words
 from tests.support import replay
 
 
-class Odd(BaseModel):
-    steps: Annotated[int, pydantic.Field(ge=1, le=50)] = pydantic.Field(10, description="How many.")
-    rate: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.5
-    mode: Literal["a", "b"] = pydantic.Field("a", title="How it is done")
+@dataclass(frozen=True, kw_only=True)
+class Odd(Settings):
+    steps: int = parameter(10, "", "How many.", ge=1, le=50)
+    rate: float = parameter(0.5, gt=0, le=1)
+    mode: Literal["a", "b"] = parameter("a", "How it is done")
     fast: bool = False
     order: tuple[str, ...] | None = None
-    size: Annotated[int, pydantic.Field(ge=2)] | None = None
+    size: int | None = parameter(None, ge=2)
     epochs: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nested(Settings):
+    inner: dict[str, int]
 
 
 def test_bounds_help_and_sorts_are_read_from_the_model() -> None:
@@ -54,9 +59,6 @@ def test_bounds_help_and_sorts_are_read_from_the_model() -> None:
 
 
 def test_a_setting_without_a_widget_is_refused_by_name() -> None:
-    class Nested(BaseModel):
-        inner: dict[str, int] = {}
-
     with pytest.raises(TypeError, match="inner"):
         fields.settings(Nested)
 

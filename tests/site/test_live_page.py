@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import checks, paths
 from dpcl_core.elements.element import DRAG
-from dpcl_core.site import live, live_page, runs
+from dpcl_core.site import build, live, runs
 from dpcl_core.site.runs import Page, run_page
 from tests.support import javascript
 
@@ -20,7 +20,7 @@ EXERCISES = (paths.assets_dir() / "live" / "exercises.mjs").read_text(encoding="
 
 
 def test_scripts_find_each_other_and_ask_for_files_of_the_site_alone() -> None:
-    files = live_page.scripts()
+    files = build.scripts()
     for name, text in files.items():
         assert name.endswith(".js")
         wanted = set(re.findall(r'from "\./([\w-]+\.js)"', text))
@@ -31,10 +31,10 @@ def test_scripts_find_each_other_and_ask_for_files_of_the_site_alone() -> None:
 
 
 def test_the_page_asks_its_own_origin_alone() -> None:
-    page = live_page.page()
+    page = build.live_page()
     written = run_page(page, [page])
-    assert f'content="{live_page.POLICY}"' in written
-    assert "connect-src 'self' blob:" in live_page.POLICY
+    assert f'content="{build.POLICY}"' in written
+    assert "connect-src 'self' blob:" in build.POLICY
     assert "{{" not in page.body
     assert 'data-state="loading"' in page.body
 
@@ -88,8 +88,8 @@ def test_start_and_every_answer_that_can_be_repeated_lead_to_the_page() -> None:
     answers = runs.recorded()
     start = Page(runs.HOME, "", "", '<ul class="doors"></ul>')
     before = [Page(runs.file_of(question), "", "", '<p class="row"></p>') for question, _ in answers]
-    first, *after = live_page.with_doors([start, *before])
-    assert f'href="{live_page.FILE}"' in first.body
+    first, *after = build.with_doors([start, *before])
+    assert f'href="{build.FILE}"' in first.body
     opened = 0
     for (_, forms), page in zip(answers, after, strict=True):
         possible = [spec for form in forms for spec in form.specs.values() if live.runs_here(spec)]

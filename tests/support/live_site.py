@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.site import live, live_page, pyodide
+from dpcl_core.site import build, live, pyodide
 from dpcl_core.site.runs import run_page
 
 
@@ -14,8 +14,8 @@ def built(folder: Path) -> None:
     """Writes the page with its engine into this folder; skips where the browser's Python was never fetched."""
     if pyodide.folder() is None:
         pytest.skip("needs the browser's Python: `dpcl fetch pyodide`")
-    page = live_page.page()
-    texts = {**live_page.scripts(), page.file: run_page(page, [page])}
+    page = build.live_page()
+    texts = {**build.scripts(), page.file: run_page(page, [page])}
     files = {name: text.encode() for name, text in texts.items()}
     files |= {f"{live.FOLDER}/{name}": content for name, content in live.files().items()}
     for name, content in files.items():
