@@ -46,6 +46,11 @@ class ReleaseNoise:
         """A function for `count` such additions to arrays of `size` numbers: faster for many small ones."""
         return gaussian.Ahead32(size, [std], count, self._many).added
 
+    def rows32(self, size: int, stds: Sequence[float], count: int) -> Addition32:
+        """As `additions32`, in place, for arrays of `len(stds)` rows of `size` numbers, each with its standard deviation."""
+        rows = gaussian.Ahead32(size * len(stds), stds, count, self._many)
+        return lambda clean: rows.added(clean, clean)
+
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
         """As `added`, with Laplace noise of this scale (standard deviation 1.41 times that)."""
         return gaussian.laplace_added(clean, scale, self._many)
@@ -125,8 +130,7 @@ def additions32(noises: Sequence[Noise], stds: Sequence[float], size: int, count
     from the operating system, and no two rows share a number.
     """
     if all(type(noise) is ReleaseNoise for noise in noises):
-        rows = gaussian.Ahead32(size * len(stds), stds, count, cast("ReleaseNoise", noises[0])._many)
-        return lambda clean: rows.added(clean, clean)
+        return cast("ReleaseNoise", noises[0]).rows32(size, stds, count)
     adders = [noise.additions32(size, std, count) for noise, std in zip(noises, stds, strict=True)]
     return lambda clean: np.stack([add(row) for add, row in zip(adders, clean, strict=True)])
 
