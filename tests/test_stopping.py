@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 import dpcl_core as dpcl
 from dpcl_core import checks
-from dpcl_core.cli import main, training
+from dpcl_core.cli import common, main
 from dpcl_core.errors import StoreUnknown
 from dpcl_core.events import Event, TaskLearned
 from dpcl_core.methods import catalog as methods
@@ -178,7 +178,7 @@ def test_parts_of_a_run_pass_over_what_nobody_starts(store, monkeypatch):
     ],
 )  # fmt: skip
 def test_no_wait_refuses_while_the_device_is_taken_and_leaves_no_run(store, monkeypatch, capsys, command):
-    monkeypatch.setattr(training.checks, "check_run", lambda spec: None)  # a paper's data are not on every computer
+    monkeypatch.setattr(checks, "check_run", lambda spec: None)  # a paper's data are not on every computer
     ended = {status: replay.fill(store, replay.a_spec(), [], status=status) for status in ("finished", "cancelled")}
     busy = replay.fill(store, replay.a_spec(), [], status="running")
     names = {"DONE": ended["finished"], "BROKEN": ended["cancelled"]}
@@ -266,8 +266,8 @@ def test_ctrl_c_while_another_process_carries_a_run_out_ends_the_command_alone(s
 def test_ctrl_c_in_one_run_of_a_paper_ends_the_rest(store, monkeypatch):
     broken_off, begun = store.create(replay.a_spec()), []
     store.request_stop(broken_off)
-    monkeypatch.setattr(training.checks, "check_run", lambda spec: None)  # its data are not on every computer
-    monkeypatch.setattr(training, "carry_out", lambda *_, **__: begun.append("run") or store.get(broken_off))
+    monkeypatch.setattr(checks, "check_run", lambda spec: None)  # its data are not on every computer
+    monkeypatch.setattr(common, "carry_out", lambda *_, **__: begun.append("run") or store.get(broken_off))
     assert main(["reproduce", "tobaben", "--experiment", "paper-blurry"]) == 1
     assert begun == ["run"]
 
