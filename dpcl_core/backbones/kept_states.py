@@ -23,7 +23,7 @@ from dpcl_core import paths
 from dpcl_core.data.files import replacing
 
 MOST_BYTES = 2_000_000_000  # of all files together; the oldest go first
-STEP = 16  # lengths are rounded up to multiples of this, in tokens
+STEP = 8  # lengths are rounded up to multiples of this, in tokens
 SIDE_BY_SIDE = {"cpu": 8, "cuda": 64}  # texts in a piece: few on a processor, to waste little padding; many to fill a GPU
 _LARGEST = float(torch.finfo(torch.half).max)
 _CHECK = 16  # bytes of the digest at the end of a file

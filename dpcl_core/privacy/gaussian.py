@@ -207,6 +207,7 @@ class Ahead32:
         self._drawn = np.empty((most, 2 * half), dtype=np.float32)
         self._radius, self._angle = np.empty((2, most, half), dtype=np.float32)
         self._low, self._high, self._more = np.empty((3, width), dtype=np.float32)
+        self._is_sure = np.empty(width, dtype=np.bool_)
 
     def added(self, clean: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """The next addition. Args: clean, of any shape with `size` numbers; out: where to write it, may be `clean`."""
@@ -230,8 +231,9 @@ class Ahead32:
         np.rint(low, out=more)
         low -= more
         np.abs(low, out=low)
-        if not low.max() <= _SURE32:  # or NaN
-            self._recompute(np.flatnonzero(~(low <= _SURE32)).tolist(), clean, block, more)
+        is_sure = np.less_equal(low, _SURE32, out=self._is_sure[:n])  # NaN is not
+        if not is_sure.all():
+            self._recompute(np.flatnonzero(~is_sure).tolist(), clean, block, more)
         np.add(high, more, out=released)
         released *= block.steps
         released += np.float32(0)  # makes +0 of -0
@@ -248,7 +250,7 @@ class Ahead32:
         radius += np.float32(2.0**-10)  # keeps the logarithm finite, and changes no number that is used
         radius *= np.float32(2.0**-32)
         np.log(radius, out=radius)
-        radius *= np.float32(-2)
+        radius *= block.squared  # before the root: one pass less, and half its rounding
         np.sqrt(radius, out=radius)
         above = self._words[0] - _LOWEST32
         if above.max() > _SPAN32:
@@ -260,7 +262,8 @@ class Ahead32:
         np.sin(angle, out=sines)
         cosines *= radius
         sines *= radius
-        drawn *= block.ratios
+        if len(block.ratios) > 1:
+            drawn *= block.ratios
 
     def _recompute(self, unsure: list[int], clean: NDArray[np.float32], block: _Block, more: NDArray[np.float32]) -> None:
         """Writes the roundings of these pairs into `more`, with 32 more bits of each U and V, in double precision."""
@@ -296,7 +299,8 @@ def _pair_in_double(low: list[float], digits: list[int], ratios: list[float], bi
 class _Block:
     """Scales of the numbers at `place`: grid `steps` and their inverses, both exact; standard deviations over steps.
 
-    One number each, in an array of one, for numbers of one row.
+    One number each, in an array of one, for numbers of one row. `squared`: what turns a logarithm into a squared radius, -2,
+    of numbers of one row times their squared ratio.
     """
 
     place: slice
@@ -304,6 +308,7 @@ class _Block:
     per_step: NDArray[np.float32]
     ratios: NDArray[np.float32]
     exact_ratios: Floats
+    squared: np.float32
 
     @classmethod
     def of(cls, stds: Sequence[float], size: int, place: slice, n_drawn: int) -> _Block:
@@ -314,7 +319,8 @@ class _Block:
         if here[0] == here[-1]:
             here = row = here[:1]
         ratios, single = (np.array(stds) / steps)[row], np.float32
-        return cls(place, steps[here].astype(single), (1 / steps)[here].astype(single), ratios.astype(single), ratios)
+        squared = single(-2 * ratios[0] ** 2 if len(ratios) == 1 else -2)
+        return cls(place, steps[here].astype(single), (1 / steps)[here].astype(single), ratios.astype(single), ratios, squared)
 
 
 Interval = tuple[object, object]  # lower and upper end, as mpmath numbers

@@ -133,8 +133,8 @@ WAYS = {"closed form": by_closed_form, "hooks": by_hooks, "ghost": by_ghost}
 def test_clipped_sums_of_32_texts(kind: str, benchmark: BenchmarkFixture) -> None:
     """All ways give the same sums; ours is the first. They take turns, so that a busy machine slows all of them alike.
 
-    No other way takes less than four fifths of our time: 70 tokens are padded to 80 here, an eighth of our work, so that no
-    text's gradient depends on others. On answers alone ours is the fastest.
+    On answers alone ours is the fastest. On whole texts Opacus' hooks took 0.98 to 1.05 of our time: 70 tokens are padded to 72,
+    and 32 texts computed in four pieces, so that no text's gradient depends on others. The bound leaves a tenth for chance.
     """
     loss = task_loss(kind)  # type: ignore[arg-type]
     with warnings.catch_warnings():
@@ -154,7 +154,7 @@ def test_clipped_sums_of_32_texts(kind: str, benchmark: BenchmarkFixture) -> Non
     ratios = {name: taken / fastest["closed form"] for name, taken in fastest.items()}
     benchmark.extra_info |= {f"{name}_ms": 1000 * taken for name, taken in fastest.items()}
     print(kind, {name: f"{ratio:.2f}" for name, ratio in ratios.items()})
-    assert min(ratios.values()) > (1 - 1e-9 if kind == "answer" else 0.8)
+    assert min(ratios.values()) > (1 - 1e-9 if kind == "answer" else 0.9)
     for sums in found.values():
         for part, expected in zip(sums, by_loop(loss), strict=True):
             torch.testing.assert_close(part.float(), expected, rtol=1e-3, atol=1e-5)
