@@ -67,8 +67,8 @@ _MARGIN_LAPLACE = 2.0**-17
 # Single precision, 32 digits, U in [2^-15, 1 - 2^-15], radius r in [2^-7, 4.6]. At the largest r it is within 3.0e-6 (log's
 # 4 units: 8.4e-7; U's other digits, 2^-17, over r: 1.7e-6; its rounding, root, product: 5e-7), the angle within 3.2e-7,
 # cosine and sine within 2.4e-7 more, times r: 2.6e-6. At the least r it is within 3.9e-6 (U's rounding, 2^-25, over r). So
-# 5.6e-6 of a standard deviation, and 5.5e-7 for its number of steps and the product with it: 4.9e-5 of a step of the grid,
-# and 2e-6 for rounding sums below 64.
+# 5.6e-6 of a standard deviation, and 5.5e-7 for its number of steps and the product with it (half that for its square and
+# the product before the root): 4.9e-5 of a step of the grid, and 2e-6 for rounding sums below 64.
 _MARGIN32, _LOWEST32, _SPAN32 = 5.2e-5, np.uint32(2**17), np.uint32(2**32 - 2**18)
 _SURE32 = np.float32(0.5 - _MARGIN32)
 
@@ -320,7 +320,8 @@ class _Block:
             here = row = here[:1]
         ratios, single = (np.array(stds) / steps)[row], np.float32
         squared = single(-2 * ratios[0] ** 2 if len(ratios) == 1 else -2)
-        return cls(place, steps[here].astype(single), (1 / steps)[here].astype(single), ratios.astype(single), ratios, squared)
+        own, per_step = steps[here].astype(single), (1 / steps[here]).astype(single)
+        return cls(place, own, per_step, ratios.astype(single), ratios, squared)
 
 
 Interval = tuple[object, object]  # lower and upper end, as mpmath numbers

@@ -132,9 +132,9 @@ def test_an_ensemble_of_heads(benchmark: BenchmarkFixture, n_classes: int) -> No
 
 SIGMAS, RATE, CLIP, LEARNING_RATE = (2.0, 0.9, 0.7), 0.1, 1.0, 0.003
 STEPS, TURNS = 200, 3
-# What the loop in torch takes over what we take, at least: it has neither exact sums nor the system's noise. Ours was 1.37 and
-# 1.55 times as fast at 10 and 100 classes with this processor's own kernels of NumPy, 1.2 to 1.28 times with those of an older
-# one (OPENBLAS_CORETYPE=Haswell), which torch does not use; beside other work less.
+# What the loop in torch takes over what we take, at least: it has neither exact sums nor the system's noise. At 10 and 100
+# classes ours was 1.37 and 1.55 times as fast with this processor's own kernels of NumPy, 1.2 to 1.28 times with those of an
+# older one (OPENBLAS_CORETYPE=Haswell), which torch does not use; beside other work less.
 LEAST = 1.0
 
 

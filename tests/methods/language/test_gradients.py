@@ -301,7 +301,8 @@ def test_texts_of_a_shape_that_does_not_fit_come_in_smaller_pieces_and_others_as
 
 def test_pieces_on_a_card_are_as_large_as_its_memory_and_independent_of_who_is_in_them() -> None:
     texts, loss = tiny.texts(), TextLoss(lambda values, batch: -values.sum(dim=1))
-    # By hand for 16 tokens: 79,872 bytes in two layers, 9,984 for logits, 6,144 for gradients; 21 of them fit into 2 MB. Of 24: 14.
+    # By hand for 16 tokens: 79,872 bytes in two layers, 9,984 for logits, 6,144 for gradients; 21 of them fit
+    # into 2 MB, and 14 of 24 tokens.
     for free, expected in ((1 << 40, {16: 64, 24: 64, 32: 64}), (1 << 22, {16: 16, 24: 8, 32: 8})):
         sizes = []
         for rows in (EVERYONE, EVERYONE[:1]):
