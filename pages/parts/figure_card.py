@@ -76,25 +76,26 @@ def written_once(make: Callable[..., Mapping[str, object]], *of: object, public:
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"
 _USUAL, _NARROWEST, _WIDEST = 720, 200, 4000  # pixels
+_MOST_MARKS = 4000  # points and cells of an SVG, each an element of the page
 CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
 def show(
     picture: Picture, provenance: Provenance | None, *, key: str, title: str = "", note: str = "",
-    table: pd.DataFrame | None = None, linked: bool = False, live: bool = False, caption: str = "", moved: bool = False,
+    table: pd.DataFrame | None = None, linked: bool = False, live: bool = False, caption: str = "", at_once: bool = False,
 ) -> None:  # fmt: skip
     """Draws a card with title, figure, caption, finding and footer, or the reason if there is nothing to draw. The title's
     help mark explains its glossary words.
 
     `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `linked`:
     offers the link to this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
-    `moved`: a slider changes the figure, so it is drawn as SVG, at once.
+    `at_once`: as SVG, which needs no library of 1.2 MB and moves with a slider; Plotly draws what has too many marks for it.
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=course.explained(title) or None)
         if not picture.is_empty:
-            if moved:
+            if at_once and _n_marks(picture) <= _MOST_MARKS:
                 drawing(picture, key)
             else:
                 _chart(picture=picture, key=key, is_large=layout.is_on())
@@ -116,6 +117,13 @@ def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
     figure = theme.enlarged(picture.figure, layout.FACTOR) if is_large else picture.figure
     st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)
     return picture
+
+
+def _n_marks(picture: Picture) -> int:
+    """Points and cells of all traces together."""
+    import numpy as np
+
+    return sum(np.size(trace["z" if "z" in trace else "y"]) for trace in picture.traces)
 
 
 def drawing(picture: Picture, key: str) -> None:

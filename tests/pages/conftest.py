@@ -20,7 +20,7 @@ from streamlit.testing.v1.element_tree import Button
 
 from dpcl_core.elements.element import PICTURE
 from dpcl_core.runs.store import Store
-from pages.parts import document
+from pages.parts import document, figure_card
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +41,12 @@ def drawings(page: AppTest) -> list[ElementTree.Element]:
 def charts(page: AppTest) -> list[dict[str, Any]]:
     """The figures that the page draws by Plotly."""
     return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+
+
+@pytest.fixture
+def by_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every figure is drawn by Plotly, whose traces a test can read, as where there are too many marks for an SVG."""
+    monkeypatch.setattr(figure_card, "_MOST_MARKS", -1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -342,9 +342,16 @@ def test_a_link_leads_back_to_the_gallery_that_was_just_left(open_page: Open, pr
     assert "from" not in page.query_params
 
 
+def _undecide(name: str, store: Store) -> None:
+    """Fills a question's runs with the same numbers on both sides."""
+    for spec in questions.specs(name).values():
+        replay.fill(store, spec, replay.recorded(spec))
+
+
 def test_two_seeds_are_added_to_an_answer_that_is_not_decided_with_their_time(
     open_page: Open, store: Store, idle: None
 ) -> None:
+    _undecide("blurry-digits", store)
     page = open_page("questions", question="blurry-digits")
     assert "Not decided: less than" in words(page)
     pressed = page.button(key="more-seeds")
@@ -357,26 +364,26 @@ def test_two_seeds_are_added_to_an_answer_that_is_not_decided_with_their_time(
     assert set(found.runs) == {run for _, run, _ in asked.sides[:2]}
     for label, run in found.runs.items():
         spec = questions.specs("blurry-digits")[label]
-        assert run.spec == replace(spec, seeds=(5, 6)), "the next ones, and nothing else is changed"
+        assert run.spec == replace(spec, seeds=(10, 11)), "the next ones, and nothing else is changed"
     for run in found.runs.values():
         replay.fill(store, run.spec, replay.recorded(run.spec))
     Sets(store).request_stop(found.id)
     said = words(open_page("questions", question="blurry-digits"))
-    assert re.search(r"7 seeds, 2 of them added after a look", said)
+    assert re.search(r"12 seeds, 2 of them added after a look", said)
 
 
 def test_seeds_are_added_to_both_sides_and_once(store: Store) -> None:
-    name = "blurry-digits"
+    _undecide(name := "blurry-digits", store)
     labels = {run for _, run, _ in answers.table()[name].sides[:2]}
     first = questions.lacking_seeds(name, labels, questions.results(name, store))
-    assert {label: spec.seeds for label, spec in first.items()} == dict.fromkeys(labels, (5, 6))
+    assert {label: spec.seeds for label, spec in first.items()} == dict.fromkeys(labels, (10, 11))
     label, spec = next(iter(first.items()))
     replay.fill(store, spec, replay.recorded(spec))
     rest = questions.lacking_seeds(name, labels, questions.results(name, store))
-    assert {other: spec.seeds for other, spec in rest.items()} == dict.fromkeys(labels - {label}, (5, 6))
+    assert {other: spec.seeds for other, spec in rest.items()} == dict.fromkeys(labels - {label}, (10, 11))
     replay.fill(store, *((one := rest[min(labels - {label})]), replay.recorded(one)))
     found = questions.results(name, store)
-    assert {model.seed for model in found[label].models} == set(range(7))
+    assert {model.seed for model in found[label].models} == set(range(12))
     assert not questions.lacking_seeds(name, labels, found)
 
 

@@ -22,6 +22,8 @@ from tests.pages.conftest import Open, Patch, address, charts, unfolded, words
 from tests.support import replay
 from tests.support.asserting import includes
 
+pytestmark = pytest.mark.usefixtures("by_plotly")
+
 SPEC = replay.a_spec()
 ALL = replay.recorded(SPEC)
 HALF = replay.half(ALL)

@@ -29,6 +29,8 @@ from tests.papers import making
 from tests.support import replay, texts
 from tests.support.asserting import includes
 
+pytestmark = pytest.mark.usefixtures("by_plotly")
+
 SPEC = replay.a_spec()
 ALL = replay.recorded(SPEC)
 HALF = replay.half(ALL)
