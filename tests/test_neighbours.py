@@ -82,7 +82,7 @@ _REPLAYED = {"epochs": 1, "sample_rate": 0.5, "memory_size": 8, "replay_rate": 0
 # Methods on doors, streams and lists that were opened to them later, by what is new: clients in any stream and on any data,
 # lists that are given, networks on features.
 _NEW: Mapping[str, tuple[str, Door, Raw]] = {
-    "clients with pictures": ("label-means", PICTURES, {**_LEARNED, "params": {"dimensions": 4}}),
+    "clients with pictures": ("label-means", PICTURES, {**_LEARNED, "params": {"dimensions": 4, "radius": 0.5}}),
     "clients with tables": ("cslr-server-head", TABLE, {"params": {**_LISTS, **_SERVER}}),
     "clients with windows": ("fedta-lite", WINDOWS, {"params": _ROUNDS, "labels": "data", "privacy": _FREE}),
     "clients with embeddings": ("cslr-central", VECTORS, {**_LEARNED, "params": {**_LISTS, **_ROUNDS}}),
