@@ -62,7 +62,7 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()
     page.get_by_text("times likelier because of you").click()
     expect(page.locator(".privacy-bar").first).to_contain_text("Not covered")
-    assert page.locator(".js-plotly-plot").count() >= 3
+    assert page.locator(".picture svg").count() >= 3
     cells = len([e for _, e in app.store().events_after(run_id) if type(e).__name__ == "CellFinished"])
     assert cells == 30
     page.get_by_role("button", name="Export").click()
@@ -81,7 +81,7 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     fresh.get_by_role("spinbutton", name="Tasks").fill("2")
     fresh.keyboard.press("Enter")
     expect(fresh.locator(".st-key-card-stream").filter(has_text="2 tasks of").first).to_be_visible()  # one fades
-    expect(fresh.locator(".st-key-card-stream .js-plotly-plot .heatmaplayer image").first).to_be_attached()
+    expect(fresh.locator(".st-key-card-stream .picture svg rect").first).to_be_attached()
 
 
 def _endless() -> RunSpec:
@@ -179,7 +179,7 @@ def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
         )
         assert wide <= width, f"{name} is {wide} px wide"
         if name == "train":
-            chart, form = (page.locator(what).first.bounding_box() for what in (".js-plotly-plot", ".st-key-choices"))
+            chart, form = (page.locator(what).first.bounding_box() for what in (".picture svg", ".st-key-choices"))
             assert chart is not None
             assert form is not None
             assert (chart["y"] < form["y"]) == (width < 700)
@@ -189,7 +189,7 @@ def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
 def test_the_curve_comes_first_on_every_screen(app: App, visit: Visit, width: int, height: int, most: int) -> None:
     page = visit(f"{app.url}/train", width=width)
     page.set_viewport_size({"width": width, "height": height})
-    chart = page.locator(".st-key-card-accuracy .js-plotly-plot").bounding_box()
+    chart = page.locator(".st-key-card-accuracy .picture svg").bounding_box()
     assert chart is not None
     assert chart["y"] < most
     statement = page.locator(".st-key-statement summary").bounding_box()
@@ -220,7 +220,7 @@ def test_typing_in_dataset_offers_the_match_first_and_brings_its_network(app: Ap
     page.keyboard.press("Enter")
     expect(page.get_by_text("CIFAR-100 brings along: EfficientNet-Lite0")).to_be_visible()
     expect(page).to_have_url(re.compile("bb=lite0"))
-    expect(page.locator(".st-key-card-ghost .js-plotly-plot")).to_be_visible()
+    expect(page.locator(".st-key-card-ghost .picture svg")).to_be_visible()
 
 
 def test_the_button_of_budgets_says_what_was_chosen_and_stays_open(app: App, visit: Visit) -> None:
