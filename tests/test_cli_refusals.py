@@ -61,7 +61,7 @@ SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
         (["run", "--preset", "digits-cosine", "--store", "gopher://x"], ["gopher"]),
         (["show", "../../etc/passwd"], ["run = ../../etc/passwd"]),
         (["show", "0123456789ab"], ["0123456789ab"]),
-        (["export", "0123456789ab", "--to", "/tmp/x"], ["0123456789ab"]),
+        (["export", "0123456789ab", "--to", "/tmp/dpcl-nowhere"], ["0123456789ab"]),
         (["list", "shoes"], ["shoes"]),
         (["account", "--epsilon", "0", "--delta", "1e-5"], ["epsilon = 0"]),
         (["account", "--epsilon", "1"], ["exactly two"]),

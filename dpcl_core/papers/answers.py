@@ -208,7 +208,7 @@ def picture(of: Answer) -> str:
         return thumbnail.budgets(known, unit=measured.unit(asked.metric))
     factor = measured.scale(asked.metric)
     curves = [shown.runs[run].mean_curve(epsilon, asked.metric) for _, run, epsilon in sides]
-    points = [[(task, factor * value) for task, value in enumerate(one, 1) if value is not None] for one in curves]
+    points = [[(task, round(factor * value, 9)) for task, value in enumerate(one, 1) if value is not None] for one in curves]
     lines = [(side[0], values) for side, values in zip(sides, points, strict=True)]
     if all(len(values) > 1 for _, values in lines):
         return thumbnail.curves(lines, unit=measured.unit(asked.metric))
