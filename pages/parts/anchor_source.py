@@ -79,7 +79,7 @@ class Scene:
 
     def show(self, picture: Picture, **card: Any) -> None:
         """Draws a figure of the scene in a card (`figure_card.show`)."""
-        figure_card.show(picture, self.source, linked=True, live=self.is_live, at_once=True, **card)
+        figure_card.show(picture, self.source, linked=True, live=self.is_live, **card)
 
     @property
     def mode_names(self) -> tuple[str, ...]:
@@ -303,7 +303,6 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
     figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",
         note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,
-        at_once=True,
     )  # fmt: skip
     if result.run_id is not None:
         layout.arrow("explore", "More of these lists on Explore", {"view": "clients", "sh": "run", "run": result.run_id})

@@ -82,23 +82,24 @@ CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 def show(
     picture: Picture, provenance: Provenance | None, *, key: str, title: str = "", note: str = "",
-    table: pd.DataFrame | None = None, linked: bool = False, live: bool = False, caption: str = "", at_once: bool = False,
+    table: pd.DataFrame | None = None, linked: bool = False, live: bool = False, caption: str = "", by_plotly: bool = False,
 ) -> None:  # fmt: skip
     """Draws a card with title, figure, caption, finding and footer, or the reason if there is nothing to draw. The title's
     help mark explains its glossary words.
 
     `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `linked`:
     offers the link to this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
-    `at_once`: as SVG, which needs no library of 1.2 MB and moves with a slider; Plotly draws what has too many marks for it.
+    It is drawn as SVG, which waits for no library of 1.2 MB and moves with a slider; by Plotly what has too many marks, or
+    where `by_plotly` says that the browser draws no elements.
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=course.explained(title) or None)
         if not picture.is_empty:
-            if at_once and _n_marks(picture) <= _MOST_MARKS:
-                drawing(picture, key)
-            else:
+            if by_plotly or _n_marks(picture) > _MOST_MARKS:
                 _chart(picture=picture, key=key, is_large=layout.is_on())
+            else:
+                drawing(picture, key)
             layout.await_paint()
         else:  # text that wraps, as high as the later figure
             height = f"{picture.layout.get('height', 200):g}px"

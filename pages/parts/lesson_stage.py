@@ -140,7 +140,7 @@ class Stage:
         """Draws a figure as a card with its numbers to download. `name`: of the card, if not the step's."""
         key = f"lesson-{name or self.step.key}"
         picture = picture.at_most(_HIGHEST) if layout.is_on() else picture
-        figure_card.show(picture, provenance, key=key, title=title, note=note, table=table, at_once=True)
+        figure_card.show(picture, provenance, key=key, title=title, note=note, table=table)
 
     def curves(
         self, rows: Iterable[tuple[object, ...]] | pd.DataFrame, *, chosen: float | None = None,

@@ -88,7 +88,7 @@ def page() -> None:
         else:
             run_panel.statement(state.run_result(state.store().get(source.key)), epsilon, is_over=True)
         pins = _pins(view, now)
-        wanted = _figures(view, now, [_pinned(pin) for pin in pins], partial(_show, at_once=not values["plain"]))
+        wanted = _figures(view, now, [_pinned(pin) for pin in pins], partial(_show, by_plotly=bool(values["plain"])))
         changed.update(epsilon=epsilon, pins=pins, wanted=wanted)
 
     with answer:
@@ -292,12 +292,12 @@ def _classes(states: dict[str, State], now: State, show: Show) -> None:
     show(picture, states, "classes", pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"]))
 
 
-def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame, *, at_once: bool) -> None:
-    """Draws a figure; `at_once` as for `figure_card.show`: not where the browser is said to draw no elements."""
+def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame, *, by_plotly: bool) -> None:
+    """Draws a figure; `by_plotly` as for `figure_card.show`."""
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
         picture = picture.saying(f"{picture.finding} Here {legend}.")
-    figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, linked=True, at_once=at_once)
+    figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, linked=True, by_plotly=by_plotly)
 
 
 def _provenance(states: dict[str, State]) -> Provenance:

@@ -185,7 +185,6 @@ def _curve(result: Result, *, live: bool) -> None:
     show(
         _figure(key=_key(result), name="accuracy", dark=text.is_dark(), _result=result), result.provenance, key="accuracy",
         title=f"{capital(result.score)} over tasks", note=note, table=result.scores, linked=True, live=live,
-        at_once=True,
     )  # fmt: skip
 
 
@@ -194,9 +193,9 @@ def _grid(result: Result, chosen: float, name: Literal["matrix", "forgetting"]) 
     matrix, forgotten = _grids(key=_key(result), chosen=chosen, dark=text.is_dark(), _result=result)
     which = epsilon_label(chosen, result.standing)
     if name == "matrix":
-        show(matrix, None, key=name, title="Who remembers what", note=f"{which}, {result.score} %", live=True, at_once=True)
+        show(matrix, None, key=name, title="Who remembers what", note=f"{which}, {result.score} %", live=True)
     else:
-        show(forgotten, None, key=name, title="Forgetting", note=f"{which}, points lost since best", live=True, at_once=True)
+        show(forgotten, None, key=name, title="Forgetting", note=f"{which}, points lost since best", live=True)
 
 
 @st.fragment

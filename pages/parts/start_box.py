@@ -332,7 +332,7 @@ def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, fil
         said.append("We show no counts: they would reveal something.")
     figure_card.show(
         _picture(shown, round(filled, 2), text.is_dark()), None, key="stream", title="Which classes come when",
-        note="darker: more examples", live=True, caption=" ".join(said), at_once=True,
+        note="darker: more examples", live=True, caption=" ".join(said),
     )  # fmt: skip
 
 
@@ -352,7 +352,7 @@ def ghost(spec: RunSpec) -> bool:
     named = [fields.title(key, of.method, of.scenario.kind).lower() for key in keys[:_NAMED]]
     named += [f"{len(keys) - _NAMED} more"] if len(keys) > _NAMED else []
     note = f"with other settings: {', '.join(named)}" if named else "with these settings"
-    figure_card.show(picture, source, key="ghost", title="Measured before", note=plain(note), live=True, at_once=True)
+    figure_card.show(picture, source, key="ghost", title="Measured before", note=plain(note), live=True)
     return True
 
 

@@ -55,7 +55,7 @@ def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit
 def test_a_phone_scrolls_one_way(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/privacy?k=20", width=390)
     expect(page.get_by_text("One person in several tasks")).to_be_visible()
-    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    expect(page.locator(".picture svg").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     overflowing = "[...document.querySelectorAll('[data-testid=stMain]')].some(e => e.scrollWidth > e.clientWidth)"
     assert not page.evaluate(overflowing)

@@ -24,7 +24,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages.parts import comparison, fields, train_form
-from tests.pages.conftest import Open, Patch, address, words
+from tests.pages.conftest import Open, Patch, address, drawings, words
 from tests.support import replay
 from tests.support.asserting import excludes, includes
 
@@ -43,7 +43,7 @@ def _filled(store: Store, **more: object) -> str:
 def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open) -> None:
     page = open_page("runs", view="compare")
     assert "Nothing to compare yet" in words(page)
-    assert page.get("plotly_chart")
+    assert drawings(page)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_pa
         "choose two runs with as many tasks."
     )
     assert [run.id for run in store.list_runs()] == [second, first]
-    assert page.get("plotly_chart"), "the accuracy curves above are still there"
+    assert drawings(page), "the accuracy curves above are still there"
 
 
 def test_other_test_data_are_refused(open_page: Open, store: Store) -> None:

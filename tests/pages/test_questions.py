@@ -25,7 +25,7 @@ from dpcl_core.runs.run import Status
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from pages.parts import figure_card
-from tests.pages.conftest import Open, Patch, words
+from tests.pages.conftest import Open, Patch, drawings, words
 from tests.support import audited, replay
 
 NAME = "digits-cosine"
@@ -177,9 +177,10 @@ def test_a_card_without_a_result_says_what_it_lacks(open_page: Open, monkeypatch
 def test_records_answer_a_question_that_never_ran_here(open_page: Open) -> None:
     page = open_page("questions", question="cifar100-cosine")
     assert "recorded on " in words(page)
-    assert page.get("plotly_chart")
+    assert drawings(page)
 
 
+@pytest.mark.usefixtures("by_plotly")
 def test_chance_is_drawn_as_recorded_where_the_data_are_not_here(
     open_page: Open, monkeypatch: Patch, tmp_path: Path
 ) -> None:
@@ -241,6 +242,7 @@ def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, 
     assert {part for part in moved if part in words(page)} == (moved if status == "finished" else set())
 
 
+@pytest.mark.usefixtures("by_plotly")
 def test_the_answer_shows_what_an_audit_of_its_run_has_proved(open_page: Open, store: Store) -> None:
     spec = presets.load(NAME)
     run_id = replay.fill(store, spec, replay.recorded(spec))
