@@ -16,8 +16,8 @@ from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common import dpsgd, learner
 from dpcl_core.methods.common.card import settings_of
+from dpcl_core.methods.common.learner import PublicSizes, of_spec
 from dpcl_core.methods.common.per_example_gradients import Gradients, clip_weights, noisy_means
-from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.lifelong import dp_agem, dp_coeff_memory, nets, odometer, quadratic
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams, check, randomiser
 from dpcl_core.privacy import audit_bounds, text_mechanisms

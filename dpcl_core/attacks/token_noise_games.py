@@ -22,7 +22,7 @@ from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import settings_of
-from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
+from dpcl_core.methods.common.learner import PublicSizes, of_spec
 from dpcl_core.methods.language import pecl_published, sensitivity
 from dpcl_core.methods.language.params import LanguageParams
 from dpcl_core.privacy import audit_bounds, statement, text_mechanisms

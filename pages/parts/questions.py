@@ -21,7 +21,7 @@ from dpcl_core.explorers.matching import TABLE_8
 from dpcl_core.figures import reproduction, statistics
 from dpcl_core.figures.picture import counted, epsilon_label, span
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, catalog, claims, comparison, measured, paper_figures, questions, report
+from dpcl_core.papers import answers, catalog, claims, comparison, measured, questions, report
 from dpcl_core.papers.answers import Answer
 from dpcl_core.papers.paper import Experiment, Size
 from dpcl_core.papers.questions import Duration, Question
@@ -356,12 +356,12 @@ def _figures(key: Key, found: PaperSide) -> None:
     experiment, epsilon, test = form.experiment.name, None, None
     with st.container(key="figure-choices", horizontal=True, vertical_alignment="bottom", gap="small"):
         name = st.selectbox("Figure of the paper", of, format_func="Figure {}".format, key=f"figure-{experiment}", width=260)
-        if budgets := paper_figures.budgets(form, of[name]):
+        if budgets := comparison.figure_budgets(form, of[name]):
             at = f"figure-budget-{experiment}-{name}"
             epsilon = st.segmented_control(
                 "Budget", budgets, default=budgets[0], format_func=epsilon_label, required=True, key=at
             )
-        if tests := paper_figures.tests(form, of[name]):
+        if tests := comparison.figure_tests(form, of[name]):
             titles = [f"{one.first.run} / {one.second.run}, {report.budgets_of(one)}" for one in tests]
             test = st.selectbox(
                 "Compared", range(len(tests)), format_func=titles.__getitem__, key=f"figure-test-{experiment}-{name}"
@@ -376,11 +376,11 @@ def _figures(key: Key, found: PaperSide) -> None:
 @st.cache_resource(max_entries=100, show_spinner=False)
 def _figure(
     key: Key, name: str, epsilon: float | None, test: int | None, dark: bool, _found: PaperSide
-) -> paper_figures.Drawn:
+) -> comparison.Drawn:
     form = _found.form
     figure = next(one for one in form.experiment.figures if one.name == name)
-    chosen = None if test is None else paper_figures.tests(form, figure)[test]
-    return paper_figures.draw(_found.paper, form, figure, epsilon=epsilon, test=chosen, dark=dark)
+    chosen = None if test is None else comparison.figure_tests(form, figure)[test]
+    return comparison.draw_figure(_found.paper, form, figure, epsilon=epsilon, test=chosen, dark=dark)
 
 
 def _claims(found: PaperSide) -> None:

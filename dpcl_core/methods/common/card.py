@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from dpcl_core.layers import Print
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.learner import PublicSizes
 from dpcl_core.privacy.noise_forecast import NoiseForecast
 from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 

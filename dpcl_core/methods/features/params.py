@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, Schedule
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.learner import PublicSizes
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, RunSpec, parameter
 

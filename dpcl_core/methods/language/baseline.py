@@ -42,8 +42,7 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Printed, Values, setting
 from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import Schedule, noise_std
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.learner import PublicContext, PublicSizes
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
 from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length

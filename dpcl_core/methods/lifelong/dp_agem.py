@@ -28,8 +28,7 @@ from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, Schedule, diverged
-from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.learner import PublicContext, PublicSizes, labelled
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import ReplayParams

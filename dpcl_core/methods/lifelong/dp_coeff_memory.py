@@ -15,8 +15,7 @@ from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import each_task
-from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.learner import PublicContext, PublicSizes, labelled
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams

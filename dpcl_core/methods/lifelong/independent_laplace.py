@@ -18,8 +18,7 @@ from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import each_task
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.learner import PublicContext, PublicSizes
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
