@@ -194,14 +194,13 @@ def test_every_figure_of_every_paper_can_be_drawn_from_every_form_at_every_budge
 
 
 def test_a_bar_and_a_line_reach_where_their_values_are() -> None:
-    from dpcl_core.figures import thumbnail
-
     root = ElementTree.fromstring(
-        thumbnail.rows([("a", Interval(50.0, None, None, 1)), ("b", Interval(100.0, None, None, 1))], unit="%")
+        answers._drawn_rows([("a", Interval(50.0, None, None, 1)), ("b", Interval(100.0, None, None, 1))], unit="%")
     )
     half, whole = (float(bar.attrib["width"]) for bar in root.iter("rect"))
     assert whole == pytest.approx(2 * half, rel=0.01)
-    root = ElementTree.fromstring(thumbnail.curves([("a", [(1, 0.0), (2, 100.0)]), ("b", [(1, 50.0), (2, 50.0)])], unit="%"))
+    lines = [("a", [(1, 0.0), (2, 100.0)]), ("b", [(1, 50.0), (2, 50.0)])]
+    root = ElementTree.fromstring(answers._drawn_curves(lines, unit="%"))
     ends = sorted(float(dot.attrib["cy"]) for dot in root.iter("circle"))
-    assert ends == [thumbnail._TOP, (thumbnail._TOP + thumbnail._FOOT) / 2]
-    assert math.isclose(thumbnail._height(0.0, 0.0, 100.0), thumbnail._FOOT)
+    assert ends == [answers._TOP, (answers._TOP + answers._FOOT) / 2]
+    assert math.isclose(answers._height(0.0, 0.0, 100.0), answers._FOOT)
