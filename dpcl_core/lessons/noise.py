@@ -23,7 +23,7 @@ from dpcl_core.privacy import audit_bounds, gaussian, sums
 from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.runs import frames
-from dpcl_core.scenarios import incremental
+from dpcl_core.scenarios import central
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
 from dpcl_core.spec import DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec
@@ -39,7 +39,7 @@ def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     """The bundled digits, split into tasks."""
     dataset = load.load_dataset(DataSpec(dataset="digits"))
     train, test = (Examples(pixels.pixel_rows(split.images), split.labels) for split in (dataset.train, dataset.test))
-    return incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
+    return central.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
 
 
 @cache
