@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from dpcl_core import checks, engine, events, paths, presets
-from dpcl_core.attacks.catalog import closing_notes
+from dpcl_core.attacks.play import closing_notes
 from dpcl_core.classifiers import written
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, schema, understood
