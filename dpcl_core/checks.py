@@ -19,9 +19,8 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.fields import in_toml
 from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.given_lists import for_training
-from dpcl_core.methods.common.learner import PublicSizes, check_public_labels, run_sizes
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, check_public_labels, run_sizes
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios import federated

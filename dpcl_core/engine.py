@@ -27,7 +27,7 @@ from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, Refer
 from dpcl_core.learning import ClosingAudit, Group, Observe
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.privacy import budgets, gaussian, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.dp_events import dp

@@ -99,14 +99,14 @@ def test_commands_print_in_one_place() -> None:
 
 
 def test_pages_look_into_no_method() -> None:
-    """They ask figures, runs, results, explorers and cards, whose types are in `common.card`, and a run's public sizes."""
-    card, learner = "dpcl_core.methods.common.card", "dpcl_core.methods.common.learner"
-    sizes = {learner, f"{learner}.PublicSizes", f"{learner}.of_spec"}
+    """They ask figures, runs, results, explorers and cards, whose type is `MethodCard`, and a run's public sizes."""
+    method = "dpcl_core.methods.common.method"
+    shared = {method, *(f"{method}.{name}" for name in ("MethodCard", "PublicSizes", "of_spec"))}
     for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
         for name in imported(path):
             is_inside = any(name.startswith(f"dpcl_core.{floor}.") for floor in (*FAMILIES, "methods.common"))
-            is_of_a_card = re.search(r"\.(cards|params|claim)\b", name) or name.startswith(card)
-            assert not is_inside or is_of_a_card or name in sizes, f"{path} imports {name}"
+            is_of_a_card = re.search(r"\.(cards|params|claim)\b", name) or name in shared
+            assert not is_inside or is_of_a_card, f"{path} imports {name}"
 
 
 PAGES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]

@@ -20,7 +20,7 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import settings_of
+from dpcl_core.methods.common.method import settings_of
 from dpcl_core.methods.federated.client_training import Clients, Head, LocalPlan, averaged, client_draws, local_updates
 from dpcl_core.methods.federated.cslr_published import CslrPublishedParams
 from dpcl_core.methods.federated.lists import ListLearner, Lists

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
-from dpcl_core.methods.common.card import settings_of
+from dpcl_core.methods.common.method import settings_of
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.federated import fedcil_dp, matchers
 from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, ReleaseParams, RoundParams, ServerParams

@@ -26,7 +26,7 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import dataset
-from dpcl_core.methods.common.learner import of_spec
+from dpcl_core.methods.common.method import of_spec
 from dpcl_core.methods.lifelong import claim, l2dp_ml
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.noise import Noise, ReleaseNoise

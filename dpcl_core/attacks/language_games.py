@@ -18,8 +18,7 @@ from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import settings_of
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes, of_spec
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, of_spec, settings_of
 from dpcl_core.methods.language import adapted_model, baseline, pecl, public_text, sculpting, training
 from dpcl_core.methods.language.gradients import Gradients, TextLoss, batch_of
 from dpcl_core.methods.language.pecl import PeclParams, Repaired, check

@@ -23,7 +23,7 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import CONFIDENCE, START, SURELY, Floats, Game, Released, Seen, released
 from dpcl_core.data.texts import TextForm
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, Coins
 from dpcl_core.scenarios.stream import Examples, Task

@@ -23,7 +23,7 @@ from dpcl_core.data import load
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.federated.params import ReleaseParams
 from dpcl_core.privacy import audit_bounds, noise, text_mechanisms
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound

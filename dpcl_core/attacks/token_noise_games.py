@@ -21,8 +21,7 @@ from dpcl_core.attacks.play import CONFIDENCE, Attack, Floats, Guesses
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import settings_of
-from dpcl_core.methods.common.learner import PublicSizes, of_spec
+from dpcl_core.methods.common.method import PublicSizes, of_spec, settings_of
 from dpcl_core.methods.language import pecl_published, sensitivity
 from dpcl_core.methods.language.params import LanguageParams
 from dpcl_core.privacy import audit_bounds, statement, text_mechanisms

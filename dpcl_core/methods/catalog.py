@@ -17,8 +17,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.errors import BadInput, entry
-from dpcl_core.methods.common.card import MakeLearner, MethodCard
-from dpcl_core.methods.common.learner import PublicSizes
+from dpcl_core.methods.common.method import MakeLearner, MethodCard, PublicSizes
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 

@@ -20,7 +20,7 @@ from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import PublicSizes, of_spec
+from dpcl_core.methods.common.method import PublicSizes, of_spec
 from dpcl_core.methods.features.cosine import forecast
 from dpcl_core.papers import measured, questions
 from dpcl_core.papers.measured import Measured

@@ -35,7 +35,7 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import JsonValue, plain
 from dpcl_core.fields import Form, of_fields
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.site import pyodide
 from dpcl_core.spec import LABELS, DataSpec, PrivacySpec, RunSpec, Settings, fields_of

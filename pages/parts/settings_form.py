@@ -22,7 +22,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.lessons import text as course
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.papers import beforehand
 from dpcl_core.privacy import budgets
 from dpcl_core.privacy.labels import people_to_be_named

@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures import stream as drawing
 from dpcl_core.figures.picture import Picture, Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import of_spec
+from dpcl_core.methods.common.method import of_spec
 from dpcl_core.methods.references import forecast
 from dpcl_core.papers import beforehand, questions
 from dpcl_core.papers.beforehand import Sizes

@@ -15,7 +15,7 @@ from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import Learner
+from dpcl_core.methods.common.method import Learner
 from dpcl_core.scenarios import central
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
 from dpcl_core.spec import RunSpec

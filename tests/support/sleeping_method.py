@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import ADDED
-from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import MethodCard, PublicContext
 from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.privacy.labels import in_label_space
 from dpcl_core.privacy.ledger import Ledger

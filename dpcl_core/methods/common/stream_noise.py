@@ -8,7 +8,7 @@ from typing import Literal
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.layers import Printed
-from dpcl_core.methods.common.learner import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.privacy.continual import FRESH, SQUARE_ROOT, Choice, choose
 from dpcl_core.spec import Params, RunSpec, parameter
 

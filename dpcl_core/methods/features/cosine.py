@@ -13,7 +13,7 @@ from dpcl_core.layers import Print
 from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import learned_list
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes, labelled
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled
 from dpcl_core.methods.common.stream_noise import PredictionParams, RememberedParams, remembers
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy.accounting import training_budget

@@ -9,7 +9,7 @@ from typing import Literal
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.params import MEMBER

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Arrays, Rule, masked
-from dpcl_core.methods.common.learner import Observation, PublicContext, label_refusal
+from dpcl_core.methods.common.method import Observation, PublicContext, label_refusal
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Element, Floats, Ints, ListLearner, Lists, Reals, Singles, cholesky, simplex
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import each_task
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import ListsObserved, SeenLabels, TaskRows, clients_per_task, features

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.common.stream_noise import ADDED_PRINTED, PredictionParams, predicts_shrunk
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated

@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import Adam
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.federated import client_training
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features

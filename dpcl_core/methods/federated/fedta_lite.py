@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes, refuse_budgets
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, refuse_budgets, settings_of
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, by_label, features
 from dpcl_core.methods.federated.client_training import participation

@@ -12,7 +12,7 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import ADDED
 from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes
 from dpcl_core.methods.common.stream_noise import PredictionParams, RememberedParams
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, Question, Replay, SeenLabels, features

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.layers import ADDED
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Replay, TaskRows, side_by_side

@@ -40,9 +40,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Printed, Values, setting
-from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import Schedule, noise_std
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import MethodCard, PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
 from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length

@@ -24,9 +24,8 @@ import numpy as np
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule, each_task
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting
 from dpcl_core.methods.language.adapted_model import progress_of

@@ -17,9 +17,8 @@ from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
 from dpcl_core.layers import Printed, Values, setting
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting, sensitivity
 from dpcl_core.methods.language.adapted_model import median_norm, progress_of

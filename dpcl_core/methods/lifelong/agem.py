@@ -17,7 +17,7 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes, labelled, refuse_budgets
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, refuse_budgets
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy.dp_events import dp

@@ -25,10 +25,9 @@ from dpcl_core import published
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Departure, Print, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, Schedule, diverged
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes, labelled
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, settings_of
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import ReplayParams

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import each_task
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes, labelled
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, settings_of
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams

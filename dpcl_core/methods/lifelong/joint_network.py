@@ -15,9 +15,8 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule, masked
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes, labelled, refuse_budgets
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, refuse_budgets, settings_of
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import NetworkName
 from dpcl_core.privacy.dp_events import dp

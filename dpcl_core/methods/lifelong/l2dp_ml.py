@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.methods.lifelong import params as settings

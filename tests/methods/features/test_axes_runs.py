@@ -14,7 +14,7 @@ from dpcl_core.events import Event, Progress, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import catalog as methods_catalog
 from dpcl_core.methods import references
-from dpcl_core.methods.common.learner import Learner, PublicContext, of_spec
+from dpcl_core.methods.common.method import Learner, PublicContext, of_spec
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search

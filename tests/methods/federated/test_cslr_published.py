@@ -11,7 +11,7 @@ from dpcl_core import layers
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.learner import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.federated import client_release, cslr_published, published_release
 from dpcl_core.methods.federated.client_release import TaskRows, user_lists
 from dpcl_core.methods.federated.lists import ListLearner
