@@ -22,8 +22,8 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.layers import Layer
     from dpcl_core.privacy.statement import Standing
+    from dpcl_core.published import Layer
 
 
 _ELSEWHERE = "DPCL_METHODS"

@@ -19,10 +19,10 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.data.texts import Canary, TextForm
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
-from dpcl_core.layers import Print
 from dpcl_core.privacy.labels import in_label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise_forecast import NoiseForecast
+from dpcl_core.published import Print
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, LabelSetting, Params, Recurrence, RunSpec

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print
 from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import learned_list
@@ -25,6 +24,7 @@ from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import UnitRows, row_blocks, unit_rows
+from dpcl_core.published import Print
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 

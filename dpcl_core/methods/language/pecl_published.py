@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
-from dpcl_core.layers import Printed, Values, setting
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.language import params as language
@@ -30,6 +29,7 @@ from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import published_embeddings
+from dpcl_core.published import Printed, Values, setting
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 
