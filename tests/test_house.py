@@ -203,7 +203,7 @@ def test_nothing_is_unpickled() -> None:
                 if source.startswith(("np.load(", "numpy.load(")) or node.func.attr == "read_array":
                     assert "allow_pickle=False" in source, f"{path}: {source}"
                 if source.startswith("torch.load"):  # one file of known SHA-256, read as tensors only
-                    assert path.name == "lite0.py", f"{path}: {source}"
+                    assert path.name == "timm_models.py", f"{path}: {source}"
                     assert "weights_only=True" in source, f"{path}: {source}"
 
 
