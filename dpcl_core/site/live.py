@@ -49,7 +49,7 @@ MOST_BYTES: Final = 50 * 2**20  # of a file of somebody's own
 _PACKED = ".pack"  # of files that shrink by half or more: many hosts compress nothing
 _ROOMS = ("attacks", "backbones", "classifiers", "data", "explorers", "methods", "privacy", "scenarios")
 _LEFT_OUT = ("methods/language", "methods/lifelong")  # they train by torch, or need those that do
-_SINGLE = {"figures": ("__init__", "answer", "picture", "statistics", "theme"), "lessons": ("__init__", "in_page")}
+_SINGLE = {"figures": ("__init__", "answer", "picture", "statistics", "theme")}
 _ASSETS = ("cards", "corpus", "published", "classifier.md")
 _PYTHON = {
     "annotated_types": "annotated-types", "attr": "attrs", "attrs": "attrs", "threadpoolctl": "threadpoolctl",
