@@ -10,7 +10,7 @@ from streamlit import net_util
 from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
-from pages.parts import document, here, layout, link, rooms, served, state, text, visitor
+from pages.parts import document, layout, link, rooms, served, state, text, visitor
 
 PAGES = [
     ("start", "Start"), ("lessons", "Lessons"), ("explore", "Explore"), ("privacy", "Privacy"), ("questions", "Questions"),
@@ -58,7 +58,7 @@ else:  # imported by the server: the same file is its address
         logging.getLogger(log).addFilter(document.Masking())
     documents = document.routes(PAGES + UNLISTED)
     app = App(
-        __file__, lifespan=state.moving, routes=[*rooms.routes(), *here.routes(), *documents],
+        __file__, lifespan=state.moving, routes=[*rooms.routes(), *served.routes(), *documents],
         on_script_error=document.show_break,
         middleware=[Middleware(document.Gate), Middleware(visitor.GivesToken), Middleware(served.Compressed)],
     )  # fmt: skip

@@ -19,9 +19,8 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.fields import in_toml
 from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common import public_sizes
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.given_lists import for_training
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, check_public_labels, run_sizes
 from dpcl_core.privacy import budgets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios import federated
@@ -72,7 +71,7 @@ class ResolvedRun:
     dataset: DatasetCard
     backbone: backbones.BackboneCard
     scenario: ScenarioCard
-    facts: public_sizes.PublicSizes
+    facts: PublicSizes
 
     @property
     def gives_lists(self) -> bool:
@@ -88,7 +87,7 @@ class ResolvedRun:
         return for_training(spec, is_on_top=self.method.guarantee == "nominal") if self.gives_lists else spec
 
     @classmethod
-    def of(cls, spec: RunSpec, facts: public_sizes.PublicSizes) -> ResolvedRun:
+    def of(cls, spec: RunSpec, facts: PublicSizes) -> ResolvedRun:
         """The run with its cards; checks nothing. Raises BadInput for an unknown name."""
         cards = methods.card(spec.method), datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
         return cls(spec, *cards, scenarios.card(spec.scenario.kind), facts)
@@ -127,7 +126,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
         if f"{facts.n_classes} classes" in error.allowed and (why := datasets.of_own_labels(dataset)):
             raise BadInput(error.field, error.value, f"{error.allowed}; {why}", error.fix) from error
         raise
-    sizes = public_sizes.run_sizes(spec, facts, n_tasks)
+    sizes = run_sizes(spec, facts, n_tasks)
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
     run = ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
@@ -306,7 +305,7 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
             continue
         public = public_classes(spec, stream.classes)
         if has_batches or named or spec.labels == "prior":  # with one list for all tasks a client's task may be empty
-            public_sizes.check_public_labels(spec, zip(stream.tasks, stream.homes, strict=True), public)
+            check_public_labels(spec, zip(stream.tasks, stream.homes, strict=True), public)
         sizes = [nominal_size] * len(stream.tasks)
         if stream.counts is not None:  # None for the user's own data, where counts would be a release
             spaces = _competing(spec, stream.homes, public)

@@ -16,7 +16,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import LABELS
 

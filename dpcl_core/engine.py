@@ -14,7 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from dpcl_core import checks
 from dpcl_core.backbones import bundled as public_axes
-from dpcl_core.backbones import extractor, pixels
+from dpcl_core.backbones import extractor
+from dpcl_core.backbones.bundled import values_form
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.data import catalog as datasets
@@ -26,7 +27,7 @@ from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, Refer
 from dpcl_core.learning import ClosingAudit, Group, Observe
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.privacy import budgets, gaussian, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.dp_events import dp
@@ -274,7 +275,7 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
 def _form(run: checks.ResolvedRun, dataset: Dataset, table: NDArray[np.generic]) -> Form | None:
     """The layout of values that a stream may put in another order: the examples' own, or of texts what a network makes."""
     if run.spec.data.backbone == "pixels":
-        return pixels.form(dataset.train.images)
+        return values_form(dataset.train.images)
     return Form(table.shape[1:], -1.0, 1.0) if run.scenario.needs_values else None
 
 

@@ -29,8 +29,7 @@ from dpcl_core.methods.features.process_pool import Job
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.accounting import noise_multiplier
 from dpcl_core.privacy.budgets import check_accounted, check_budget, for_a_row, smallest_delta
-from dpcl_core.privacy.card_document import document
-from dpcl_core.privacy.card_events import Card
+from dpcl_core.privacy.card_document import Card, document
 from dpcl_core.privacy.continual import shrunk
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import spend_on_read_list

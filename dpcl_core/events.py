@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from dpcl_core.layers import Layer
+from dpcl_core.published import Layer
 from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, reader
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]

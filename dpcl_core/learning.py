@@ -23,10 +23,9 @@ from dpcl_core.data import catalog
 from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common import classifier, state
-from dpcl_core.methods.common.card import MakeLearner
+from dpcl_core.methods.common import classifier, method, state
 from dpcl_core.methods.common.given_lists import GivenLists, budget
-from dpcl_core.methods.common.learner import Learner, LearnerEvent, Observation, Prefetching, PublicContext, Surveying
+from dpcl_core.methods.common.method import Learner, LearnerEvent, MakeLearner, Observation, PublicContext
 from dpcl_core.privacy import budgets, ledger
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.guarantee import guarantee
@@ -135,10 +134,10 @@ class Group:
         baselines = self._baselines(learner)
         if kept:
             self._restore(kept[-1], learner, observer, standing)
-        elif isinstance(learner, Surveying):
+        elif isinstance(learner, method.Surveying):
             learner.survey({seed: self.streams[seed].tasks for seed in self._seeds}, standing.ledgers)
         for step in range(len(kept), len(rounds)):
-            if isinstance(learner, Prefetching):
+            if isinstance(learner, method.Prefetching):
                 learner.prefetch(rounds[step : step + 2])
             if self._lists is not None:
                 self._give_lists(self._lists, step, standing.ledgers)

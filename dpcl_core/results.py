@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpcl_core.figures.picture import Picture
-    from dpcl_core.privacy.card_events import Card
+    from dpcl_core.privacy.card_document import Card
     from dpcl_core.privacy.statement import Standing
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store

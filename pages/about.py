@@ -12,7 +12,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.lessons import text as course
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.runs import process, queue
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.version import __version__

@@ -15,7 +15,7 @@ from dpcl_core.events import CellFinished, Guarantee
 from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import accounting, gaussian, guarantee, statement, watching
+from dpcl_core.privacy import accounting, continual, gaussian, guarantee, statement
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts import claim_calculator, cslr_claim, fields, figure_card, layout, lifelong_claims, link, pecl_claim, state
@@ -285,15 +285,15 @@ def _spending(view: state.View, tasks: int, epsilon: float, provenance: Provenan
     return planned
 
 
-_by_rule = st.cache_data(max_entries=64, show_spinner=False)(watching.spending)
+_by_rule = st.cache_data(max_entries=64, show_spinner=False)(continual.spending)
 
 
-_by_tasks = st.cache_data(max_entries=64, show_spinner=False)(watching.noise_by_tasks)
+_by_tasks = st.cache_data(max_entries=64, show_spinner=False)(continual.noise_by_tasks)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _race(n_tasks: int, epsilon: float) -> list[tuple[str, int, float]]:
-    return watching.race(n_tasks, gaussian.sigma(epsilon, calculators.DELTA), calculators.DELTA)
+    return continual.race(n_tasks, gaussian.sigma(epsilon, calculators.DELTA), calculators.DELTA)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -12,12 +12,14 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import counted
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, catalog, claims, comparison, measured, nearest, questions, report
+from dpcl_core.papers import answers, beforehand, catalog, claims, comparison, measured, questions, report
 from dpcl_core.papers.paper import SIZES
 from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
+from dpcl_core.runs import process
 from dpcl_core.runs.shards import Set
-from pages.parts import fields, figure_card, here, layout, link, run_panel, state, status_line, text, train_form
+from dpcl_core.spec import RunSpec
+from pages.parts import fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts import questions as parts_questions
 from pages.parts.text import plain
 
@@ -117,7 +119,7 @@ def _answer(view: state.View, name: str) -> None:
         runs = questions.specs(name)
         n_models = sum(spec.n_cells for spec in runs.values())
         what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
-        listed = "; ".join(parts_questions.in_order(name))  # names have commas of their own
+        listed = "; ".join(_in_order(name))  # names have commas of their own
         data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
         models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
         with layout.card("answer"):
@@ -130,14 +132,28 @@ def _answer(view: state.View, name: str) -> None:
             _start_card(name, newest, can_start=missing is None)
         if missing is not None:
             _instead(view, name, missing)
-        if (fragment := here.repeated(questions.specs(name).values())) is not None:
-            here.door(fragment)
+        if (fragment := repeated(questions.specs(name).values())) is not None:
+            layout.way_here(fragment)
         if newest is not None and (moved := _moved(newest)) is not None:
             label, result = moved
             if len(titles := questions.titles(name)) > 1:
                 st.caption(plain(f"How it went: {titles.get(label, label)}."))
             run_panel.moving(result, result.spec.privacy.usual_epsilon, live=False)
     _details(name, found, newest)
+
+
+def _in_order(name: str) -> list[str]:
+    """The readers' names of a preset's runs in the order in which Start queues them."""
+    titles = questions.titles(name)
+    return [titles[label] for label in questions.cheapest_first(questions.specs(name), state.store(), process.default())]
+
+
+def repeated(specs: Iterable[RunSpec]) -> str | None:
+    """The end of the link to the first of these runs that a page can repeat; None if there is none."""
+    from dpcl_core import page as engine  # few questions need them
+    from dpcl_core.site import live
+
+    return next((engine.link(spec) for spec in specs if live.runs_here(spec)), None)
 
 
 def _verdict(question: Question, name: str, *, can_start: bool) -> None:
@@ -167,11 +183,19 @@ def _verdict(question: Question, name: str, *, can_start: bool) -> None:
             st.caption("  \n".join(map(plain, lines)))
         if one.excluded is not None:
             st.markdown(f"Not decided: less than {claims.bound_text(one.excluded)} {unit} either way.")
-        more = parts_questions.more_seeds(one, name)
+        more = _more_seeds(one, name)
         if more and parts_questions.lacking(name) is None:
-            label = f"Two more seeds: {status_line.about(sum(map(nearest.rough_seconds, more.values())))}"
+            label = f"Two more seeds: {status_line.about(sum(map(beforehand.rough_seconds, more.values())))}"
             press = run_panel.attempt(lambda: parts_questions.add_seeds(name, more))
             st.button(label, key="more-seeds", on_click=press, disabled=not can_start, help=_MORE)
+
+
+def _more_seeds(one: answers.Answer, name: str) -> dict[str, RunSpec]:
+    """The runs that add seeds to both sides of a question in the form `name`; empty where its answer is decided there."""
+    test = next(test for test in one.tests if one.question.forms[test.size].name == name)
+    if one.asked.metric == "audited" or test.is_toy or test.judged.state != "cannot tell":
+        return {}
+    return questions.lacking_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs)
 
 
 def _instead(view: state.View, name: str, missing: DataMissing) -> None:
@@ -185,10 +209,19 @@ def _instead(view: state.View, name: str, missing: DataMissing) -> None:
             return
 
 
+def _takes(duration: questions.Duration) -> str:
+    """The expected duration in a sentence, and where it was measured."""
+    if duration.seconds is None:
+        return "Duration unknown."
+    where = " on this computer" if duration.is_here else ", measured on another computer"
+    first = " The first time takes longer: features are computed once." if duration.first_time else ""
+    return f"{text.capital(parts_questions.in_short(duration))}{where}.{first}"
+
+
 def _start_card(name: str, newest: Set | None, *, can_start: bool) -> None:
     runs = questions.specs(name)
     with layout.card("status"), st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
-        text = parts_questions.takes(questions.durations([name], state.store())[name])
+        text = _takes(questions.durations([name], state.store())[name])
         if newest is not None:
             label = {"finished": "Finished", "cancelled": "Stopped"}.get(newest.status, "Ended with an error")
             text = f"{label}: {newest.line(questions.titles(name))}. {text}"

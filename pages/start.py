@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dpcl_core.elements import element
-from pages.parts import here, layout, link
+from pages.parts import layout, link
 from pages.parts.figure_card import mounted, written_once
 
 HELP = """Ten digits arrive in five pairs. After each pair the model publishes, for every digit, the sum of its
@@ -34,7 +34,7 @@ def page() -> None:
         with column, layout.card(f"door-{door}"):
             page_name, query = _BEHIND[door]
             st.page_link(f"pages/{page_name}.py", label=f":primary[**{door}** {what}]", query_params=query)
-    here.door()
+    layout.way_here()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dpcl_core.figures.statistics import interval
 from dpcl_core.lessons import edges
 from dpcl_core.papers import questions
 from dpcl_core.papers.measured import Measured
-from dpcl_core.privacy import continual, gaussian, watching
+from dpcl_core.privacy import continual, gaussian
 from dpcl_core.privacy.statement import shown_number
 
 PRESETS = ("noise-over-tasks", "beyond-cifar100", "beyond-blurry", "beyond-ag-news")
@@ -112,7 +112,7 @@ def _noise() -> str:
     for k, name in people.items():
         by_way: dict[str, dict[int, float]] = {}
         for n in (5, 10, 50, 100):
-            for way, tasks, value in watching.noise_by_tasks(n, k):
+            for way, tasks, value in continual.noise_by_tasks(n, k):
                 by_way.setdefault(way, {})[tasks] = value
         rows += [[name, way, *(f"{values[n]:.2f}" for n in (5, 10, 50, 100))] for way, values in by_way.items()]
     return _table(["people of", "noise", "5 tasks", "10", "50", "100"], rows)
@@ -128,7 +128,7 @@ def _forgetting() -> str:
     makes = {"fresh": continual.fresh, "remembered": continual.square_root}
     rows = []
     for name, of in makes.items():
-        powers = [watching.latecomer(of(20, g), sigma, 4, 14) for g in decays]
+        powers = [continual.latecomer(of(20, g), sigma, 4, 14) for g in decays]
         rows.append([name, *(shown_number(gaussian.epsilon(1 / power, edges.DELTA)) for power in powers)])
     return _table(["noise", *(f"g = {g:g}" for g in decays)], rows)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dpcl_core import combinations, export, layers, machine, paths
+from dpcl_core import combinations, export, machine, paths, published
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
@@ -109,7 +109,7 @@ _DEVIATIONS = (
 What each publication prints, setting by setting, and why a run may differ. A run's layer follows from this table: it is
 *as printed* where nothing differs but the scale, *made to work* where something does, and *repaired* where a bound is proved
 that the print does not have. Of scale are: """
-    + layers.EXEMPTED
+    + published.EXEMPTED
     + """. Whatever of these differs is named beside the layer.
 """
 )

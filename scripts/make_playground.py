@@ -27,7 +27,7 @@ from dpcl_core.explorers.cosine_replay import ReplayData, is_used, promised
 from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.privacy.noise import Noise, SeededNoise
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.scenarios import incremental
+from dpcl_core.scenarios import central
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Table
 from dpcl_core.spec import Cell, DataSpec, LabelSetting
@@ -48,7 +48,7 @@ def document(setting: LabelSetting, n_tasks: int) -> dict[str, Any]:
     table = Table(train=train, test=test, classes=dataset.classes)
     task_of_class = np.empty((len(SEEDS), len(dataset.classes)), dtype=np.int64)
     for row, seed in enumerate(SEEDS):
-        for task in incremental.open_stream(ClassIncremental(tasks=n_tasks), table, seed).tasks:
+        for task in central.open_stream(ClassIncremental(tasks=n_tasks), table, seed).tasks:
             task_of_class[row, list(task.prior)] = task.index
     data = prepare(
         (train.inputs, train.labels),

@@ -35,7 +35,7 @@ from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import plain_number
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.classifier import evaluated
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, generator

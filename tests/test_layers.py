@@ -11,13 +11,13 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from dpcl_core import checks, events, export, layers, presets
+from dpcl_core import checks, events, export, presets, published
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import claims
 from dpcl_core.privacy import statement, text_mechanisms
+from dpcl_core.published import Departure, Print, Printed
 from dpcl_core.spec import DataSpec, RunSpec, fields_of, validated
 
 TRAINS_NO_NETWORK = ("dp-coeff-memory", "independent-laplace")  # their features are a setting of their own
@@ -73,7 +73,7 @@ def test_what_no_setting_undoes_is_never_as_printed_and_a_repair_never_anything_
     assert Print("Doe 2020", kind="repair").layer(spec()).name == "repaired"
     repaired = Print("Doe 2020", kind="repair", always=always).layer(spec())
     assert repaired.title == "Repaired, differs from the paper in 1 setting"
-    assert (layers.ADDED.layer(spec()).name, layers.ADDED.layer(spec()).title) == ("added", "Added")
+    assert (published.ADDED.layer(spec()).name, published.ADDED.layer(spec()).title) == ("added", "Added")
 
 
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
@@ -96,7 +96,7 @@ def test_any_setting_away_from_print_changes_the_layer_and_is_named(card: method
             continue
         run = replace(base, params=replace(base.params, **{field: other}))
         layer = card.printed.layer(run)
-        assert [one.here for one in layer.departures if one.parameter == name] == [layers.shown_value(other)]
+        assert [one.here for one in layer.departures if one.parameter == name] == [published.shown_value(other)]
         assert layer.name != "as printed" or printed.is_of_scale
 
 
@@ -104,7 +104,7 @@ def _scenario(card: methods.MethodCard) -> object:
     return checks.parse({"method": card.name, "scenario": {"kind": card.scenarios[0]}}).scenario
 
 
-def _another(card: methods.MethodCard, field: str, printed: layers.Values) -> object | None:
+def _another(card: methods.MethodCard, field: str, printed: published.Values) -> object | None:
     """A value that the field allows and the print does not; None where there is none."""
     hint = get_type_hints(card.params, include_extras=True)[field]
     tried: list[object] = [1, 3, 7, 0.123, 0.77, True, False, "", (1,), (2, 3)]
@@ -190,11 +190,11 @@ def test_a_setting_says_what_is_printed_of_it() -> None:
 
 def test_whatever_a_layer_does_not_count_has_a_word_that_the_readme_and_the_legend_name() -> None:
     exempt = {name for card in PRINTED for name, one in card.printed.settings.items() if one.is_of_scale}
-    assert exempt == layers.EXEMPT.keys()
+    assert exempt == published.EXEMPT.keys()
     assert not [one for card in PRINTED for one in card.printed.always if one.is_of_scale]
     readme = " ".join((Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8").split())
-    assert f"A layer does not count differences of scale: {layers.EXEMPTED}." in readme
-    assert layers.EXEMPTED in claims.MEANING["as printed"]
+    assert f"A layer does not count differences of scale: {published.EXEMPTED}." in readme
+    assert published.EXEMPTED in claims.MEANING["as printed"]
 
 
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
@@ -220,7 +220,7 @@ L2DP_AS_PRINTED = {
 }
 
 
-def layer_of(method: str, params: dict[str, object], **more: object) -> layers.Layer:
+def layer_of(method: str, params: dict[str, object], **more: object) -> published.Layer:
     found = methods.layer(checks.parse({"method": method, "params": params, **more}))
     assert found is not None
     return found

@@ -168,7 +168,7 @@ function epsilonOf(std, delta) {
 }
 
 // How far a row of length 1 in the first task moves the running sums from the sixth on, in standard deviations of noise 1
-// (privacy/watching.py): |L^-1 v| with L L^T the covariance of B z.
+// (privacy/continual.py): |L^-1 v| with L L^T the covariance of B z.
 function latecomer(decoder, decay) {
   const n = decoder.length - CAME, solved = [], root = [];
   for (let a = 0; a < n; a++) {

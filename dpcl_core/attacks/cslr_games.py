@@ -16,11 +16,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import catalog, play
+from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import settings_of
+from dpcl_core.methods.common.method import settings_of
 from dpcl_core.methods.federated.client_training import Clients, Head, LocalPlan, averaged, client_draws, local_updates
 from dpcl_core.methods.federated.cslr_published import CslrPublishedParams
 from dpcl_core.methods.federated.lists import ListLearner, Lists
@@ -264,4 +264,4 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     )  # fmt: skip
 
 
-AUDITS = {"cslr-published": catalog.Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}
+AUDITS = {"cslr-published": play.Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}

@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.catalog import Audit
-from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.attacks.play import Audit, Floats, Game, Released, Seen, digits
 from dpcl_core.data import catalog as datasets
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import settings_of
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.continual import choose

@@ -22,11 +22,11 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import least_squares
 
-from dpcl_core.attacks import catalog, play
+from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import dataset
-from dpcl_core.methods.common.public_sizes import of_spec
+from dpcl_core.methods.common.method import of_spec
 from dpcl_core.methods.lifelong import claim, l2dp_ml
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
@@ -358,7 +358,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
     ),
 }
 AUDITS = {
-    "l2dp-ml": catalog.Audit(
+    "l2dp-ml": play.Audit(
         play.of_claim(
             ATTACKS,
             lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials, spec.privacy.delta),

@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import catalog, play
+from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.common import dpsgd, learner
-from dpcl_core.methods.common.card import settings_of
+from dpcl_core.methods.common import dpsgd
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, of_spec, settings_of
 from dpcl_core.methods.common.per_example_gradients import Gradients, clip_weights, noisy_means
-from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.lifelong import dp_agem, dp_coeff_memory, nets, odometer, quadratic
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams, check, randomiser
 from dpcl_core.privacy import audit_bounds, text_mechanisms
@@ -204,7 +203,7 @@ def planted_labels_game(spec: RunSpec, epsilon: float) -> Game:
     return replace(game, attack=f"{_HOW} (examples with labels of their own)")
 
 
-def _agem_context(spec: RunSpec, n_classes: int) -> learner.PublicContext:
+def _agem_context(spec: RunSpec, n_classes: int) -> PublicContext:
     n_tasks = _n_tasks(spec, 1)
     n_people = _N_NOMINAL * (1 if spec.scenario.recurrence == "every" else n_tasks)
     known = play.context(spec, n_inputs=64, n_classes=n_classes, n_people=n_people, n_tasks=n_tasks)
@@ -319,7 +318,7 @@ def one_hot_game(spec: RunSpec, epsilon: float) -> Game:
     return Game(spec, known, tasks, score, attack, _SUMS_ADVERSARY, takes_part=takes_part)
 
 
-def _sum_context(spec: RunSpec, n_inputs: int, task_size: int) -> learner.PublicContext:
+def _sum_context(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
     """The public facts of a game, with few tasks."""
     n_tasks = _n_tasks(spec, 2)
     n_people = task_size * (1 if spec.scenario.recurrence == "every" else n_tasks)
@@ -454,7 +453,7 @@ def _log_ratio(local: text_mechanisms.Randomiser, copy: Floats, one: Floats, oth
 
 _AGEM = {"learner": play.through_learner(distinct_label_game, real_digit_game), "life": audit_of_life}
 AUDITS = {
-    "dp-agem": catalog.Audit(_AGEM, trials=3200, planted=planted_labels_game),
-    "dp-coeff-memory": catalog.Audit({"learner": play.worst_and_natural(sum_game)}, trials=4000, planted=one_hot_game),
-    "independent-laplace": catalog.Audit({"learner": audit_of_records}, trials=6000, planted=planted_records_game),
+    "dp-agem": play.Audit(_AGEM, trials=3200, planted=planted_labels_game),
+    "dp-coeff-memory": play.Audit({"learner": play.worst_and_natural(sum_game)}, trials=4000, planted=one_hot_game),
+    "independent-laplace": play.Audit({"learner": audit_of_records}, trials=6000, planted=planted_records_game),
 }

@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpcl_core.attacks import catalog, play
+from dpcl_core.attacks import play
 from dpcl_core.attacks.play import CONFIDENCE, Attack, Floats, Guesses
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import settings_of
-from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
+from dpcl_core.methods.common.method import PublicSizes, of_spec, settings_of
 from dpcl_core.methods.language import pecl_published, sensitivity
 from dpcl_core.methods.language.params import LanguageParams
 from dpcl_core.privacy import audit_bounds, statement, text_mechanisms
@@ -360,7 +359,7 @@ def _embeddings(backbone: str) -> Table:
 
 
 AUDITS = {
-    "pecl-published": catalog.Audit(
+    "pecl-published": play.Audit(
         play.of_claim(ATTACKS, lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials))
     )
 }

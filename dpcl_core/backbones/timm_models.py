@@ -1,27 +1,43 @@
-"""Any image model of timm as a frozen extractor, with the input size and normalisation of its own settings."""
+"""Image models of timm as frozen extractors: any, with the input size and normalisation of its own settings; and Lite0.
+
+EfficientNet-Lite0, trained on ImageNet, has a resolution of choice, and its last stage can be adapted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from dpcl_core.backbones import extractor, weights
-from dpcl_core.backbones.adaptable import Input, Network, Pictures, in_batches
+from dpcl_core.backbones import extractor, packaged, weights
+from dpcl_core.backbones.adaptable import Affine, Input, Inside, Network, Pictures, filled, in_batches
 from dpcl_core.backbones.catalog import TIMM, BackboneCard
+from dpcl_core.backbones.catalog import card as card_of
 from dpcl_core.backbones.extractor import pictures, precision
 from dpcl_core.data.dataset import Content, Images
 from dpcl_core.errors import BadInput, DataMissing
 
 _KEPT_AT_ONCE = 256  # pictures
+LITE0 = "lite0"
+_MODEL = "tf_efficientnet_lite0"  # timm's name of the architecture
+_FILE = "model.safetensors"
+SIDE = 224  # the resolution it was trained at
+LAST = 6  # index of the last of its seven stages, which adapters change
+_STRIDE = 32  # pixels on a side for one place of the last maps
+FEATURES = 1280
+MEAN = STD = (0.5, 0.5, 0.5)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +72,25 @@ class TimmExtractor:
         return np.concatenate(list(in_batches(forward, self.input_format, given, self.feature_dim, self.device)))
 
 
-def make(card: BackboneCard, device: str) -> TimmExtractor:
+def make(card: BackboneCard, device: str, resolution: int | None = None) -> TimmExtractor:
+    """The extractor; only Lite0 has a `resolution` (None: 224 pixels).
+
+    Raises BadInput for a model unknown to timm, DataMissing where network or packages are missing.
+    """
+    return _lite0(card, device, resolution or SIDE) if card.name == LITE0 else _any_model(card, device)
+
+
+def make_network(card: BackboneCard, device: str, resolution: int | None = None) -> Network:
+    """The model for adapting its layers, of Lite0 those of its last stage. Raises what `make` raises."""
+    if card.name == LITE0:
+        return _last_stage(card, device, resolution or SIDE)
+    opened = _any_model(card, device)
+    mean, std = (tuple(255 * value for value in values) for values in (opened.mean, opened.std))
+    pictures = Pictures(opened.network, opened.input_format, mean, std).eval().to(device)
+    return Network(card.name, pictures, opened.feature_dim, device)
+
+
+def _any_model(card: BackboneCard, device: str) -> TimmExtractor:
     """The extractor of a timm model.
 
     Whole images are resized to the model's size: its own centre crop is for photographs and would cut off the edges of small
@@ -87,14 +121,6 @@ def make(card: BackboneCard, device: str) -> TimmExtractor:
     return TimmExtractor(network.to(device), feature_dim, identity, form, mean, std, device)
 
 
-def make_network(card: BackboneCard, device: str) -> Network:
-    """The model without its classifier, for adapting its layers. Raises what `make` raises."""
-    opened = make(card, device)
-    mean, std = (tuple(255 * value for value in values) for values in (opened.mean, opened.std))
-    pictures = Pictures(opened.network, opened.input_format, mean, std).eval().to(device)
-    return Network(card.name, pictures, opened.feature_dim, device)
-
-
 def _load(network: nn.Module, name: str, model: str) -> str:
     """Loads the network from a safetensors file, without its classifier; gives the file's SHA-256."""
     settings: dict[str, object] = network.pretrained_cfg  # type: ignore[assignment]
@@ -113,3 +139,159 @@ def _load(network: nn.Module, name: str, model: str) -> str:
     except (OSError, RuntimeError, SafetensorError) as error:
         raise weights.damaged(name, path, error) from error
     return weights.digest(path)
+
+
+# EfficientNet-Lite0.
+
+
+def convert(file: Path, folder: Path) -> None:
+    """Writes the weights of the published checkpoint as safetensors, under timm's names.
+
+    The checkpoint has the tensors of timm's architecture in the same order under other names. Raises BadInput where number
+    or shapes differ.
+    """
+    # The published file is of a kind that could run code: it is opened only if it is that file, and as tensors alone.
+    package = card_of(LITE0).package
+    if package is None or weights.digest(file) != package.sha256:
+        raise BadInput(weights.FIELD, LITE0, "its file must be the published one (its SHA-256 differs)")
+    published = torch.load(file, map_location="cpu", weights_only=True)
+    own = _architecture().state_dict()
+    shapes, expected = ([tensor.shape for tensor in state.values()] for state in (published, own))
+    if shapes != expected:
+        raise BadInput(weights.FIELD, LITE0, f"its file must have the {len(expected)} tensors of timm's {_MODEL}")
+    state = {name: tensor.contiguous() for name, tensor in zip(own, published.values(), strict=True)}
+    save_file(state, folder / _FILE)
+
+
+class Trunk(nn.Module):
+    """All stages before the last one: pictures [b, 3, side, side] -> maps [b, h * w * C], places outermost."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.stages = nn.Sequential(network.conv_stem, network.bn1, *network.blocks[:LAST])  # type: ignore[arg-type, index]
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.stages(images)
+        return maps.permute(0, 2, 3, 1).flatten(1)
+
+
+class Standardised(nn.Module):
+    """A batch norm's first half, frozen: maps minus its mean over its deviation, both of its public training pictures."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, norm: nn.BatchNorm2d) -> None:
+        super().__init__()
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        self.register_buffer("mean", norm.running_mean[:, None, None].clone())
+        self.register_buffer("scale", (norm.running_var + norm.eps).rsqrt()[:, None, None])
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return (maps - self.mean) * self.scale
+
+
+class Tail(Inside):
+    """The last stage, on kept maps float16 [b, h, w, C] of `Trunk`, up to the features [b, 1280].
+
+    Its batch norms use frozen public statistics, so that an example's gradient stays its own; what FiLM trains of them is in
+    `Affine`.
+    """
+
+    def __init__(self, network: nn.Module, maps: TimmExtractor, n_channels: int) -> None:
+        super().__init__()
+        self._maps, self._n_channels = maps, n_channels
+        self.stages = nn.Sequential(*network.blocks[LAST:], network.conv_head, network.bn2)  # type: ignore[arg-type, index]
+        for name, module in list(self.named_modules()):
+            if isinstance(module, nn.BatchNorm2d):
+                activation = cast(nn.Module, copy.deepcopy(module.act))
+                if isinstance(activation, nn.ReLU6):
+                    activation.inplace = False  # hooks for gradients of single examples forbid changes in place
+                self.set_submodule(name, nn.Sequential(Standardised(module), Affine(module.weight, module.bias), activation))
+
+    def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
+        images = pictures(content, "this network")
+        side = -(-self._maps.input_format.size // _STRIDE)
+        kept = np.empty((len(images), side, side, self._n_channels), np.float16)
+        yield from filled(kept, self._maps.batches(images))
+        return kept
+
+    def blank(self) -> Tensor:
+        side = -(-self._maps.input_format.size // _STRIDE)
+        return torch.zeros(1, side, side, self._n_channels, dtype=torch.float16)
+
+    @property
+    def side(self) -> int:
+        return self._maps.input_format.size // 2  # its stage has about a quarter of the network's multiplications
+
+    def forward(self, maps: Tensor) -> Tensor:
+        # Plain layout: Opacus reads a convolution's inputs by their strides, and takes any other for this one.
+        kept = maps.permute(0, 3, 1, 2).to(next(self.parameters()).dtype).contiguous()
+        return cast(Tensor, self.stages(kept).mean((2, 3)))
+
+
+def _last_stage(card: BackboneCard, device: str, side: int) -> Network:
+    """The last stage for FiLM and LoRA, on maps that are computed once for each picture. Raises what `make` raises."""
+    network = copy.deepcopy(frozen(card))
+    trunk = folded(Trunk(copy.deepcopy(network))).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    n_channels = network.blocks[LAST][0].conv_pw.in_channels  # type: ignore[index, union-attr]
+    places = (-(-side // _STRIDE)) ** 2
+    maps = _extractor(card, trunk, places * n_channels, side, device, f" maps before stage {LAST + 1}")
+    return Network(card.name, Tail(network, maps, n_channels).eval().to(device), FEATURES, device)
+
+
+def _lite0(card: BackboneCard, device: str, side: int) -> TimmExtractor:
+    """The extractor at a resolution. Raises DataMissing where network or packages are missing.
+
+    Batch norms are folded into the convolutions before them, and memory is channels-last: about twice as fast on a CPU.
+    """
+    network = copy.deepcopy(frozen(card))
+    network.classifier = nn.Identity()
+    folded(network).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return _extractor(card, network, FEATURES, side, device, "")
+
+
+def _extractor(card: BackboneCard, network: nn.Module, n_outputs: int, side: int, device: str, what: str) -> TimmExtractor:
+    assert card.package is not None
+    read = f"{side} bicubic whole folded channels-last{what}"
+    identity = f"{card.name}|{card.package.sha256}|{read}|{precision(device)}"
+    return TimmExtractor(network, n_outputs, identity, Input(side, 3, "bicubic"), MEAN, STD, device)
+
+
+@lru_cache(maxsize=1)
+def frozen(card: BackboneCard) -> nn.Module:
+    """The network with its batch norms and its classifier of ImageNet, on the CPU. Do not modify it: callers share it."""
+    assert card.package is not None
+    path = packaged.genuine_folder(card.name, card.package) / _FILE
+    network = _architecture()
+    try:
+        network.load_state_dict(load_file(path))
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise weights.damaged(card.name, path, error) from error
+    return network.eval().requires_grad_(False)
+
+
+def folded(network: nn.Module) -> nn.Module:
+    """Folds every batch norm into the convolution before it, in place, and leaves its activation there."""
+    convolution = ""
+    for name, module in list(network.named_modules()):
+        if isinstance(module, nn.Conv2d):
+            convolution = name
+        elif isinstance(module, nn.BatchNorm2d):
+            before = network.get_submodule(convolution)
+            assert isinstance(before, nn.Conv2d)
+            network.set_submodule(convolution, fuse_conv_bn_eval(before, module))
+            network.set_submodule(name, module.act)  # type: ignore[arg-type]  # timm's batch norms hold their activation
+    return network
+
+
+def _architecture() -> nn.Module:
+    """The network with random weights. Raises DataMissing without timm."""
+    if weights.ensure_torchvision() == "absent":
+        raise DataMissing(weights.FIELD, LITE0, "needs timm and torchvision: run pip install 'dpcl[vision]'")
+    import timm
+
+    with torch.random.fork_rng(devices=[]):  # timm draws initial weights, which are overwritten; no card is opened for it
+        network: nn.Module = timm.create_model(_MODEL, pretrained=False)
+    return network

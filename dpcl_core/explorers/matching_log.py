@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import AnchorScores, Event, Signatures
 from dpcl_core.explorers import matching, projection_maps
-from dpcl_core.methods.common.learner import LearnerEvent, Observation, PublicContext
+from dpcl_core.methods.common.method import LearnerEvent, Observation, PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Replay
 from dpcl_core.methods.federated.lists import Lists, Signature

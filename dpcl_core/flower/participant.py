@@ -22,7 +22,7 @@ from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import Event, Progress, from_json, to_json
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.federated.client_release import Question
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Recurrence, RunSpec, Unit

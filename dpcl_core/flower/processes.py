@@ -32,7 +32,7 @@ from dpcl_core.flower import participant
 from dpcl_core.flower.participant import EVENTS, LOG, OUTCOME, SAID, SPENT, Participant, Record, Unusable
 from dpcl_core.learning import Group
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MakeLearner
+from dpcl_core.methods.common.method import MakeLearner
 from dpcl_core.methods.federated.client_release import OfClients, Question
 from dpcl_core.version import __version__
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.lessons import adding, noise
-from dpcl_core.privacy import accounting, continual, gaussian, watching
+from dpcl_core.privacy import accounting, continual, gaussian
 from dpcl_core.privacy.statement import gaussian_odds_bound, shown_number
 
 DELTA = 1e-5
@@ -202,7 +202,7 @@ def latecomers() -> Shown:
     sigma, hers, later = gaussian.sigma(1.0, DELTA), 4, (0, 1, 2, 5, 10, 15)
     kinds = {"remembered": continual.choose(20).factorisation, "fresh": continual.fresh(20)}
     told = {
-        name: [shown_number(gaussian.epsilon(1 / watching.latecomer(of, sigma, hers, hers + n), DELTA)) for n in later]
+        name: [shown_number(gaussian.epsilon(1 / continual.latecomer(of, sigma, hers, hers + n), DELTA)) for n in later]
         for name, of in kinds.items()
     }
     finding = f"Who comes ten tasks later can prove ε = {told['remembered'][4]} about her with remembered noise, "

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import engine
-from dpcl_core.backbones import pixels
+from dpcl_core.backbones import bundled
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
 from dpcl_core.methods import catalog
@@ -23,7 +23,7 @@ from dpcl_core.privacy import audit_bounds, gaussian, sums
 from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.runs import frames
-from dpcl_core.scenarios import incremental
+from dpcl_core.scenarios import central
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
 from dpcl_core.spec import DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec
@@ -38,8 +38,8 @@ SEEDS = tuple(range(10))
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     """The bundled digits, split into tasks."""
     dataset = load.load_dataset(DataSpec(dataset="digits"))
-    train, test = (Examples(pixels.pixel_rows(split.images), split.labels) for split in (dataset.train, dataset.test))
-    return incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
+    train, test = (Examples(bundled.pixel_rows(split.images), split.labels) for split in (dataset.train, dataset.test))
+    return central.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
 
 
 @cache

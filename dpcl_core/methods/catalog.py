@@ -17,14 +17,13 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.errors import BadInput, entry
-from dpcl_core.methods.common.card import MakeLearner, MethodCard
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import MakeLearner, MethodCard, PublicSizes
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.layers import Layer
     from dpcl_core.privacy.statement import Standing
+    from dpcl_core.published import Layer
 
 
 _ELSEWHERE = "DPCL_METHODS"

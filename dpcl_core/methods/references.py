@@ -21,8 +21,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import given_lists
 from dpcl_core.methods.common.classifier import zero_shot
 from dpcl_core.methods.common.dpsgd import each_task
-from dpcl_core.methods.common.learner import Answering, Learner
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import Answering, Learner, PublicSizes
 from dpcl_core.privacy import budgets, labels
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger, joint_release, ledger_entries

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
-from dpcl_core import layers, presets
+from dpcl_core import presets, published
 from dpcl_core.figures.statistics import p_value
-from dpcl_core.layers import LayerName
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, JUDGED, Experiment, Judged, Ordering, Paper, Size, State, judge
+from dpcl_core.published import LayerName
 from dpcl_core.spec import RunSpec
 
 Verdict = Literal["found", "contradicted", "mixed", "undecided", "not run"]
@@ -27,7 +27,7 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FALSE_DISCOVERIES = 0.05  # the expected share of false ones among the findings of a paper (Benjamini and Hochberg 1995)
 LayerOfClaim = LayerName | Literal["between layers"]
 MEANING: Mapping[LayerOfClaim, str] = {
-    "as printed": f"The settings that the paper prints, not counting {layers.EXEMPTED}.",
+    "as printed": f"The settings that the paper prints, not counting {published.EXEMPTED}.",
     "made to work": "The paper's method with settings changed where the printed ones fail; every change is listed.",
     "repaired": "A version whose privacy bound is proved, where the printed one is not.",
     "added": "Methods of ours, for comparison.",

@@ -36,7 +36,7 @@ from dpcl_core.events import (
     plain_number,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs import process
 from dpcl_core.runs.run import Run

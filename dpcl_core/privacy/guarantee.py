@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcl_core.events import AuditNote, Guarantee, Planned
-from dpcl_core.layers import Layer
 from dpcl_core.privacy.statement import (
     CHANNELS,
     LIST_FROM_DATA,
@@ -19,6 +18,7 @@ from dpcl_core.privacy.statement import (
     all_planned,
     shown_number,
 )
+from dpcl_core.published import Layer
 from dpcl_core.spec import Adjacency, Cell, Inputs, RunSpec
 
 if TYPE_CHECKING:

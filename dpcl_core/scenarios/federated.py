@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import catalog, incremental
+from dpcl_core.scenarios import catalog, central
 from dpcl_core.scenarios.catalog import Federated, OfClients
-from dpcl_core.scenarios.one_vs_rest import against_rest
+from dpcl_core.scenarios.central import against_rest
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 from dpcl_core.spec import Recurrence, ScenarioSpec, fields_of, parameter
 
@@ -43,7 +43,7 @@ def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) 
         allowed = f"must be at most {available}, the number of {what}"
         raise BadInput("scenario.tasks", tasks, allowed, {"scenario.tasks": available})
     if settings.protocol == "class-incremental" and available % tasks:
-        allowed = f"must divide the {available} classes evenly ({incremental.divisors(available)})"
+        allowed = f"must divide the {available} classes evenly ({central.divisors(available)})"
         raise BadInput("scenario.tasks", tasks, allowed)
     if settings.protocol == "one-vs-rest" and n_classes < 2:
         raise BadInput("scenario.protocol", settings.protocol, "needs a dataset of two classes or more")
@@ -182,9 +182,9 @@ def _task(settings: Federated, table: Table, index: int, group: Sequence[int], s
     """
     label, names = group[0], table.classes
     if settings.by_source:
-        return incremental.source_task(index, label, table)
+        return central.source_task(index, label, table)
     if settings.protocol != "one-vs-rest":
-        return incremental.class_task(index, names[label] if len(group) == 1 else f"task {index + 1}", group, table)
+        return central.class_task(index, names[label] if len(group) == 1 else f"task {index + 1}", group, table)
     train, test = (
         against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
         for examples, split in ((table.train, "train"), (table.test, "test"))

@@ -35,7 +35,7 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import JsonValue, plain
 from dpcl_core.fields import Form, of_fields
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.site import pyodide
 from dpcl_core.spec import LABELS, DataSpec, PrivacySpec, RunSpec, Settings, fields_of
@@ -49,7 +49,7 @@ MOST_BYTES: Final = 50 * 2**20  # of a file of somebody's own
 _PACKED = ".pack"  # of files that shrink by half or more: many hosts compress nothing
 _ROOMS = ("attacks", "backbones", "classifiers", "data", "explorers", "methods", "privacy", "scenarios")
 _LEFT_OUT = ("methods/language", "methods/lifelong")  # they train by torch, or need those that do
-_SINGLE = {"figures": ("__init__", "answer", "picture", "statistics", "theme"), "lessons": ("__init__", "in_page")}
+_SINGLE = {"figures": ("__init__", "answer", "picture", "statistics", "theme")}
 _ASSETS = ("cards", "corpus", "published", "classifier.md")
 _PYTHON = {
     "annotated_types": "annotated-types", "attr": "attrs", "attrs": "attrs", "threadpoolctl": "threadpoolctl",

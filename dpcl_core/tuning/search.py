@@ -21,8 +21,7 @@ from dpcl_core.data.dataset import Dataset
 from dpcl_core.errors import BadInput, Diverged, failure_kind
 from dpcl_core.events import Event, JsonValue, Progress, Started
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import of_spec
+from dpcl_core.methods.common.method import PublicContext, of_spec
 from dpcl_core.privacy import budgets
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios

@@ -14,7 +14,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.public_sizes import of_spec
+from dpcl_core.methods.common.method import of_spec
 from dpcl_core.scenarios.catalog import ClassIncremental, classes_per_task, number_of_tasks
 from dpcl_core.spec import RunSpec, fields_of, validated
 

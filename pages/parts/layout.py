@@ -16,14 +16,17 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from dpcl_core import paths
 from dpcl_core.lessons import text as course
-from pages.parts import link, state, visitor
+from pages.parts import link, served, state, visitor
 from pages.parts.state import View
 from pages.parts.text import plain
 
 _IS_FIRST: Final = "picture-is-first"  # session key: whether a part is drawn by itself and has drawn no picture yet
 _PAINT_SECONDS: Final = 0.1
 _TAG: Final = re.compile(r"(?<!\\)<")
+IN_BROWSER: Final = "Open in your browser"
+_IN_BROWSER: Final = "The same engine, as a plain page: it trains in the browser, without a server, and rows never leave it."
 
 
 def controls_and_answer() -> tuple[DeltaGenerator, DeltaGenerator]:
@@ -125,6 +128,19 @@ def download(label: str, make: Callable[[], str | bytes], name: str, help_text: 
 def arrow(page: str, label: str, query: Mapping[str, str] | None = None) -> None:
     """Draws a link to a page, with an arrow behind its label."""
     st.page_link(f"pages/{page}.py", label=f":primary[{label} →]", query_params=query)
+
+
+def way_here(fragment: str = "") -> None:
+    """Draws the way to the page that trains in a browser, with the settings of `fragment` ("#run=…"), or how to get it."""
+    if served.here() is not None:
+        st.link_button(IN_BROWSER, f"./{served.HERE}/{served.HERE_PAGE}{fragment}", help=_IN_BROWSER)
+    elif not visitor.is_shared() and (box := popover(IN_BROWSER, "here", type="tertiary")) is not None:
+        with box:
+            st.caption(_IN_BROWSER)
+            place = paths.shared_dirs("live")[1]
+            where = f"~/{place.relative_to(Path.home())}" if place.is_relative_to(Path.home()) else str(place)
+            st.code(f"dpcl fetch pyodide\ndpcl site --live --to {where}", language=None)
+            st.caption("Then start the app again. Any static host can hand out that folder, too.")
 
 
 def draw_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:

@@ -21,16 +21,16 @@ from dpcl_core.explorers.matching import TABLE_8
 from dpcl_core.figures import reproduction, statistics
 from dpcl_core.figures.picture import counted, epsilon_label, span
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, catalog, claims, comparison, measured, paper_figures, questions, report
+from dpcl_core.papers import answers, catalog, claims, comparison, measured, other_data, questions, report
 from dpcl_core.papers.answers import Answer
-from dpcl_core.papers.paper import Experiment, Size
+from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.papers.questions import Duration, Question
 from dpcl_core.papers.report import PaperSide
 from dpcl_core.runs import process, shards
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
-from pages.parts import fields, figure_card, layout, link, other_data, rooms, state, text, train_form
-from pages.parts.text import capital, plain
+from pages.parts import fields, figure_card, layout, link, rooms, state, text, train_form
+from pages.parts.text import plain
 
 # Starting all runs of a question as one entry of the queue, and how long they take.
 
@@ -46,14 +46,6 @@ def start_question(name: str) -> None:
     # The only run of a question has the question's title, as when it is started on Train.
     titles = questions.titles(name) if len(runs) > 1 else dict.fromkeys(runs, presets.about(name).title)
     _queue(name, questions.cheapest_first(runs, state.store(), process.default()), titles)
-
-
-def more_seeds(one: Answer, name: str) -> dict[str, RunSpec]:
-    """The runs that add seeds to both sides of a question in the form `name`; empty where its answer is decided there."""
-    test = next(test for test in one.tests if one.question.forms[test.size].name == name)
-    if one.asked.metric == "audited" or test.is_toy or test.judged.state != "cannot tell":
-        return {}
-    return questions.lacking_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs)
 
 
 def add_seeds(name: str, more: Mapping[str, RunSpec]) -> None:
@@ -95,21 +87,6 @@ def lacking(name: str) -> DataMissing | None:
         except DataMissing as missing:
             return missing
     return None
-
-
-def in_order(name: str) -> list[str]:
-    """The readers' names of a preset's runs in the order in which Start queues them."""
-    titles = questions.titles(name)
-    return [titles[label] for label in questions.cheapest_first(questions.specs(name), state.store(), process.default())]
-
-
-def takes(duration: Duration) -> str:
-    """The expected duration in a sentence, and where it was measured."""
-    if duration.seconds is None:
-        return "Duration unknown."
-    where = " on this computer" if duration.is_here else ", measured on another computer"
-    first = " The first time takes longer: features are computed once." if duration.first_time else ""
-    return f"{capital(in_short(duration))}{where}.{first}"
 
 
 def in_short(duration: Duration) -> str:
@@ -309,7 +286,7 @@ def paper_view(view: state.View, question: Question, size: Size) -> str:
     _both(key, found, metric, comparison.quantity(metric, found.form.specs.values()))
     _figures(key, found)
     _claims(found)
-    other_data.draw(found.paper, found.form.experiment)
+    _on_other_data(found.paper, found.form.experiment)
     draw_numbers(key, metric, found)
     if found.form.experiment.has_match_rates:
         match_rates(found.form.runs)
@@ -356,12 +333,12 @@ def _figures(key: Key, found: PaperSide) -> None:
     experiment, epsilon, test = form.experiment.name, None, None
     with st.container(key="figure-choices", horizontal=True, vertical_alignment="bottom", gap="small"):
         name = st.selectbox("Figure of the paper", of, format_func="Figure {}".format, key=f"figure-{experiment}", width=260)
-        if budgets := paper_figures.budgets(form, of[name]):
+        if budgets := comparison.figure_budgets(form, of[name]):
             at = f"figure-budget-{experiment}-{name}"
             epsilon = st.segmented_control(
                 "Budget", budgets, default=budgets[0], format_func=epsilon_label, required=True, key=at
             )
-        if tests := paper_figures.tests(form, of[name]):
+        if tests := comparison.figure_tests(form, of[name]):
             titles = [f"{one.first.run} / {one.second.run}, {report.budgets_of(one)}" for one in tests]
             test = st.selectbox(
                 "Compared", range(len(tests)), format_func=titles.__getitem__, key=f"figure-test-{experiment}-{name}"
@@ -376,11 +353,11 @@ def _figures(key: Key, found: PaperSide) -> None:
 @st.cache_resource(max_entries=100, show_spinner=False)
 def _figure(
     key: Key, name: str, epsilon: float | None, test: int | None, dark: bool, _found: PaperSide
-) -> paper_figures.Drawn:
+) -> comparison.Drawn:
     form = _found.form
     figure = next(one for one in form.experiment.figures if one.name == name)
-    chosen = None if test is None else paper_figures.tests(form, figure)[test]
-    return paper_figures.draw(_found.paper, form, figure, epsilon=epsilon, test=chosen, dark=dark)
+    chosen = None if test is None else comparison.figure_tests(form, figure)[test]
+    return comparison.draw_figure(_found.paper, form, figure, epsilon=epsilon, test=chosen, dark=dark)
 
 
 def _claims(found: PaperSide) -> None:
@@ -487,3 +464,17 @@ def earlier(found: PaperSide) -> None:
         statistics.members_and_ensemble(frame, dark=text.is_dark()), found.provenance(), key="members",
         title="Single members and the ensemble", note=_MEMBERS, table=frame, linked=True,
     )  # fmt: skip
+
+
+def _on_other_data(paper: Paper, experiment: Experiment) -> None:
+    """Draws the verdicts on other data, as recorded, and the command that tests the claims on one's own."""
+    with layout.card("other-data"):
+        st.markdown("**Other data, same claims**")
+        for place, (_, form) in enumerate(one for one in other_data.recorded(paper) if one[1].experiment is experiment):
+            said = plain(f"{other_data.data_title(form)}: {other_data.sentence(paper, form)}")
+            st.markdown(said)
+            lines = pd.DataFrame(other_data.lines(paper, form), columns=list(other_data.HEAD))
+            st.dataframe(lines, hide_index=True, key=f"other-data-{place}", alt=said)
+            st.caption(plain(other_data.changes(form)))
+        st.caption("On data of your own, or any of the catalogue; what your own cost is counted:")
+        st.code(f"dpcl run {experiment.name} --on own:NAME", language=None, wrap_lines=True)

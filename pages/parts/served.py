@@ -1,7 +1,8 @@
 """Files that leave compressed, and that a browser keeps: the framework's scripts, its icons, and what elements draw from.
 
 Each is compressed once, by `python -m pages.parts.served` where the app is installed, else by the first server. What is not
-compressed yet, and what a browser asks for in parts, leaves as it is.
+compressed yet, and what a browser asks for in parts, leaves as it is. The page that
+trains in a browser is handed out beside the app, from a folder of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import streamlit as st
 from numpy.typing import NDArray
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -34,6 +36,8 @@ STATIC: Final = Path(st.__file__).parent / "static" / "static"
 _PLAIN: Final = "identity"
 _FOREVER: Final = "public, immutable, max-age=31536000"
 _ENDINGS: Final = (".js", ".css", ".svg")  # of files that are not compressed already
+HERE: Final = "here"  # the address of the page that trains in a browser, below the server's own, and its file
+HERE_PAGE: Final = "train-here.html"
 
 
 def _brotli(data: bytes) -> bytes:
@@ -81,6 +85,19 @@ def style() -> tuple[str, str] | None:
         return f"./static/css/{sheet.name}", address("index.css", text.encode())
     except (OSError, ValueError, LookupError, struct.error):
         return None
+
+
+def here() -> Path | None:
+    """The folder of the page that trains in a browser, as `dpcl site --live` has put it; None where there is none yet."""
+    return next((place for place in paths.shared_dirs("live") if (place / HERE_PAGE).exists()), None)
+
+
+def routes() -> list[Mount]:
+    """The address of that folder's files; looked for once, when the server starts."""
+    place, base = here(), st.get_option("server.baseUrlPath").strip("/")
+    if place is None:
+        return []
+    return [Mount("/".join(["", *filter(None, [base]), HERE]), StaticFiles(directory=place))]
 
 
 def _keep(way: str, name: str, make: Callable[[], bytes]) -> None:

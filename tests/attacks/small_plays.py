@@ -13,7 +13,7 @@ import torch
 from dpcl_core import checks
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.learner import Learner, PublicContext
+from dpcl_core.methods.common.method import Learner, PublicContext
 from dpcl_core.methods.language import gradients
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task

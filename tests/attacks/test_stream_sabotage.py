@@ -14,7 +14,7 @@ from scipy.linalg import toeplitz
 
 from dpcl_core import checks
 from dpcl_core.methods.common import state
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features import cosine
 from dpcl_core.privacy import continual
 from dpcl_core.privacy.continual import Factorisation, Stream

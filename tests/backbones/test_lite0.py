@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import catalog, extractor, lite0, timm_models
+from dpcl_core.backbones import catalog, extractor, timm_models
 from dpcl_core.backbones.timm_models import TimmExtractor
 from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput
@@ -35,7 +35,7 @@ def features(images: NDArray[np.uint8], resolution: int | None = None) -> NDArra
 
 @pytest.fixture
 def unfolded() -> torch.nn.Module:
-    return lite0.frozen(CARD)
+    return timm_models.frozen(CARD)
 
 
 def test_published_weights_give_the_known_logits(unfolded: torch.nn.Module) -> None:
@@ -95,7 +95,7 @@ def test_any_other_file_is_refused_before_it_is_opened(tmp_path: Path, monkeypat
     monkeypatch.setattr(torch, "load", lambda *given, **options: pytest.fail("it was opened"))
     (tmp_path / "other.pth").write_bytes(b"anything")
     with pytest.raises(BadInput, match="its SHA-256 differs"):
-        lite0.convert(tmp_path / "other.pth", tmp_path)
+        timm_models.convert(tmp_path / "other.pth", tmp_path)
 
 
 def test_other_resolutions_are_refused_in_a_sentence() -> None:

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import Schedule
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.peft_ensemble import EnsembleParams
 from dpcl_core.privacy.ledger import Ledger

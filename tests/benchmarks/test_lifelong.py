@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from dpcl_core import checks, presets
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task

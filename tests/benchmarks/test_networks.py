@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from torch import nn
 
 from dpcl_core import engine, presets
-from dpcl_core.backbones import catalog, extractor, lite0
+from dpcl_core.backbones import catalog, extractor, timm_models
 from dpcl_core.data import load
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import TaskLearned
@@ -37,9 +37,9 @@ def _needs(network: str, *, data: bool = False) -> pytest.MarkDecorator:
 @_needs("lite0")
 def test_channels_last_against_the_plain_layout(benchmark: BenchmarkFixture) -> None:
     """One after the other, in pairs, on the same folded network: medians of five."""
-    plain = copy.deepcopy(lite0.frozen(catalog.card("lite0")))
+    plain = copy.deepcopy(timm_models.frozen(catalog.card("lite0")))
     plain.classifier = nn.Identity()
-    lite0.folded(plain)
+    timm_models.folded(plain)
     last = copy.deepcopy(plain).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     pictures = torch.rand((N_PICTURES, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(0))
     without = list[float]()

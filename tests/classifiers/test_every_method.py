@@ -16,7 +16,7 @@ from dpcl_core.classifiers import predict
 from dpcl_core.events import Classifier
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.classifier import PUBLIC, Step, masked
-from dpcl_core.methods.common.learner import Learner
+from dpcl_core.methods.common.method import Learner
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
 from tests.support.tiers import of_methods

@@ -15,8 +15,8 @@ from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import Learner
-from dpcl_core.scenarios import blurry, incremental
+from dpcl_core.methods.common.method import Learner
+from dpcl_core.scenarios import central
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
 from dpcl_core.spec import RunSpec
 from tests.data.making import picture, write
@@ -24,10 +24,10 @@ from tests.support.tiers import quick
 
 LABELS = [row % 4 for row in range(120)]
 STREAMS: dict[str, Callable[..., TaskStream]] = {
-    "class-incremental": incremental.open_stream,
-    "split": incremental.open_stream,
-    "i-blurry": blurry.open_stream,
-    "si-blurry": blurry.open_stream,
+    "class-incremental": central.open_stream,
+    "split": central.open_stream,
+    "i-blurry": central.open_stream,
+    "si-blurry": central.open_stream,
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core.lessons import label, noise
 from dpcl_core.lessons import label as lesson
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy import accounting, gaussian, statement
 from dpcl_core.privacy.ledger import Ledger

@@ -10,7 +10,7 @@ from dpcl_core import checks
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Canary, Span, TextForm, Texts
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
+from dpcl_core.methods.common.method import LearnerEvent, PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec

@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.spec import RunSpec
 
 EPSILONS = [0.1, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf]

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcl_core.backbones.extractor import result_of
 from dpcl_core.methods.common.dpsgd import Schedule
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.privacy.noise import Addition32
 

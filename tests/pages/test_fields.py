@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.runs import administration, tables
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store

@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import presets
 from dpcl_core.figures.statistics import Interval
-from dpcl_core.papers import answers, catalog, claims, measured, paper_figures, questions
+from dpcl_core.papers import answers, catalog, claims, comparison, measured, questions
 from dpcl_core.papers.measured import Measured
 from tests.papers import making
 
@@ -139,11 +139,11 @@ def test_what_an_observer_measured_enters_the_record_in_its_own_unit() -> None:
 # Figures of the papers from our records.
 
 
-def _drawn(paper: str, experiment: str, size: str, name: str, **chosen: object) -> paper_figures.Drawn:
+def _drawn(paper: str, experiment: str, size: str, name: str, **chosen: object) -> comparison.Drawn:
     of = catalog.paper(paper)
     form = claims.form(of, catalog.experiment(of, experiment), size)  # type: ignore[arg-type]
     (figure,) = (one for one in form.experiment.figures if one.name == name)
-    return paper_figures.draw(of, form, figure, **chosen)  # type: ignore[arg-type]
+    return comparison.draw_figure(of, form, figure, **chosen)  # type: ignore[arg-type]
 
 
 def test_a_figure_over_tasks_holds_every_task_of_the_record_and_the_printed_end() -> None:
@@ -177,9 +177,9 @@ def test_p_values_of_the_papers_tests_are_drawn_one_comparison_at_a_time() -> No
     paper = catalog.paper("lifelong")
     form = claims.form(paper, catalog.experiment(paper, "paper-permuted-mnist"), "small")
     figure = next(one for one in form.experiment.figures if one.has_tests)
-    tests = paper_figures.tests(form, figure)
+    tests = comparison.figure_tests(form, figure)
     assert len(tests) > 1
-    drawn = paper_figures.draw(paper, form, figure, test=tests[0])
+    drawn = comparison.draw_figure(paper, form, figure, test=tests[0])
     assert len(drawn.table) == 19
     assert "Descriptive only" in drawn.note
 
@@ -188,20 +188,19 @@ def test_every_figure_of_every_paper_can_be_drawn_from_every_form_at_every_budge
     for paper in catalog.PAPERS.values():
         for form in claims.recorded_forms(paper):
             for figure in form.experiment.figures if form.runs else ():
-                for epsilon in paper_figures.budgets(form, figure) or (None,):
-                    test = next(iter(paper_figures.tests(form, figure)), None)
-                    assert paper_figures.draw(paper, form, figure, epsilon=epsilon, test=test).picture.finding
+                for epsilon in comparison.figure_budgets(form, figure) or (None,):
+                    test = next(iter(comparison.figure_tests(form, figure)), None)
+                    assert comparison.draw_figure(paper, form, figure, epsilon=epsilon, test=test).picture.finding
 
 
 def test_a_bar_and_a_line_reach_where_their_values_are() -> None:
-    from dpcl_core.figures import thumbnail
-
     root = ElementTree.fromstring(
-        thumbnail.rows([("a", Interval(50.0, None, None, 1)), ("b", Interval(100.0, None, None, 1))], unit="%")
+        answers._drawn_rows([("a", Interval(50.0, None, None, 1)), ("b", Interval(100.0, None, None, 1))], unit="%")
     )
     half, whole = (float(bar.attrib["width"]) for bar in root.iter("rect"))
     assert whole == pytest.approx(2 * half, rel=0.01)
-    root = ElementTree.fromstring(thumbnail.curves([("a", [(1, 0.0), (2, 100.0)]), ("b", [(1, 50.0), (2, 50.0)])], unit="%"))
+    lines = [("a", [(1, 0.0), (2, 100.0)]), ("b", [(1, 50.0), (2, 50.0)])]
+    root = ElementTree.fromstring(answers._drawn_curves(lines, unit="%"))
     ends = sorted(float(dot.attrib["cy"]) for dot in root.iter("circle"))
-    assert ends == [thumbnail._TOP, (thumbnail._TOP + thumbnail._FOOT) / 2]
-    assert math.isclose(thumbnail._height(0.0, 0.0, 100.0), thumbnail._FOOT)
+    assert ends == [answers._TOP, (answers._TOP + answers._FOOT) / 2]
+    assert math.isclose(answers._height(0.0, 0.0, 100.0), answers._FOOT)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.explorers.cosine_replay import Digits
-from dpcl_core.privacy import continual, gaussian, watching
+from dpcl_core.privacy import continual, gaussian
 from dpcl_core.privacy.sums import unit_rows
 
 Floats = NDArray[np.float64]
@@ -87,7 +87,7 @@ def forgetting(data: Digits, decay: float, epsilon: float) -> dict[str, tuple[fl
             old = home[data.test_labels] < 5
             scores = data.tests[old] @ (sums / np.linalg.norm(sums, axis=1)[:, None]).T
             right.append((scores.argmax(axis=1) == data.test_labels[old]).mean())
-        told = math.inf if sigma == 0 else gaussian.epsilon(1 / watching.latecomer(of, sigma, 0, 5), cosine_replay.DELTA)
+        told = math.inf if sigma == 0 else gaussian.epsilon(1 / continual.latecomer(of, sigma, 0, 5), cosine_replay.DELTA)
         found[way] = float(np.mean(right)), told
     return found
 

@@ -12,7 +12,7 @@ from scipy.stats import kstest
 
 from dpcl_core import paths
 from dpcl_core.explorers import cosine_replay
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.sums import unit_rows

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.explorers import cosine_replay
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.references import forecast
 from dpcl_core.privacy import accounting, gaussian, noise_forecast
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal, note

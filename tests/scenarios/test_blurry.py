@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core.scenarios import blurry, incremental
+from dpcl_core.scenarios import central
 from dpcl_core.scenarios.catalog import Blurry, ClassIncremental, IBlurry, SiBlurry
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import records, table
@@ -34,7 +34,7 @@ def counts(stream: TaskStream) -> np.ndarray:
 
 def test_a_case_counted_by_hand() -> None:
     """Four classes of 1,000, two tasks: one disjoint and one blurry class each; of the latter a fifth is elsewhere."""
-    stream = blurry.open_stream(IBlurry(tasks=2, disjoint_percent=50, blurry_percent=40), balanced(4, 1000), seed=3)
+    stream = central.open_stream(IBlurry(tasks=2, disjoint_percent=50, blurry_percent=40), balanced(4, 1000), seed=3)
     found = counts(stream)
     for task, row, other in zip(stream.tasks, found, found[::-1], strict=True):
         assert len(task.prior) == len(task.test) == 2
@@ -44,12 +44,12 @@ def test_a_case_counted_by_hand() -> None:
         assert abs(other[home] - 200) < 76, "six standard deviations of a binomial of 1,000 at 0.4 / 2"
         assert other[home] == 1000 - row[home]
     assert (stream.recurrence, stream.unit) == ("once", "example")
-    assert stream.assumed == (blurry.BY_COIN,)
+    assert stream.assumed == (central.BLURRY_BY_COIN,)
 
 
 def test_an_odd_number_of_classes_keeps_every_class() -> None:
     """Seven classes, three tasks, half disjoint: three are (one a task), four are blurry with homes 2, 1, 1."""
-    stream = blurry.open_stream(IBlurry(tasks=3, blurry_percent=0), balanced(7, 4), seed=0)
+    stream = central.open_stream(IBlurry(tasks=3, blurry_percent=0), balanced(7, 4), seed=0)
     assert [len(task.prior) for task in stream.tasks] == [3, 2, 2]
     assert sorted(label for task in stream.tasks for label in task.prior) == list(range(7))
     assert [len(task.train) for task in stream.tasks] == [12, 8, 8]
@@ -59,7 +59,7 @@ def test_an_odd_number_of_classes_keeps_every_class() -> None:
 def test_sizes_and_home_shares_of_the_published_streams(tasks: int, blurry_percent: int, share: float) -> None:
     """Of 50 classes of 200 the share that stays has a standard error below 0.005; sizes vary as binomials."""
     settings = IBlurry(tasks=tasks, blurry_percent=blurry_percent)
-    stream = blurry.open_stream(settings, balanced(100, 200), seed=1)
+    stream = central.open_stream(settings, balanced(100, 200), seed=1)
     found = counts(stream)
     strays = 10_000 * blurry_percent / 100
     assert max(abs(len(task.train) - 20_000 // tasks) for task in stream.tasks) < 6 * np.sqrt(2 * strays / tasks)
@@ -71,12 +71,12 @@ def test_sizes_and_home_shares_of_the_published_streams(tasks: int, blurry_perce
 
 def test_all_classes_disjoint_is_the_class_incremental_split() -> None:
     given_table = balanced(10, 3)
-    plain = incremental.open_stream(ClassIncremental(tasks=5), given_table, 7)
+    plain = central.open_stream(ClassIncremental(tasks=5), given_table, 7)
     for percent in (0, 100):  # of no examples
-        found = blurry.open_stream(IBlurry(tasks=5, disjoint_percent=100, blurry_percent=percent), given_table, 7)
+        found = central.open_stream(IBlurry(tasks=5, disjoint_percent=100, blurry_percent=percent), given_table, 7)
         assert [task.prior for task in found.tasks] == [task.prior for task in plain.tasks]
         assert [records(task) for task in found.tasks] == [records(task) for task in plain.tasks]
-    uneven = blurry.open_stream(IBlurry(tasks=3, disjoint_percent=100, blurry_percent=100), given_table, 7)
+    uneven = central.open_stream(IBlurry(tasks=3, disjoint_percent=100, blurry_percent=100), given_table, 7)
     assert [len(task.prior) for task in uneven.tasks] == [4, 3, 3]
     assert ((counts(uneven) > 0).sum(axis=0) == 1).all(), "also a class that is left over stays in one task"
 
@@ -84,14 +84,14 @@ def test_all_classes_disjoint_is_the_class_incremental_split() -> None:
 def test_everything_blurred_spreads_every_class_evenly() -> None:
     """Each of 25 counts is binomial around 200; six standard deviations (12.6) are passed once in 10^8."""
     settings = IBlurry(tasks=5, disjoint_percent=0, blurry_percent=100)
-    found = counts(blurry.open_stream(settings, balanced(5, 1000), seed=2))
+    found = counts(central.open_stream(settings, balanced(5, 1000), seed=2))
     assert np.abs(found - 200).max() < 76
     assert np.abs(found.sum(axis=1) - 1000).max() < 170
 
 
 def test_strays_are_drawn_at_random_and_not_from_the_front_of_the_file() -> None:
     """750 or so of a class's 1,000 rows end at home; their mean row is 499.5 with standard error 5.3, else it is 583."""
-    stream = blurry.open_stream(IBlurry(tasks=2, disjoint_percent=0, blurry_percent=50), balanced(2, 1000), seed=5)
+    stream = central.open_stream(IBlurry(tasks=2, disjoint_percent=0, blurry_percent=50), balanced(2, 1000), seed=5)
     for task in stream.tasks:
         rows = task.train.inputs[task.train.labels == task.prior[0], 0] % 1000
         assert 650 < len(rows) < 850
@@ -100,7 +100,7 @@ def test_strays_are_drawn_at_random_and_not_from_the_front_of_the_file() -> None
 
 @given(LABELS, LABELS, SETTINGS, st.integers(0, 2**32 - 1))
 def test_every_example_is_in_exactly_one_task(train: list[int], test: list[int], settings: Blurry, seed: int) -> None:
-    stream = blurry.open_stream(settings, table(train, test, 7), seed)
+    stream = central.open_stream(settings, table(train, test, 7), seed)
     assert len(stream.tasks) == settings.tasks
     assert sorted(record for task in stream.tasks for record in records(task)) == list(enumerate(train))
     assert sorted(int(row) for task in stream.tasks for row in task.test.inputs[:, 0]) == list(range(1000, 1000 + len(test)))
@@ -109,7 +109,7 @@ def test_every_example_is_in_exactly_one_task(train: list[int], test: list[int],
         assert (np.diff(rows) > 0).all(), "in the order of the file"
         if settings.task_prior == "occurring":
             assert task.prior == tuple(sorted(set(task.train.labels.tolist())))
-    again = blurry.open_stream(settings, table(train, test, 7), seed)
+    again = central.open_stream(settings, table(train, test, 7), seed)
     assert [records(task) for task in again.tasks] == [records(task) for task in stream.tasks]
 
 
@@ -118,7 +118,7 @@ def test_home_priors_are_a_map_that_no_record_changes(
     kind: type[IBlurry | SiBlurry], tasks: int, percent: int, labels: list[int], seed: int
 ) -> None:
     settings = kind(tasks=tasks, disjoint_percent=percent)
-    streams = [blurry.open_stream(settings, table(given_labels, [], 7), seed) for given_labels in (labels, [])]
+    streams = [central.open_stream(settings, table(given_labels, [], 7), seed) for given_labels in (labels, [])]
     priors = [[task.prior for task in stream.tasks] for stream in streams]
     assert priors[0] == priors[1]
     assert sorted(label for prior in priors[0] for label in prior) == list(range(7))
@@ -130,7 +130,7 @@ def test_only_oracle_priors_read_lists_of_labels() -> None:
 
 def test_random_cuts_give_tasks_of_many_sizes_with_the_right_mean() -> None:
     """400 draws of 5 tasks over 1,000 examples: sizes average 200 always and spread; every place is cut about as often."""
-    streams = [blurry.open_stream(SiBlurry(), balanced(20, 50), seed) for seed in range(400)]
+    streams = [central.open_stream(SiBlurry(), balanced(20, 50), seed) for seed in range(400)]
     sizes = np.array([[len(task.train) for task in stream.tasks] for stream in streams])
     assert (sizes.sum(axis=1) == 1000).all()
     # Each task's share is a mixture with standard deviation below 0.17, so its mean over 400 draws has one below 8.5.
@@ -139,7 +139,7 @@ def test_random_cuts_give_tasks_of_many_sizes_with_the_right_mean() -> None:
 
 
 def test_random_cuts_leave_tasks_empty_now_and_then() -> None:
-    streams = [blurry.open_stream(SiBlurry(), balanced(10, 4), seed) for seed in range(60)]
+    streams = [central.open_stream(SiBlurry(), balanced(10, 4), seed) for seed in range(60)]
     empty = [task for stream in streams for task in stream.tasks if not len(task.train)]
     assert empty
     assert any(len(task.train) and not len(task.test) for stream in streams for task in stream.tasks), "strays alone"

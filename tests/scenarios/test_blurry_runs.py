@@ -11,7 +11,7 @@ from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import LIST_FROM_DATA, NOT_DP, guarantee_words, standing
-from dpcl_core.scenarios.blurry import BY_COIN
+from dpcl_core.scenarios.central import BLURRY_BY_COIN
 from dpcl_core.spec import Cell
 
 SEED = 24  # of the digits in 8 tasks: training examples 0 508 122 265 6 271 172 3, and the 1st, 5th, 8th are not tested
@@ -44,7 +44,7 @@ def test_a_stream_with_empty_tasks_runs_through(
         found = event.metrics["AA"]
         assert found is not None
         assert 0 < found <= 1
-        assert BY_COIN in guarantee_words(event.guarantee).assumptions
+        assert BLURRY_BY_COIN in guarantee_words(event.guarantee).assumptions
         assert not any("public rule" in text for text in event.guarantee.assumptions)
     bound = finished[0].guarantee.epsilon
     assert math.isinf(bound) if spec.reads_labels else bound == pytest.approx(1.0, rel=2e-5)

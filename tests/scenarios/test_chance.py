@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcl_core.scenarios import incremental, permuted
+from dpcl_core.scenarios import central
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted, SourceIncremental, chance, n_tested
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream
 from tests.scenarios.making import examples, five, table
@@ -28,7 +28,7 @@ def stream(*tests: list[int], n_classes: int = 4, task_ids: bool = False) -> Tas
 @pytest.mark.parametrize("n_tasks", [1, 2, 5, 10])
 def test_equally_frequent_classes_give_one_over_their_number_however_they_share_tasks(n_tasks: int) -> None:
     data = table([], [label for label in range(10) for _ in range(7)], 10)
-    streams = [incremental.open_stream(ClassIncremental(tasks=n_tasks), data, seed) for seed in range(3)]
+    streams = [central.open_stream(ClassIncremental(tasks=n_tasks), data, seed) for seed in range(3)]
     assert chance(streams, range(10)) == pytest.approx(1 / 10)
 
 
@@ -74,7 +74,7 @@ def test_training_examples_play_no_part() -> None:
     for train in (examples([]), examples([0] * 50)):
         sources = None if not len(train) else np.zeros(50, dtype=np.int64)
         other = replace(data, train=train, train_sources=np.zeros(0, dtype=np.int64) if sources is None else sources)
-        opened = incremental.open_stream(SourceIncremental(), other, 0)
+        opened = central.open_stream(SourceIncremental(), other, 0)
         assert (chance([opened], range(10)), n_tested([opened])) == (pytest.approx(1 / 10), 20)
 
 
@@ -98,7 +98,7 @@ def test_the_number_of_equally_weighted_test_examples() -> None:
 
 def test_the_same_test_part_in_every_task_is_counted_once() -> None:
     data = table([], [label for label in range(4) for _ in range(5)], 4)
-    opened = permuted.open_stream(Permuted(tasks=3), data, 0)
+    opened = central.open_stream(Permuted(tasks=3), data, 0)
     assert n_tested([opened]) == pytest.approx(20)
     assert chance([opened], range(4)) == pytest.approx(1 / 4)
 
@@ -106,7 +106,7 @@ def test_the_same_test_part_in_every_task_is_counted_once() -> None:
 def test_other_tasks_for_every_seed_spread_the_weight() -> None:
     """Unequal classes: a row's weight is its mean over seeds."""
     data: Table = table([], [0] * 2 + [1] * 4 + [2] * 6 + [3] * 8, 4)
-    streams = [incremental.open_stream(ClassIncremental(tasks=2), data, seed) for seed in range(6)]
+    streams = [central.open_stream(ClassIncremental(tasks=2), data, seed) for seed in range(6)]
     weights = np.zeros(20)
     for one in streams:
         for task in one.tasks:

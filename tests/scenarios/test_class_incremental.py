@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.scenarios.incremental import open_stream
+from dpcl_core.scenarios.central import open_stream
 from tests.scenarios.making import examples, records, table
 
 LABELS = st.lists(st.integers(0, 9), max_size=40)

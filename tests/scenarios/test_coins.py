@@ -14,8 +14,8 @@ from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
 from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.scenarios import catalog, federated
 from dpcl_core.scenarios.catalog import Federated
+from dpcl_core.scenarios.central import against_rest
 from dpcl_core.scenarios.federated import _order, dealt_out
-from dpcl_core.scenarios.one_vs_rest import against_rest
 from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples

@@ -11,7 +11,7 @@ import pytest
 from dpcl_core import checks, engine
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Classifier, TaskLearned, of_kind
-from dpcl_core.scenarios import one_vs_rest
+from dpcl_core.scenarios import central
 from dpcl_core.scenarios.catalog import OneVsRest
 from dpcl_core.scenarios.stream import Examples, Table
 from tests.scenarios.making import examples, table
@@ -22,7 +22,7 @@ OWN = {"dataset": "digits", "backbone": "pixels", "train_per_class": 60, "test_p
 
 
 def test_a_task_asks_for_its_class_and_is_tested_on_as_many_others() -> None:
-    stream = one_vs_rest.open_stream(OneVsRest(tasks=3), WHOLE, 0)
+    stream = central.open_stream(OneVsRest(tasks=3), WHOLE, 0)
     assert stream.classes == ("not c0", "c0", "not c1", "c1", "not c2", "c2")
     assert stream.recurrence == OneVsRest().recurrence == "once"
     for k, task in enumerate(stream.tasks):
@@ -37,7 +37,7 @@ def test_a_task_asks_for_its_class_and_is_tested_on_as_many_others() -> None:
 def test_every_example_is_learned_once_and_both_halves_are_as_large() -> None:
     """Of 400 of a class 200 stay on average, and of the 1,600 others one in eight comes: 200. Six deviations are 85."""
     for seed in range(3):
-        tasks = one_vs_rest.open_stream(OneVsRest(), WHOLE, seed).tasks
+        tasks = central.open_stream(OneVsRest(), WHOLE, seed).tasks
         rows = np.concatenate([task.train.inputs[:, 0] for task in tasks])
         assert sorted(rows.tolist()) == list(range(N))
         halves = np.array([np.bincount((task.train.labels - 2 * task.index).astype(np.intp), minlength=2) for task in tasks])
@@ -54,7 +54,7 @@ def test_an_undeclared_label_is_of_the_rest_whatever_its_number() -> None:
         labels = np.where(numbers % 2, numbers % N_CLASSES, N_CLASSES + shift)
         train = Examples(numbers[:, None].astype(np.float32), labels)
         of = replace(WHOLE, train=train, undeclared=("a", "b", "c", "d"))
-        tasks = one_vs_rest.open_stream(OneVsRest(), of, 1).tasks
+        tasks = central.open_stream(OneVsRest(), of, 1).tasks
         found.append([(task.train.inputs[:, 0].tolist(), task.train.labels.tolist()) for task in tasks])
         strays = [task.train.labels[task.train.inputs[:, 0] % 2 == 0] - 2 * task.index for task in tasks]
         assert all(len(of_task) > 50 and not of_task.any() for of_task in strays)
@@ -67,7 +67,7 @@ def test_an_undeclared_label_is_of_the_rest_whatever_its_number() -> None:
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(chosen: OneVsRest, n_classes: int, what: str) -> None:
     with pytest.raises(BadInput, match=what):
-        one_vs_rest.open_stream(chosen, Table(examples([0]), examples([0]), tuple("abcde"[:n_classes])), 0)
+        central.open_stream(chosen, Table(examples([0]), examples([0]), tuple("abcde"[:n_classes])), 0)
 
 
 @pytest.mark.parametrize("labels", ["prior", "prior-const", "data", "dp-learned"])

@@ -15,7 +15,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.privacy import accounting
 from dpcl_core.scenarios.catalog import Permuted
-from dpcl_core.scenarios.permuted import BY_COIN, open_stream
+from dpcl_core.scenarios.central import PERMUTED_BY_COIN, open_stream
 from dpcl_core.scenarios.stream import Examples, Table
 from dpcl_core.spec import validated
 from tests.support.tiers import quick
@@ -95,7 +95,7 @@ def test_disjoint_tasks_share_no_record_and_leave_none_out() -> None:
     assert sorted(record for part in records for record in part) == list(range(23))
     assert [len(task.test) for task in stream.tasks] == [4] * 5
     assert (stream.recurrence, Permuted(images="disjoint").recurrence) == ("once", "once")
-    assert BY_COIN in stream.assumed
+    assert PERMUTED_BY_COIN in stream.assumed
 
 
 def test_disjoint_tasks_are_about_equally_large() -> None:
@@ -108,7 +108,7 @@ def test_disjoint_tasks_are_about_equally_large() -> None:
 def test_same_images_come_again_in_every_task() -> None:
     stream = open_stream(Permuted(tasks=3), made(), 1)
     assert (stream.recurrence, Permuted().recurrence) == ("every", "every")
-    assert BY_COIN not in stream.assumed
+    assert PERMUTED_BY_COIN not in stream.assumed
     assert [len(task.train) for task in stream.tasks] == [12, 12, 12]
 
 
@@ -158,7 +158,7 @@ def test_a_person_in_every_task_is_accounted_for_all_of_them(method: str, labels
         assert finished.guarantee.epsilon == found[images][-1]
         said = finished.guarantee.composition
         assert said.startswith("sequential") if images == "same" else not said.startswith("sequential")
-        assert (BY_COIN in finished.guarantee.assumptions) == (images == "disjoint")
+        assert (PERMUTED_BY_COIN in finished.guarantee.assumptions) == (images == "disjoint")
     same, disjoint = found["same"], found["disjoint"]
     assert same[0] == pytest.approx(disjoint[0])
     assert same[0] < same[1] < same[2]

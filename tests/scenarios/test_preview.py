@@ -11,8 +11,8 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.data.load import load_dataset, read_labels
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import blurry, incremental
 from dpcl_core.scenarios import catalog as previews
+from dpcl_core.scenarios import central
 from dpcl_core.scenarios.catalog import Preview
 from dpcl_core.scenarios.stream import Examples, Table
 from tests.data.making import write_pair
@@ -36,7 +36,7 @@ def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:
     train, test = (
         Examples(np.zeros((len(split), 1)), split.labels, keys=split.keys) for split in (digits.train, digits.test)
     )
-    stream = blurry.open_stream(spec.scenario, Table(train, test, digits.classes), 7)
+    stream = central.open_stream(spec.scenario, Table(train, test, digits.classes), 7)
     found = previews.preview(spec.data, spec.scenario, 7)
     assert found is not None
     assert counted(found).tolist() == [np.bincount(task.train.labels, minlength=10).tolist() for task in stream.tasks]
@@ -78,7 +78,7 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
     assert found is not None
     train, test = (Examples(np.zeros((len(one.labels), 1)), one.labels) for one in (column.train, column.test))
     dealt = Table(train, test, whole.classes, column.train.sources, column.test.sources, whole.sources)
-    assert found.tasks == tuple(task.name for task in incremental.open_stream(spec.scenario, dealt, 1).tasks)
+    assert found.tasks == tuple(task.name for task in central.open_stream(spec.scenario, dealt, 1).tasks)
     assert counted(found).sum(axis=1).tolist() == [11] * 5
     assert all(row[list(home)].sum() == 11 for row, home in zip(counted(found), found.homes, strict=True))
 

@@ -11,7 +11,7 @@ import pytest
 from dpcl_core.data.dataset import Source
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import SourceIncremental
-from dpcl_core.scenarios.incremental import open_stream
+from dpcl_core.scenarios.central import open_stream
 from dpcl_core.scenarios.stream import Examples
 from tests.scenarios.making import five, records
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.scenarios.catalog import Split
-from dpcl_core.scenarios.incremental import open_stream
+from dpcl_core.scenarios.central import open_stream
 from tests.scenarios.making import records, table
 
 

@@ -13,7 +13,7 @@ import pytest
 from dpcl_core.data.load import load_dataset
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.scenarios.incremental import open_stream
+from dpcl_core.scenarios.central import open_stream
 from dpcl_core.scenarios.stream import Examples, Table, generator
 from dpcl_core.spec import DataSpec
 
@@ -51,6 +51,6 @@ def test_the_digits_in_five_tasks_of_two(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_scenarios_import_no_torch() -> None:
-    program = ("import sys; from dpcl_core.scenarios import incremental; print('torch' in sys.modules)")
+    program = ("import sys; from dpcl_core.scenarios import central; print('torch' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -13,7 +13,7 @@ from dpcl_core import checks
 from dpcl_core.events import Event
 from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.learner import Learner, PublicContext
+from dpcl_core.methods.common.method import Learner, PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec, fields_of

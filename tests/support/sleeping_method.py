@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import ADDED
-from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import MethodCard, PublicContext
 from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.privacy.labels import in_label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import noise_of
+from dpcl_core.published import ADDED
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Params, RunSpec, parameter
 

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset, Images, Source, Split
-from dpcl_core.methods.common.public_sizes import of_spec
+from dpcl_core.methods.common.method import of_spec
 from dpcl_core.spec import DataSpec, RunSpec
 from dpcl_core.tuning import search, settings
 from dpcl_core.tuning.settings import TuneSpec

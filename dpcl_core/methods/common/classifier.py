@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpcl_core import arrays as arrays_file
 from dpcl_core.data import texts
 from dpcl_core.events import Classifier, Fact
-from dpcl_core.methods.common.learner import Learner, PublicContext, TaskBlind
+from dpcl_core.methods.common.method import Learner, PublicContext, TaskBlind
 from dpcl_core.metrics import mean
 from dpcl_core.privacy.sums import row_blocks
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream, join_examples

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import Diverged
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.privacy import accounting, labels
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.dp_events import dp

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import coins
 from dpcl_core.events import JsonValue
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.labels import label_space, release_labels
 from dpcl_core.privacy.ledger import Ledger

@@ -7,9 +7,9 @@ from typing import Literal
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.layers import Printed
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.privacy.continual import FRESH, SQUARE_ROOT, Choice, choose
+from dpcl_core.published import Printed
 from dpcl_core.spec import Params, RunSpec, parameter
 
 REMEMBERED: Literal["remembered"] = "remembered"

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print
 from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import learned_list
-from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled
 from dpcl_core.methods.common.stream_noise import PredictionParams, RememberedParams, remembers
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy.accounting import training_budget
@@ -26,6 +24,7 @@ from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import UnitRows, row_blocks, unit_rows
+from dpcl_core.published import Print
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 

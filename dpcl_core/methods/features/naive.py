@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.published import Print
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
 

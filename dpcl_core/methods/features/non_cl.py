@@ -8,12 +8,11 @@ from functools import partial
 from typing import Literal
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print, Printed
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.published import Print, Printed
 from dpcl_core.scenarios.stream import Examples, Task, join_examples
 from dpcl_core.spec import Cell, RunSpec, parameter
 

@@ -10,10 +10,9 @@ from typing import Literal, get_args
 from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput
-from dpcl_core.layers import Departure, Printed, Values
-from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, Schedule
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
+from dpcl_core.published import Departure, Printed, Values
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, RunSpec, parameter
 

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.params import MEMBER
 from dpcl_core.methods.features.rules import VoteAccumulator
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.published import Print, Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 

@@ -17,8 +17,7 @@ from dpcl_core.backbones.bundled import Axes
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import Schedule, learned_list, noise_multiplier
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.params import PeftParams

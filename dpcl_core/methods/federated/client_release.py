@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Fact
-from dpcl_core.methods.common import public_sizes
 from dpcl_core.methods.common.classifier import Arrays, Rule, masked
-from dpcl_core.methods.common.learner import Observation, PublicContext
+from dpcl_core.methods.common.method import Observation, PublicContext, label_refusal
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Element, Floats, Ints, ListLearner, Lists, Reals, Singles, cholesky, simplex
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView
@@ -273,7 +272,7 @@ class SeenLabels:
             raise BadInput("scenario.tasks", task.index + 1, allowed)
         space = self._space(task)
         if not space:
-            raise public_sizes.refusal(self._spec, task.name)
+            raise label_refusal(self._spec, task.name)
         self._labels |= set(space)
         self._n_learned = task.index + 1
         self._by_task += [space] if task.task_id is not None else []

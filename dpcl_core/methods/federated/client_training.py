@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.client_release import Collect, Question, Replay, TaskRows, clients_per_task, draws_of
 from dpcl_core.methods.federated.lists import Floats, Ints, Reals, Singles

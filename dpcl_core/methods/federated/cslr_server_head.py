@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Departure
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.common.stream_noise import ADDED_PRINTED, PredictionParams, predicts_shrunk
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
@@ -25,6 +24,7 @@ from dpcl_core.methods.federated.client_training import Head, train_copies
 from dpcl_core.methods.federated.lists import Ints, Reals
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.published import Departure
 from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 

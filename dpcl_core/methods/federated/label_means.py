@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import ADDED
 from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes
 from dpcl_core.methods.common.stream_noise import PredictionParams, RememberedParams
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, Question, Replay, SeenLabels, features
 from dpcl_core.methods.federated.lists import Floats, Ints, Reals
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.published import ADDED
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 

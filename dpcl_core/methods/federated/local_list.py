@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.layers import ADDED
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Replay, TaskRows, side_by_side
@@ -24,6 +23,7 @@ from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_vectors
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.sums import clipped_rows
+from dpcl_core.published import ADDED
 from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 

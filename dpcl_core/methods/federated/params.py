@@ -13,10 +13,9 @@ from annotated_types import Interval
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.layers import Departure, Print, Printed, Values, setting
-from dpcl_core.methods.common.card import MethodCard, settings_of
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
 from dpcl_core.privacy import cslr_accounting
+from dpcl_core.published import Departure, Print, Printed, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Federated
 from dpcl_core.spec import Params, RunSpec, parameter
 

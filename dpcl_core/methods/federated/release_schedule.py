@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common import stream_noise
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import each_task
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Question, Replay, TaskRows
 from dpcl_core.methods.federated.lists import Floats, ListLearner, Lists, Reals

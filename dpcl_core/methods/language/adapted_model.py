@@ -17,8 +17,7 @@ from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
-from dpcl_core.methods.common.card import settings_of
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.params import SHORTEST, LanguageParams
 from dpcl_core.methods.language.public_text import FIRST, TEXT, Answer, Planes, Prompted, answer_ids, planes, prompted

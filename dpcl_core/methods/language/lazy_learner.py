@@ -15,7 +15,7 @@ from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary
 from dpcl_core.events import Fact, Leaks, Progress, Retained, ScoredText, TokensScored
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
+from dpcl_core.methods.common.method import LearnerEvent, PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel, log_probabilities
 from dpcl_core.methods.language.public_text import planes

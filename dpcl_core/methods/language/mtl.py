@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import join_texts

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams
 from dpcl_core.methods.language.lazy_learner import LazyLearner

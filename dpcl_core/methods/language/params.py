@@ -11,10 +11,9 @@ from annotated_types import Gt, Interval
 
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
-from dpcl_core.layers import Departure, Print, Printed, Values, setting
-from dpcl_core.methods.common.card import MethodCard, settings_of
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
+from dpcl_core.published import Departure, Print, Printed, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
 

@@ -23,11 +23,8 @@ import numpy as np
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.layers import Departure, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule, each_task
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting
 from dpcl_core.methods.language.adapted_model import progress_of
@@ -41,6 +38,7 @@ from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import noisy_mean
+from dpcl_core.published import Departure, Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec, parameter
 

@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
-from dpcl_core.layers import Printed, Values, setting
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.dpsgd import Schedule
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting, sensitivity
 from dpcl_core.methods.language.adapted_model import median_norm, progress_of
@@ -32,6 +29,7 @@ from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import published_embeddings
+from dpcl_core.published import Printed, Values, setting
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, STOP, TOKEN
 from dpcl_core.errors import BadInput
-from dpcl_core.layers import Printed
-from dpcl_core.methods.common.card import settings_of
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import public_text, sensitivity
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.params import LanguageParams, Length, Positive
 from dpcl_core.methods.language.public_text import Planes, answer_ids, planes, template
 from dpcl_core.methods.language.sensitivity import Form, Scope
+from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 

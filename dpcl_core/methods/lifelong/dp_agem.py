@@ -24,18 +24,16 @@ from numpy.typing import NDArray
 from dpcl_core import published
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.layers import Departure, Print, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, Schedule, diverged
-from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, settings_of
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import ReplayParams
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
+from dpcl_core.published import Departure, Print, Printed
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
 

@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule, masked
-from dpcl_core.methods.common.learner import PublicContext, labelled
-from dpcl_core.methods.common.public_sizes import PublicSizes, refuse_budgets
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, refuse_budgets, settings_of
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import NetworkName
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.published import Print, Printed
 from dpcl_core.scenarios.stream import Examples, Task, generator, join_examples
 from dpcl_core.spec import Cell, RunSpec, parameter
 

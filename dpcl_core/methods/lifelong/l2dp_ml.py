@@ -27,11 +27,8 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.layers import Print, Printed
-from dpcl_core.methods.common.card import settings_of
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.methods.lifelong import params as settings
@@ -40,6 +37,7 @@ from dpcl_core.methods.lifelong.claim import DeltaR, ThetaNorm
 from dpcl_core.methods.lifelong.params import BatchParams, FirstLayer, OutputNoise, Scope
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
+from dpcl_core.published import Print, Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 

@@ -10,9 +10,8 @@ from annotated_types import Interval
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
-from dpcl_core.layers import Departure, Printed, Values
-from dpcl_core.methods.common.card import MethodCard, settings_of
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
+from dpcl_core.published import Departure, Printed, Values
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Permuted
 from dpcl_core.spec import LabelSetting, Params, RunSpec, parameter
 

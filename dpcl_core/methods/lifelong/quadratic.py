@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule, masked
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.lifelong.params import CoefficientParams, Projection
 from dpcl_core.privacy.mechanisms import Coefficients
 from dpcl_core.privacy.noise import noise_of

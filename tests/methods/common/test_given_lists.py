@@ -16,7 +16,7 @@ from dpcl_core.events import CellFinished, Planned, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import given_lists
 from dpcl_core.methods.common.given_lists import GivenLists, budget, for_training, one_label_of_each
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec

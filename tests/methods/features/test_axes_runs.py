@@ -14,8 +14,7 @@ from dpcl_core.events import Event, Progress, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import catalog as methods_catalog
 from dpcl_core.methods import references
-from dpcl_core.methods.common import public_sizes
-from dpcl_core.methods.common.learner import Learner, PublicContext
+from dpcl_core.methods.common.method import Learner, PublicContext, of_spec
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search
@@ -61,7 +60,7 @@ def learners(monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
 def test_each_budget_releases_as_many_axes_as_the_rule_says(method: str, learners: list[Learner]) -> None:
     run = spec(method)
     events: list[Event] = list(engine.run(run))
-    counts = methods_catalog.axes_by_epsilon(run, public_sizes.of_spec(run))
+    counts = methods_catalog.axes_by_epsilon(run, of_spec(run))
     assert len(set(counts.values())) == 3, "the test needs budgets that differ"
     assert len({event.cell for event in events if isinstance(event, TaskLearned)}) == 3
     for learner, (epsilon, n_axes) in zip(learners, counts.items(), strict=True):
@@ -85,7 +84,7 @@ def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkey
     """The examples of a trial are of a fifth of the classes: their number over all classes would give fewer axes."""
     raw = asdict(spec("peft-ensemble")) | {"scenario": {"kind": "class-incremental", "tasks": 5}}
     run = checks.parse({**raw, "privacy": {"epsilons": [8.0]}, "params": {"adapter": adapter}})
-    (n_axes,) = methods_catalog.axes_by_epsilon(run, public_sizes.of_spec(run)).values()
+    (n_axes,) = methods_catalog.axes_by_epsilon(run, of_spec(run)).values()
     assert methods_catalog.FEWEST < n_axes < methods_catalog.MOST, "the test needs a number between the rule's ends"
     seen: list[tuple[PublicContext, int]] = []
 
@@ -107,7 +106,7 @@ def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkey
 
 
 def test_forecast_counts_the_axes_that_are_taken() -> None:
-    facts = public_sizes.of_spec(spec(train_per_class=3))
+    facts = of_spec(spec(train_per_class=3))
     by_rule, all_features = (
         references.forecast(run, n_features=1280, classes_per_task=5, facts=facts)[0]
         for run in (spec(train_per_class=3), spec(train_per_class=3, axes=0))

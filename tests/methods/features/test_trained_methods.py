@@ -16,7 +16,7 @@ from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import Schedule
-from dpcl_core.methods.common.learner import Learner, Prefetching
+from dpcl_core.methods.common.method import Learner, Prefetching
 from dpcl_core.methods.features import linear_heads, process_pool
 from dpcl_core.methods.features.trainer import Trainer, Work
 from dpcl_core.privacy import gaussian

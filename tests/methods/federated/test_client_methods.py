@@ -12,7 +12,7 @@ import pytest
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import card_document

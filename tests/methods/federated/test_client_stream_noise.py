@@ -13,7 +13,7 @@ from dpcl_core.classifiers import predict
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common import classifier, state
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.federated import client_release, label_means, release_schedule
 from dpcl_core.methods.federated.client_release import SeenLabels
 from dpcl_core.privacy import continual

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core import layers
+from dpcl_core import published
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.federated import client_release, cslr_published, published_release
 from dpcl_core.methods.federated.client_release import TaskRows, user_lists
 from dpcl_core.methods.federated.lists import ListLearner
@@ -125,7 +125,7 @@ def test_each_switch_away_from_print_is_named(changed: str) -> None:
 def test_lists_of_a_whole_task_are_as_printed_where_tasks_have_several_labels(
     dataset: str, scenario: dict[str, object], groups: int
 ) -> None:
-    def layer(lists: str) -> layers.Layer:
+    def layer(lists: str) -> published.Layer:
         asked = clients.spec(
             "cslr-published", params={**PRINT, "rounds": 50, "lists": lists, "modes_per_task": groups},
             data={"dataset": dataset, "backbone": "minilm"}, scenario={"kind": "federated", **scenario}

@@ -12,7 +12,7 @@ import pytest
 
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.federated import client_training, local_list
 from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, clients_of_this_task
 from dpcl_core.methods.federated.lists import Lists

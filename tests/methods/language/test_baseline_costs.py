@@ -9,7 +9,7 @@ import dp_accounting as dp
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language.baseline import BaselineParams, check_baseline
 from dpcl_core.methods.language.er import ErParams

@@ -18,8 +18,7 @@ from dpcl_core.backbones import causal, plain_language
 from dpcl_core.events import Progress
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes
 from dpcl_core.methods.language import baseline, gem, public_text
 from dpcl_core.methods.language.adapted_model import TrainingInputs, join_texts
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams

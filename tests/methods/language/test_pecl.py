@@ -21,7 +21,7 @@ from dpcl_core.backbones.causal import Split
 from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import Surveying
+from dpcl_core.methods.common.method import Surveying
 from dpcl_core.methods.language import adapted_model, pecl, training
 from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
 from dpcl_core.methods.language.gradients import batch_of, clean, log_probs
@@ -429,7 +429,7 @@ def test_the_first_words_need_no_torch() -> None:
         "from dpcl_core.data.texts import TextForm, Texts\n"
         "from dpcl_core.events import TokensScored\n"
         "from dpcl_core.methods import catalog\n"
-        "from dpcl_core.methods.common.learner import PublicContext\n"
+        "from dpcl_core.methods.common.method import PublicContext\n"
         "from dpcl_core.scenarios.stream import Examples, Task\n"
         "for method in ('pecl', 'pecl-published'):\n"
         "    spec = checks.parse({'method': method, 'privacy': {'epsilons': [10.0]}, 'seeds': [0]})\n"

@@ -13,8 +13,7 @@ from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes
 from dpcl_core.methods.language import pecl
 from dpcl_core.methods.language.pecl import PeclParams
 from dpcl_core.methods.language.pecl_published import NO_GUARANTEE, PublishedParams

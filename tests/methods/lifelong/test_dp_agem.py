@@ -16,7 +16,7 @@ from torch.nn import functional
 from dpcl_core import checks
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import Diverged
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.lifelong import agem, dp_agem, nets, odometer
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task

@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, Note
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.references import forecast
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import coefficients_std, noisy_coefficients

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcl_core import paths
-from dpcl_core.lessons import in_page
+from dpcl_core import page, paths
 
 HEAD = "def learn(rows, labels, n_classes, sigma, noise):\n"
 GIVEN = paths.asset_table("live/exercises.toml")["learner"]["code"]
@@ -14,9 +13,9 @@ MENDED = CLIPPED.replace("set(labels)", "range(n_classes)")
 
 
 def test_the_given_learner_fails_two_tests_and_the_mended_one_none() -> None:
-    assert in_page.check(GIVEN)["passed"] == [False, False, True]
-    assert in_page.check(CLIPPED)["passed"] == [True, False, True]
-    assert in_page.check(MENDED)["passed"] == [True, True, True]
+    assert page.tested(GIVEN)["passed"] == [False, False, True]
+    assert page.tested(CLIPPED)["passed"] == [True, False, True]
+    assert page.tested(MENDED)["passed"] == [True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ def test_the_given_learner_fails_two_tests_and_the_mended_one_none() -> None:
 )
 def test_each_fault_fails_its_own_test(wrong: str, passed: list[bool]) -> None:
     assert wrong != MENDED
-    assert in_page.check(wrong)["passed"] == passed
+    assert page.tested(wrong)["passed"] == passed
 
 
 @pytest.mark.parametrize(
@@ -45,6 +44,6 @@ def test_each_fault_fails_its_own_test(wrong: str, passed: list[bool]) -> None:
     ],
 )  # fmt: skip
 def test_code_that_cannot_be_tested_gets_one_sentence(code: str, said: str) -> None:
-    found = in_page.check(code)
+    found = page.tested(code)
     assert found["passed"] == [False]
     assert said in found["said"][0]
