@@ -77,7 +77,7 @@ def written_once(make: Callable[..., Mapping[str, object]], *of: object, public:
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"
 _USUAL, _NARROWEST, _WIDEST = 720, 200, 4000  # pixels
 _MOST_MARKS = 4000  # points and cells of an SVG, each an element of the page
-CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
+_CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
 def show(
@@ -89,14 +89,13 @@ def show(
 
     `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `linked`:
     offers the link to this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
-    It is drawn as SVG, which waits for no library of 1.2 MB and moves with a slider; by Plotly what has too many marks, or
-    where `by_plotly` says that the browser draws no elements.
+    `by_plotly`: not as SVG, because the browser is said to draw no elements.
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=course.explained(title) or None)
         if not picture.is_empty:
-            if by_plotly or _n_marks(picture) > _MOST_MARKS:
+            if by_plotly:
                 _chart(picture=picture, key=key, is_large=layout.is_on())
             else:
                 drawing(picture, key)
@@ -116,7 +115,7 @@ def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
     from dpcl_core.figures import theme
 
     figure = theme.enlarged(picture.figure, layout.FACTOR) if is_large else picture.figure
-    st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)
+    st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=_CONFIG, alt=picture.finding)
     return picture
 
 
@@ -128,7 +127,13 @@ def _n_marks(picture: Picture) -> int:
 
 
 def drawing(picture: Picture, key: str) -> None:
-    """Draws a figure as SVG, as wide as the browser has said that its place is; by Plotly where the element cannot load."""
+    """Draws a figure as SVG, as wide as the browser has said that its place is.
+
+    By Plotly where it has too many marks, and where the element cannot load.
+    """
+    if _n_marks(picture) > _MOST_MARKS:
+        _chart(picture=picture, key=key, is_large=layout.is_on())
+        return
     name = f"chart-{key}"
     widths: dict[str, int] = st.session_state.setdefault("widths-of-pictures", {})
 

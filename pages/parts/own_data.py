@@ -396,6 +396,6 @@ def draw(looked: Looked, scenario: ScenarioSpec) -> int:
         return 0
     drawn = stream.stream(None, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=text.is_dark())
     st.markdown(f"**The stream.** {plain(drawn.finding)}")
-    st.plotly_chart(drawn.figure, theme=None, width="stretch", key="own-chart", config=figure_card.CONFIG, alt=drawn.finding)
+    figure_card.drawing(drawn, "own")
     st.caption(f"{plain(scenarios.card(scenario.kind).summary)} We show no counts: they would reveal something.")
     return len(shown.tasks)
