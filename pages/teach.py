@@ -27,6 +27,7 @@ PROVES = (
 )
 HEADS = ("name", "part", "right", "which", "valid", "why not")
 VALID = "yes"
+_EXAMPLE = "amber fox"  # an invented name
 ROOM_CODEC = link.Codec([link.Field("room", "room", "room", link.Text(12), "")])
 
 
@@ -48,14 +49,16 @@ def _exercises(view: state.View) -> dict[str, object]:
         part = lesson_stage.draw_choice(view)
     with of_name:
         typed = st.text_input(
-            "Your invented name", max_chars=exercises.LONGEST, placeholder="amber fox", key="exercises-name",
+            "Your invented name", max_chars=exercises.LONGEST, placeholder=_EXAMPLE, key="exercises-name",
             help="Any name will do, or the one you have in the classroom. It goes into your code.",
         )  # fmt: skip
     number = lesson_stage.number(part)
     if typed.strip():
         _sheet(part, number, exercises.clean_name(typed))
     else:
-        st.markdown("Enter a name to see the questions of this part, with numbers of your own.")
+        st.markdown(f"Enter a name: the questions get numbers of your own. With *{_EXAMPLE}* they begin:")
+        with layout.card("exercise-example"), st.spinner("Drawing its numbers ..."):
+            layout.markdown("\n".join(f"1. {one.ask}" for one in exercises.sheet(part, _EXAMPLE)[:3]))
     return {"part": number}
 
 
