@@ -232,7 +232,7 @@ def audit(preset_or_spec: PresetOrSpec, *, attack: str | None = None, trials: in
 
     Raises BadInput for a method without an audit.
     """
-    from dpcl_core.attacks import play as attacks
+    from dpcl_core.attacks import catalog as attacks
 
     spec = _spec(preset_or_spec)
     checks.check_run(spec)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import checks, engine, events, paths, presets
-from dpcl_core.attacks.play import closing_notes
+from dpcl_core.attacks.catalog import closing_notes
 from dpcl_core.classifiers import written
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, schema, understood

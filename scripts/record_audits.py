@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcl_core import checks, presets
-from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, play
+from dpcl_core.attacks import catalog, feature_games, federated_games, language_games, lifelong_games, play
 from dpcl_core.attacks.play import Game
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
@@ -34,7 +34,7 @@ def _spec(method: str, **changes: Any) -> RunSpec:
 
 def _worst_case(spec: RunSpec, game: Game) -> Audited:
     """The audit's result with the method's default number of persons on each side."""
-    return game.audited(1.0, game.n_each(play.audit_of(spec.method).trials))
+    return game.audited(1.0, game.n_each(catalog.audit_of(spec.method).trials))
 
 
 def _head(method: str, **changes: Any) -> Audited:

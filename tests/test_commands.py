@@ -17,7 +17,7 @@ from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
 from dpcl_core.papers.paper import Size
-from dpcl_core.site import pyodide
+from dpcl_core.site import live
 from dpcl_core.spec import RunSpec
 from tests.support.tiers import quick
 
@@ -123,7 +123,7 @@ def test_a_documents_command_runs(command, finished, monkeypatch):
     elif options.command == "reading.app" and not options.key:
         assert paths.app_file().exists()
     elif "pyodide" in words or "--live" in words:  # 80 MB of the network, which the second command needs
-        assert pyodide.about()["core"]
+        assert live.about_python()["core"]
     elif options.command == "training.tune":
         training.tuning(options)
     elif options.command == "reading.flower" and options.to is None:  # each waits for the others

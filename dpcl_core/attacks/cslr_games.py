@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
@@ -264,4 +264,4 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     )  # fmt: skip
 
 
-AUDITS = {"cslr-published": play.Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}
+AUDITS = {"cslr-published": catalog.Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}

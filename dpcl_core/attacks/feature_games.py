@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Audit, Floats, Game, Released, Seen, digits
+from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data import catalog as datasets
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicContext, settings_of

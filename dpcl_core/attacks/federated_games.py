@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.methods.common.method import settings_of
 from dpcl_core.methods.common.stream_noise import remembers
@@ -219,8 +219,8 @@ def _flat(seen: Seen) -> Floats:
 
 
 _PLANTED = partial(release_game, is_natural=False, n_targets=N_CLIENTS)
-_RELEASES = play.Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_PLANTED)
-_ROUNDS = play.Audit({"learner": play.through_learner(round_game, natural_round_game)}, trials=4000)
+_RELEASES = catalog.Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_PLANTED)
+_ROUNDS = catalog.Audit({"learner": play.through_learner(round_game, natural_round_game)}, trials=4000)
 AUDITS = {
     **dict.fromkeys(("cslr-server-head", "cslr-central", "dp-stat-share", "label-means", "local-list"), _RELEASES),
     "dp-fedavg": replace(_ROUNDS, planted=lambda spec, epsilon: round_game(spec, epsilon, N_IN_ROUNDS)),

@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import least_squares
 
-from dpcl_core.attacks import play
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Attack, Floats, Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import dataset
@@ -358,7 +358,7 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
     ),
 }
 AUDITS = {
-    "l2dp-ml": play.Audit(
+    "l2dp-ml": catalog.Audit(
         play.of_claim(
             ATTACKS,
             lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials, spec.privacy.delta),

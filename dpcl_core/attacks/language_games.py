@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import lifelong_games, play, token_noise_games
+from dpcl_core.attacks import catalog, lifelong_games, play, token_noise_games
 from dpcl_core.attacks.one_run import least_alike, log_odds, noisy_sum, one_step_context, one_step_game, step_noise
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones import causal, plain_language
@@ -385,8 +385,8 @@ def _tasks_of_person(facts: PublicSizes) -> int:
 
 
 _TRIALS, _LEARNER = 4800, play.worst_and_natural(text_game)
-_BASELINE = play.Audit({"learner": _LEARNER}, _TRIALS, planted=planted_game)
+_BASELINE = catalog.Audit({"learner": _LEARNER}, _TRIALS, planted=planted_game)
 AUDITS = {
-    "pecl": play.Audit({"learner": _LEARNER, "life": audit_of_life}, _TRIALS, planted=planted_game),
+    "pecl": catalog.Audit({"learner": _LEARNER, "life": audit_of_life}, _TRIALS, planted=planted_game),
     **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), _BASELINE),
 }

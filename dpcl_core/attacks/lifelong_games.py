@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common import dpsgd
@@ -453,7 +453,7 @@ def _log_ratio(local: text_mechanisms.Randomiser, copy: Floats, one: Floats, oth
 
 _AGEM = {"learner": play.through_learner(distinct_label_game, real_digit_game), "life": audit_of_life}
 AUDITS = {
-    "dp-agem": play.Audit(_AGEM, trials=3200, planted=planted_labels_game),
-    "dp-coeff-memory": play.Audit({"learner": play.worst_and_natural(sum_game)}, trials=4000, planted=one_hot_game),
-    "independent-laplace": play.Audit({"learner": audit_of_records}, trials=6000, planted=planted_records_game),
+    "dp-agem": catalog.Audit(_AGEM, trials=3200, planted=planted_labels_game),
+    "dp-coeff-memory": catalog.Audit({"learner": play.worst_and_natural(sum_game)}, trials=4000, planted=one_hot_game),
+    "independent-laplace": catalog.Audit({"learner": audit_of_records}, trials=6000, planted=planted_records_game),
 }

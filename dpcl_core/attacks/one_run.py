@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpcl_core.attacks import play
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import CONFIDENCE, START, SURELY, Floats, Game, Released, Seen, released
 from dpcl_core.data.texts import TextForm
 from dpcl_core.errors import BadInput
@@ -52,7 +52,7 @@ def audited(spec: RunSpec, epsilon: float) -> Audited:
     """
     if (why := play.refusal(spec)) is not None:
         raise BadInput("method", spec.method, why)
-    planted = play.audit_of(spec.method).planted
+    planted = catalog.audit_of(spec.method).planted
     assert planted is not None
     first = _played(planted(spec, epsilon), epsilon, CONFIDENCE)
     return _played(planted(spec, epsilon), epsilon, SURELY) if first.exceeds else first

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpcl_core.attacks import play
+from dpcl_core.attacks import catalog, play
 from dpcl_core.attacks.play import CONFIDENCE, Attack, Floats, Guesses
 from dpcl_core.backbones import packaged, plain_language
 from dpcl_core.errors import BadInput
@@ -359,7 +359,7 @@ def _embeddings(backbone: str) -> Table:
 
 
 AUDITS = {
-    "pecl-published": play.Audit(
+    "pecl-published": catalog.Audit(
         play.of_claim(ATTACKS, lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials))
     )
 }

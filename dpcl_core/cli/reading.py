@@ -383,15 +383,15 @@ def fetch(options: argparse.Namespace) -> int:
     """
     if options.delete or not options.names:
         return _kept(options)
-    from dpcl_core.site import pyodide
+    from dpcl_core.site import live
 
     offered = {name: card.package for name, card in catalog.CARDS.items() if card.package}
-    if wrong := [name for name in options.names if name not in {*offered, pyodide.NAME}]:
-        raise unknown("NAME", wrong[0], [*offered, pyodide.NAME])
+    if wrong := [name for name in options.names if name not in {*offered, live.PYODIDE}]:
+        raise unknown("NAME", wrong[0], [*offered, live.PYODIDE])
     place, places = 0 if options.environment else 1, {}
     for name in options.names:
-        if name == pyodide.NAME:
-            _tell(name, pyodide.fetch(paths.shared_dirs(name)[place]))
+        if name == live.PYODIDE:
+            _tell(name, live.fetch_python(paths.shared_dirs(name)[place]))
             places[name] = str(paths.shared_dirs(name)[place])
             continue
         if options.environment or not packaged.genuine(name, offered[name]):

@@ -322,7 +322,7 @@ def tuning(options: argparse.Namespace) -> settings.TuneSpec:
 
 def audit(options: argparse.Namespace) -> int:
     """Attacks a method, or repeats the training of a stored run with planted examples."""
-    from dpcl_core.attacks import play, token_noise_games
+    from dpcl_core.attacks import catalog, token_noise_games
     from dpcl_core.methods import catalog as methods
 
     common.on_device("cpu")
@@ -342,9 +342,9 @@ def audit(options: argparse.Namespace) -> int:
         administration.check_at_start(open_store(options.store), spec, "numbers")
         results = audits.audited(spec)
     elif options.attack == token_noise_games.INVERSION:
-        results = token_noise_games.inversion_audited(spec, options.trials or play.TRIALS)
+        results = token_noise_games.inversion_audited(spec, options.trials or catalog.TRIALS)
     else:
-        attack_names = play.fitting_attacks(spec)
+        attack_names = catalog.fitting(spec)
         text_audits = [audits.NAME] if audits.is_offered(spec) else []
         text_audits += [token_noise_games.INVERSION] if methods.card(spec.method).noises_embeddings(spec.params) else []
         if text_audits and options.attack not in (None, "all", *attack_names):
@@ -352,8 +352,8 @@ def audit(options: argparse.Namespace) -> int:
                 "--attack", options.attack, f"must be one of {', '.join([*attack_names, *text_audits])}, all, or left out"
             )
         named = attack_names if options.attack == "all" else (options.attack,)
-        trials = options.trials or play.audit_of(spec.method).trials
-        audited = [play.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
+        trials = options.trials or catalog.audit_of(spec.method).trials
+        audited = [catalog.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
         results = [result for of_attack in audited for result in of_attack]
     document = {"spec": spec.jsonable(), "audits": [result.document() for result in results]}
     put_result(options, document, "\n".join(result.sentence() for result in results))

@@ -298,7 +298,7 @@ class Patience:
 WARM = "--warm"  # in place of the id of a run
 TIED = "--tied"  # before the id of a run whose worker ends when its standard input is closed
 Tie = Literal["stop", "wait"]  # what the run then does
-ENGINE = ("dpcl_core.engine", "dpcl_core.explorers.matching_log", "dpcl_core.attacks.play")
+ENGINE = ("dpcl_core.engine", "dpcl_core.explorers.matching_log", "dpcl_core.attacks.catalog")
 PROGRAM = Path(paths.__file__).resolve().parent
 WANTED_SECONDS = 900.0  # after so long without `expect` the process is ended, to free its memory
 ANSWER_SECONDS = 1.0  # it answers at once, even while it loads; a run waits no longer for it

@@ -48,7 +48,7 @@ def real_engine(
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
-    from dpcl_core.attacks.play import closing_notes
+    from dpcl_core.attacks.catalog import closing_notes
     from dpcl_core.methods import catalog
 
     run = partial(engine.run, spec, device=device, keep=keep, division=division, audit=closing_notes)

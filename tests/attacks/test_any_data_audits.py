@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dpcl_core import combinations
-from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, play
+from dpcl_core.attacks import catalog, feature_games, federated_games, language_games, lifelong_games, play
 from dpcl_core.attacks.play import Game
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
@@ -131,7 +131,7 @@ def test_whatever_data_a_method_takes_it_has_an_audit_or_says_why_not() -> None:
                     continue
                 spec = asked(method, 4.0, data={"dataset": like, "backbone": network(kind, method)}, scenario=CLASSES)
                 try:
-                    play.auditor(method)
+                    catalog.auditor(method)
                     n_audits += 1
                 except BadInput:
                     assert play.refusal(spec), (family, kind, method)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcl_core.attacks import catalog as audits
 from dpcl_core.attacks import cslr_games
-from dpcl_core.attacks import play as audits
 from dpcl_core.attacks.cslr_games import ATTACKS, Setting
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import cslr_accounting, gaussian, noise
@@ -104,7 +104,7 @@ def test_a_runs_own_settings_are_what_is_attacked() -> None:
     found = [cslr_games.setting(spec, epsilon) for epsilon in spec.privacy.epsilons]
     assert [one.noise_multiplier for one in found] == [3.20, 1.45, 0.0]
     assert {(one.n_rounds, one.sample_rate, one.n_groups, one.rule) for one in found} == {(50, 0.5, 4, "hungarian")}
-    assert audits.attack_names("cslr-published") == tuple(ATTACKS)
+    assert audits.names("cslr-published") == tuple(ATTACKS)
     assert [one.claimed for one in audits.auditor("cslr-published")(spec, 100)] == [1.0, 4.0, math.inf]
 
 
@@ -114,7 +114,7 @@ def test_lists_noised_at_home_are_what_is_attacked() -> None:
     scenario = {"kind": "federated", "clients": 20, "tasks": 2}
     spec = published(1.0, math.inf, params=own, scenario=scenario)
     assert [one.list_size for one in map(partial(cslr_games.setting, spec), (1.0, math.inf))] == [1, 1]
-    assert audits.fitting_attacks(spec) == ("lists", "head")
+    assert audits.fitting(spec) == ("lists", "head")
     bounded, clear = audits.auditor("cslr-published")(spec, 2000)
     most = gaussian.epsilon(3.20 / math.sqrt(2 * 4), 1e-5)  # two tasks, sqrt(1 + 3) long each
     assert 0.3 < bounded.lower_bound < most  # six and ten deviations away

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpcl_core.attacks import lifelong_games, play
+from dpcl_core.attacks import catalog, lifelong_games
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.privacy.audit_bounds import Audited
 from tests.attacks.asked import asked
@@ -19,7 +19,7 @@ def life_audited(
 ) -> list[Audited]:
     scenario, params = {"kind": kind, "tasks": 5}, {"memory_size": 100, **params}
     spec = asked("dp-agem", *epsilons or (8.0,), adjacency=adjacency, scenario=scenario, params=params)
-    return list(play.auditor("dp-agem", "life")(spec, trials))
+    return list(catalog.auditor("dp-agem", "life")(spec, trials))
 
 
 @pytest.mark.parametrize("scenario", quick(1, ["split", "permuted"]))

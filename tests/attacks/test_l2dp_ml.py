@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpcl_core.attacks import l2dp_games, play
+from dpcl_core.attacks import catalog, l2dp_games
 from dpcl_core.attacks.l2dp_games import ATTACKS, Setting, audited
 from dpcl_core.attacks.play import Guesses
 from dpcl_core.data import catalog as datasets
@@ -27,7 +27,7 @@ def spec(dataset: str = "mnist", epsilons: tuple[float, ...] = (0.5, 2.0, math.i
 
 
 def test_a_run_is_audited_at_every_budget_and_every_claim_is_exceeded() -> None:
-    found = play.auditor("l2dp-ml")(spec(), 1000)
+    found = catalog.auditor("l2dp-ml")(spec(), 1000)
     assert [one.claimed for one in found] == [0.5, 2.0, math.inf]
     assert all(one.lower_bound == pytest.approx(5.6006, abs=1e-4) for one in found), "no error in 1,000 releases a side"
     assert all(one.accounted == math.inf for one in found)
@@ -36,7 +36,7 @@ def test_a_run_is_audited_at_every_budget_and_every_claim_is_exceeded() -> None:
 @pytest.mark.parametrize("attack", ["differencing", "rank-one", "labels", "likelihood"])
 def test_every_attack_can_be_called_by_name_and_fires(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(l2dp_games, "ReleaseNoise", lambda: SeededNoise(Cell(0.5, 0), attack))  # a search may miss by chance
-    (found,) = play.auditor("l2dp-ml", attack)(spec(epsilons=(0.5,)), 20)
+    (found,) = catalog.auditor("l2dp-ml", attack)(spec(epsilons=(0.5,)), 20)
     assert found.lower_bound > 0.5
     assert found.trials == 20
 
@@ -70,10 +70,10 @@ def test_the_norm_of_first_weights_is_that_of_a_network() -> None:
 
 
 def test_the_catalog_names_the_attacks() -> None:
-    assert play.attack_names("l2dp-ml") == ("differencing", "rank-one", "labels", "likelihood")
-    assert play.auditor("l2dp-ml", "labels")(spec(epsilons=(0.5,)), 40)[0].attack.startswith("labels from two steps")
+    assert catalog.names("l2dp-ml") == ("differencing", "rank-one", "labels", "likelihood")
+    assert catalog.auditor("l2dp-ml", "labels")(spec(epsilons=(0.5,)), 40)[0].attack.startswith("labels from two steps")
     with pytest.raises(BadInput, match="must be one of differencing, rank-one, labels, likelihood"):
-        play.auditor("l2dp-ml", "guess")
+        catalog.auditor("l2dp-ml", "guess")
 
 
 def test_the_card_says_why_it_is_no_bound_and_where_the_noise_is() -> None:

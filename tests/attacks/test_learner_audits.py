@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from dpcl_core import cli
-from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, play
+from dpcl_core.attacks import catalog, feature_games, federated_games, language_games, lifelong_games, play
 from dpcl_core.attacks.play import Game
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
@@ -215,7 +215,7 @@ def test_each_budget_has_a_worst_case_and_a_natural_person(
     make: Callable[[], Any], games: Any, trials: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(games, "_MOST_NATURAL", 8)
-    worst, natural = play.auditor(make().method)(make(), trials)
+    worst, natural = catalog.auditor(make().method)(make(), trials)
     assert "real" not in worst.attack
     assert "real" in natural.attack
     assert all(0 <= one.lower_bound <= one.accounted and one.through == "learner" for one in (worst, natural))
@@ -328,7 +328,7 @@ def test_the_terminal_ends_with_status_1_where_more_is_proved_than_accounted(
     ],
 )  # fmt: skip
 def test_nine_of_ten_audits_prove_that_much(make: Make, method: str, least: float) -> None:
-    game, trials = make(1.0), play.audit_of(method).trials
+    game, trials = make(1.0), catalog.audit_of(method).trials
     found = [game.audited(1.0, game.n_each(trials)).lower_bound for _ in range(10)]
     print(f"{method}, epsilon 1:", " ".join(f"{one:.2f}" for one in found))
     assert sorted(found)[1] >= least
@@ -347,11 +347,11 @@ def test_200_short_audits_with_real_noise_raise_no_more_than_18_alarms() -> None
 
 def test_without_replacement_there_are_no_copies_to_audit() -> None:
     with pytest.raises(BadInput, match="must be replace"):
-        play.auditor("independent-laplace")(asked("independent-laplace", 8.0), 100)
+        catalog.auditor("independent-laplace")(asked("independent-laplace", 8.0), 100)
 
 
 def test_every_method_that_says_proved_has_an_audit_through_its_learner() -> None:
     for name, card in methods.CARDS.items():
         if card.guarantee == "proved":
             assert card.audit.startswith("dpcl_core.attacks."), name
-            assert "learner" in play.audit_of(name).attacks, name
+            assert "learner" in catalog.audit_of(name).attacks, name

@@ -13,6 +13,7 @@ import torch
 from scipy.stats import binom
 
 from dpcl_core import cli
+from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, one_run, play
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
@@ -109,7 +110,7 @@ SMALL = [
     (feature_games, "N_PERSONS", 200), (lifelong_games, "N_RECORDS", 128), (language_games, "N_RECORDS", 128),
     (lifelong_games, "N_ONE_HOT", 64),
 ]  # fmt: skip
-PLANTED = [method for method in play.audited() if play.audit_of(method).planted is not None]
+PLANTED = [method for method in attacks.audited() if attacks.audit_of(method).planted is not None]
 FED = {"labels": "prior", "scenario": {"kind": "federated", "clients": 20}, "params": {}}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play, token_noise_games
+from dpcl_core.attacks import catalog, token_noise_games
 from dpcl_core.attacks.token_noise_games import ATTACKS, Setting
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.language import pecl
@@ -34,15 +34,15 @@ def life_audited(
     scenario = {"kind": recurrence, "tasks": 3 if recurrence == "permuted" else 5}  # equal parts of ten classes
     data = {"dataset": "digits"}
     spec = asked("pecl", *epsilons, adjacency=adjacency, delta=1e-6, params=params, data=data, scenario=scenario)
-    return list(play.auditor("pecl", "life")(spec, trials))
+    return list(catalog.auditor("pecl", "life")(spec, trials))
 
 
 def test_a_published_run_exceeds_its_claim() -> None:
-    (found,) = play.auditor("pecl-published")(published(), 1000)
+    (found,) = catalog.auditor("pecl-published")(published(), 1000)
     assert (found.claimed, found.accounted, found.trials) == (1.0, math.inf, 1000)
     assert 4.3 < found.lower_bound < 5.601, "six errors in 2,000 releases, one in 10,000, come with a chance below 1e-6"
     assert re.search(r"audited at least [45]\.", found.sentence())
-    assert play.auditor("pecl-published")(published(math.inf), 100)[0].lower_bound > 3
+    assert catalog.auditor("pecl-published")(published(math.inf), 100)[0].lower_bound > 3
 
 
 def test_the_attacked_noise_is_the_runs_own() -> None:
@@ -51,12 +51,12 @@ def test_the_attacked_noise_is_the_runs_own() -> None:
 
 
 def test_the_catalog_names_the_attacks() -> None:
-    assert play.attack_names("pecl-published") == ("level", "exact", "context", "distance", "epochs")
-    (found,) = play.auditor("pecl-published", "exact")(published(), 40)
+    assert catalog.names("pecl-published") == ("level", "exact", "context", "distance", "epochs")
+    (found,) = catalog.auditor("pecl-published", "exact")(published(), 40)
     assert found.attack.startswith("exact vectors")
     with pytest.raises(BadInput, match="must be one of level, exact, context, distance, epochs"):
-        play.auditor("pecl-published", "guess")
-    assert play.attack_names("pecl") == ("learner", "life")
+        catalog.auditor("pecl-published", "guess")
+    assert catalog.names("pecl") == ("learner", "life")
 
 
 @pytest.mark.parametrize(("recurrence", "adjacency", "params"), quick(1, [

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from dpcl_core.attacks import play as attacks
+from dpcl_core.attacks import catalog as attacks
 from dpcl_core.backbones import plain_language
 from dpcl_core.events import Signatures, TaskLearned
 from dpcl_core.explorers import cosine_replay

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpcl_core.site import pyodide
+from dpcl_core.site import live
 from tests.page import rooms
 
 Run = Callable[..., Any]
@@ -20,7 +20,7 @@ def live_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files below `live/` of a site."""
     if shutil.which("node") is None:
         pytest.skip("needs node")
-    if pyodide.folder() is None:
+    if live.python_folder() is None:
         pytest.skip("needs the browser's Python: dpcl fetch pyodide")
     folder = tmp_path_factory.mktemp("live")
     rooms.write_live(folder)

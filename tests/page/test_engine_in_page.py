@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpcl_core import checks, engine, events
-from dpcl_core.attacks.play import closing_notes
+from dpcl_core.attacks.catalog import closing_notes
 from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card

@@ -72,7 +72,7 @@ def test_a_method_without_a_language_model_is_refused(capsys: pytest.CaptureFixt
 
 def test_only_codes_asked_for_by_name_need_a_training() -> None:
     """The attack that runs are audited with stays the one on the mechanism."""
-    from dpcl_core.attacks import play
+    from dpcl_core.attacks import catalog
 
     assert audits.is_offered(spec())
-    assert audits.NAME not in play.attack_names("pecl-published")
+    assert audits.NAME not in catalog.names("pecl-published")

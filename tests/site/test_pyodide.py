@@ -18,12 +18,12 @@ from dpcl_core import cli
 from dpcl_core.backbones import packaged
 from dpcl_core.backbones.packaged import Step
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.site import live, pyodide
+from dpcl_core.site import live
 
 WHEEL = "numpy-1-py3-none-any.whl"
 NUMPY = b"a package"
 LOCK = json.dumps({"packages": {"numpy": {"file_name": WHEEL, "sha256": sha256(NUMPY).hexdigest()}}}).encode()
-CORE = {"core.js": b"let core;", pyodide.LOCK: LOCK}
+CORE = {"core.js": b"let core;", live.LOCK: LOCK}
 
 
 @pytest.fixture
@@ -38,23 +38,23 @@ def official(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "pypi": {"requirement": "some==1", "folder": "some/files", "sha256": ""},
         "core": {name: sha256(content).hexdigest() for name, content in CORE.items()},
     }  # fmt: skip
-    monkeypatch.setattr(pyodide, "about", lambda: said)
+    monkeypatch.setattr(live, "about_python", lambda: said)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder
 
 
 def fetched() -> Path:
-    list(pyodide.fetch())
-    place = pyodide.folder()
+    list(live.fetch_python())
+    place = live.python_folder()
     assert place is not None
     return place
 
 
 def test_the_official_server_is_asked_first(official: Path) -> None:
-    assert pyodide.folder() is None
+    assert live.python_folder() is None
     place = fetched()
     assert {path.name: path.read_bytes() for path in place.iterdir()} == {**CORE, WHEEL: NUMPY}
-    assert pyodide.packages(place) == {"engine": [WHEEL]}
+    assert live.package_files(place) == {"engine": [WHEEL]}
 
 
 def test_what_is_there_is_not_asked_for_again(official: Path) -> None:
@@ -68,9 +68,9 @@ def test_what_is_there_is_not_asked_for_again(official: Path) -> None:
 def test_another_file_than_the_official_one_is_not_kept(official: Path, name: str) -> None:
     (official / name).write_bytes(b"another")
     with pytest.raises(BadInput, match="its SHA-256 differs"):
-        list(pyodide.fetch())
-    assert pyodide.folder() is None
-    assert not (Path(os.environ["XDG_CACHE_HOME"]) / "dpcl" / pyodide.NAME / name).exists()
+        list(live.fetch_python())
+    assert live.python_folder() is None
+    assert not (Path(os.environ["XDG_CACHE_HOME"]) / "dpcl" / live.PYODIDE / name).exists()
 
 
 def of_registries(official: Path, monkeypatch: pytest.MonkeyPatch, core: dict[str, bytes], wheel: dict[str, bytes]) -> None:
@@ -105,13 +105,13 @@ def test_registries_serve_where_the_official_server_is_away(official: Path, monk
 def test_a_registry_is_held_to_the_official_hashes(official: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_registries(official, monkeypatch, CORE, {f"some/files/{WHEEL}": b"another"})
     with pytest.raises(BadInput, match="its SHA-256 differs"):
-        list(pyodide.fetch())
+        list(live.fetch_python())
 
 
 def test_a_file_that_no_source_has_is_said(official: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_registries(official, monkeypatch, CORE, {})
     with pytest.raises(DataMissing, match=f"{WHEEL} is in none of its sources: connect this computer"):
-        list(pyodide.fetch())
+        list(live.fetch_python())
 
 
 def test_without_it_no_site_that_trains_is_built(official: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.site import build, live, pyodide
+from dpcl_core.site import build, live
 from dpcl_core.site.runs import run_page
 
 
 def built(folder: Path) -> None:
     """Writes the page with its engine into this folder; skips where the browser's Python was never fetched."""
-    if pyodide.folder() is None:
+    if live.python_folder() is None:
         pytest.skip("needs the browser's Python: `dpcl fetch pyodide`")
     page = build.live_page()
     texts = {**build.scripts(), page.file: run_page(page, [page])}
