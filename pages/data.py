@@ -16,7 +16,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import intake, schema
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.papers import beforehand
+from dpcl_core.papers import forecasts
 from dpcl_core.runs import administration
 from pages.parts import layout, own_data, own_model, settings_form, start_box, state, visitor
 from pages.parts.text import WORDS, labelled, plain
@@ -86,7 +86,7 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         scenario = own_data.scenario(looked)
     with money:
         epsilon = st.segmented_control(
-            "Privacy budget ε", beforehand.BUDGETS, default=1.0, format_func=epsilon_text, key="own-epsilon", required=True,
+            "Privacy budget ε", forecasts.BUDGETS, default=1.0, format_func=epsilon_text, key="own-epsilon", required=True,
             help="Less is stronger protection, and lower accuracy.",
         )  # fmt: skip
     note = st.container()
@@ -112,7 +112,7 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         if n_features and scenario.recurrence == "once" and fields.per_person == 1:
             of = n_people, len(looked.plan.classes), n_tasks, looked.network, n_features
             with place:
-                start_box.helper(beforehand.Sizes(*of, "dp-learned", looked.privacy.delta), "own-helper")
+                start_box.helper(forecasts.Sizes(*of, "dp-learned", looked.privacy.delta), "own-helper")
     note.caption(plain(" ".join(said)))
 
 

@@ -12,7 +12,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import counted
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, beforehand, catalog, claims, comparison, measured, questions, report
+from dpcl_core.papers import answers, catalog, claims, comparison, forecasts, measured, questions, report
 from dpcl_core.papers.paper import SIZES
 from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
@@ -185,7 +185,7 @@ def _verdict(question: Question, name: str, *, can_start: bool) -> None:
             st.markdown(f"Not decided: less than {claims.bound_text(one.excluded)} {unit} either way.")
         more = _more_seeds(one, name)
         if more and parts_questions.lacking(name) is None:
-            label = f"Two more seeds: {status_line.about(sum(map(beforehand.rough_seconds, more.values())))}"
+            label = f"Two more seeds: {status_line.about(sum(map(forecasts.rough_seconds, more.values())))}"
             press = run_panel.attempt(lambda: parts_questions.add_seeds(name, more))
             st.button(label, key="more-seeds", on_click=press, disabled=not can_start, help=_MORE)
 

@@ -23,7 +23,7 @@ from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.lessons import text as course
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import MethodCard
-from dpcl_core.papers import beforehand
+from dpcl_core.papers import forecasts
 from dpcl_core.privacy import budgets
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.runs import executor, process, run
@@ -314,7 +314,7 @@ def _card(name: str) -> catalog.BackboneCard | None:
 
 def _pixels(network: str, side: int) -> str:
     """A resolution with what it costs and saves, as measured on public pictures; nothing for one that was not measured."""
-    measured = beforehand.measured_resolutions(network)
+    measured = forecasts.measured_resolutions(network)
     if str(side) not in measured or (most := max(measured, key=int)) == str(side):
         return f"{side} × {side} pixels"
     here, there = measured[str(side)], measured[most]

@@ -18,8 +18,8 @@ from dpcl_core.figures.picture import Picture, Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import of_spec
 from dpcl_core.methods.references import forecast
-from dpcl_core.papers import beforehand, questions
-from dpcl_core.papers.beforehand import Sizes
+from dpcl_core.papers import forecasts, questions
+from dpcl_core.papers.forecasts import Sizes
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, process
 from dpcl_core.runs.run import Split, work_of
@@ -58,7 +58,7 @@ def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) ->
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _answered(digest: str, _spec: RunSpec) -> str | None:
-    return beforehand.question_of(_spec)
+    return forecasts.question_of(_spec)
 
 
 def smaller(view: state.View, values: train_form.Values) -> None:
@@ -123,7 +123,7 @@ def details(spec: RunSpec, values: train_form.Values) -> None:
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
     if said := train_form.remarks(values):
         st.caption(plain(said))
-    helper(beforehand.sizes_of(spec), "train-helper")
+    helper(forecasts.sizes_of(spec), "train-helper")
 
 
 def _estimate(spec: RunSpec, device: str) -> str:
@@ -133,7 +133,7 @@ def _estimate(spec: RunSpec, device: str) -> str:
     seconds, is_here = _seconds(spec, device)
     if seconds is None:
         is_first = spec.data not in Sets(state.store()).data_used()  # features are computed once
-        seconds = beforehand.rough_seconds(spec) + (beforehand.feature_seconds(spec.data) if is_first else 0.0)
+        seconds = forecasts.rough_seconds(spec) + (forecasts.feature_seconds(spec.data) if is_first else 0.0)
         source = "Estimated: nine in ten such estimates are right within ten times."
     else:
         source = f"Measured on {'this' if is_here else 'another'} computer."
@@ -247,7 +247,7 @@ def bring(view: state.View) -> None:
     values = train_form.codec_for(written).read(written).values
     raw = train_form.raw_of(values)
     with suppress(BadInput):
-        changes = beforehand.fitting(raw, dataset)
+        changes = forecasts.fitting(raw, dataset)
         before = checks.parse(raw).data.backbone
         named = _words(values, {key: value for key, value in changes.items() if key != "privacy.delta"})
         network = str(cast("Mapping[str, object]", changes["data"])["backbone"])
@@ -348,7 +348,7 @@ def ghost(spec: RunSpec) -> bool:
     if (drawn := _ghost(digest=spec.digest(), dark=text.is_dark(), _spec=spec)) is None:
         return False
     picture, source, of = drawn
-    keys = beforehand.differences(spec, of)
+    keys = forecasts.differences(spec, of)
     named = [fields.title(key, of.method, of.scenario.kind).lower() for key in keys[:_NAMED]]
     named += [f"{len(keys) - _NAMED} more"] if len(keys) > _NAMED else []
     note = f"with other settings: {', '.join(named)}" if named else "with these settings"
@@ -359,7 +359,7 @@ def ghost(spec: RunSpec) -> bool:
 @st.cache_resource(max_entries=60, show_spinner=False)
 def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance, RunSpec] | None:
     example = state.example()
-    return beforehand.ghost(_spec, (example.spec, example.accuracy), dark=dark)
+    return forecasts.ghost(_spec, (example.spec, example.accuracy), dark=dark)
 
 
 # Which ε, which method, are my data too few: what recorded runs let one expect, from public numbers alone.
@@ -395,18 +395,18 @@ def asking_helper() -> None:
 def _advice(sizes: Sizes) -> None:
     with st.spinner("Looking at recorded runs ..."):
         n, classes, tasks = f"{sizes.n_people:,} examples", f"{sizes.n_classes} classes", f"{sizes.n_tasks} tasks"
-        st.markdown(f"With about {n}, {classes} and {tasks}: **{beforehand.advice(sizes)}**")
-        found = beforehand.expected(sizes)
+        st.markdown(f"With about {n}, {classes} and {tasks}: **{forecasts.advice(sizes)}**")
+        found = forecasts.expected(sizes)
         rows = [
-            (methods.card(name).title, *(_cell(found.get((name, epsilon))) for epsilon in beforehand.BUDGETS))
-            for name in beforehand.METHODS
+            (methods.card(name).title, *(_cell(found.get((name, epsilon))) for epsilon in forecasts.BUDGETS))
+            for name in forecasts.METHODS
         ]
-        layout.draw_table(("accuracy to expect, %", *(f"ε = {epsilon:g}" for epsilon in beforehand.BUDGETS)), rows)
-        said = f"From runs on other data: at least {10 * beforehand.SHARE:.0f} in 10 lay within such an interval."
-        if all(one.network != sizes.network for one in beforehand.known()):
+        layout.draw_table(("accuracy to expect, %", *(f"ε = {epsilon:g}" for epsilon in forecasts.BUDGETS)), rows)
+        said = f"From runs on other data: at least {10 * forecasts.SHARE:.0f} in 10 lay within such an interval."
+        if all(one.network != sizes.network for one in forecasts.known()):
             said += " None of them used this network, so trust it less."
         st.caption(f"{said} Guessing gives {100 / sizes.n_classes:.0f} % where classes are equally large.")
 
 
-def _cell(one: beforehand.Expected | None) -> str:
+def _cell(one: forecasts.Expected | None) -> str:
     return "–" if one is None else f"{100 * one.accuracy:.0f} ({100 * one.low:.0f}–{100 * one.high:.0f})"
