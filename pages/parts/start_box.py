@@ -203,11 +203,11 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
         return None  # reported where the form is checked
     n_home = n_home or facts.n_classes / facts.n_tasks
     try:
-        forecasts = forecast(_spec, n_features=n_features, classes_per_task=n_home, facts=facts)
+        predicted = forecast(_spec, n_features=n_features, classes_per_task=n_home, facts=facts)
     except BadInput as refused:
         return "ε: one budget is out of reach", f"{refused}."
-    text = noise_forecast.note(forecasts)
-    return (noise_forecast.headline(forecasts), text) if text is not None else None
+    text = noise_forecast.note(predicted)
+    return (noise_forecast.headline(predicted), text) if text is not None else None
 
 
 def _n_features(spec: RunSpec) -> int | None:
