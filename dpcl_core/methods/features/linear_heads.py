@@ -156,7 +156,7 @@ def clipped_sums(
     room = np.empty_like(weights) if room is None else room
     filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.intp)  # the padding is not used
     filled[: len(batch)] = batch
-    directions = data.directions.take(filled, axis=0) if on_card is None else on_card.take(filled)
+    directions = data.directions.take(batch, axis=0) if on_card is None else on_card.take(filled)
     rows = None
     if len(clips) < len(weights):
         assert data.rows is not None  # else `all_clipped` was said of a budget that is not
@@ -168,7 +168,7 @@ def clipped_sums(
         weights_of_batch = clipped.reshape(-1, len(filled))[:, : len(batch)]
         if isinstance(directions, np.ndarray):
             flat = room[: len(clips)].reshape(-1, weights.shape[2])
-            product = exact_product(weights_of_batch, directions[: len(batch)], data.widest, data.unit, flat)
+            product = exact_product(weights_of_batch, directions, data.widest, data.unit, flat)
         else:
             product = directions.sums(weights_of_batch)
             if _is_exact(weights_of_batch, len(batch), data.widest, data.unit):
@@ -186,8 +186,9 @@ def clipped_residuals(
     """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
 
     The gradient's length is the product of the two lengths; clipping is one factor per example and budget,
-    min(1, C / (length + 1e-6)). Args: batch [b], a multiple of `_LANES`; directions, rows [b, K+1] of the batch, rows None
-    if all budgets are clipped; room: overwritten, like `weights`. Returns: [epsilons, columns, b].
+    min(1, C / (length + 1e-6)). Args: batch [b], a multiple of `_LANES`; directions [n, K+1] of its first n examples (in
+    memory here; the others are padding); rows [b, K+1] of the batch, None if all budgets are clipped; room: overwritten,
+    like `weights`. Returns: [epsilons, columns, b].
     """
     n_budgets, n_columns, width = weights.shape
     n, n_clipped, n_steps = len(batch), len(clips), _RESIDUAL_STEPS[weights.dtype]
@@ -197,7 +198,9 @@ def clipped_residuals(
         whole, per_step = whole_weights(data, weights[:n_clipped], None if room is None else room[:n_clipped])
         clipped, flat = residuals[:n_clipped], whole.reshape(n_clipped * n_columns, width)
         if isinstance(directions, np.ndarray):
-            np.matmul(flat, directions.T, out=clipped.reshape(n_clipped * n_columns, n))
+            own = len(directions)
+            np.matmul(flat, directions.T, out=clipped.reshape(n_clipped * n_columns, n)[:, :own])
+            clipped[:, :, own:] = 0
         else:
             clipped[:] = directions.scores(flat).reshape(clipped.shape)
         per_step *= n_steps
