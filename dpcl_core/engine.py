@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 from dpcl_core import checks
 from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor
-from dpcl_core.backbones.bundled import values_form
 from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.pixels import values_form
 from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load, own

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones import catalog
-from dpcl_core.backbones.bundled import PIXELS
 from dpcl_core.backbones.extractor import finite, made, pictures
 from dpcl_core.backbones.gpu import at_once, mixed_precision, room
 from dpcl_core.backbones.weights import FIELD
@@ -229,7 +228,7 @@ def load(name: str, device: str = "cpu", resolution: int | None = None) -> Netwo
     Raises BadInput for a backbone without a network, and the errors of `extractor.load`.
     """
     card = catalog.card(name)
-    make = None if name == PIXELS else getattr(import_module(card.module), "make_network", None)
+    make = getattr(import_module(card.module), "make_network", None)
     if make is None:
         raise BadInput(FIELD, name, "must be a network to be adapted under film or lora: there are no layers in it")
     return cast(Network, made(card, make, device, resolution))

@@ -1,16 +1,12 @@
-"""What needs no download: examples' own values, and the bundled networks with their public axes.
-
-A network's identity and feature size come from its card file: a cache hit loads no torch.
-"""
+"""The bundled networks as extractors. Identity and feature size come from the card file: a cache hit loads no torch."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,70 +16,13 @@ from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.extractor import pictures, precision
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.dataset import Content, Form, Images, Vectors, Windows
-from dpcl_core.data.texts import Sentences, Texts
+from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.privacy.sums import RowProducts, row_blocks
 
 if TYPE_CHECKING:
     from dpcl_core.backbones.adaptable import Network
     from dpcl_core.backbones.networks import Whitened
-
-
-# The simplest backbone: the examples' own values, pixels in [0, 1] or other numbers in [-1, 1]. No torch, no weights.
-
-
-PIXELS = "pixels"
-_BATCH = 1000
-_SIZE = 32  # side to which images of different sizes are resized; a constant, since the images' own sizes may be private
-RESIZED = (_SIZE, _SIZE, 3)
-
-
-class Pixels:
-    """Flattened values: K = height x width x channels of the dataset's public shape, samples x axes, or a row's."""
-
-    feature_dim: int | None = None
-    identity = f"{PIXELS}|255|{_SIZE}"
-
-    def batches(self, content: Content) -> Iterator[NDArray[np.float32]]:
-        """float32 [b, K]: pixels over 255, windows and rows of numbers unchanged.
-
-        Images without a public shape become 32x32 in colour.
-        """
-        images, shape = _valued(content), values_form(content).shape
-        if isinstance(images, Windows | Vectors):
-            yield images.values.reshape(-1, math.prod(shape))
-            return
-        n_channels: Literal[1, 3] = 1 if shape[2] == 1 else 3
-        yield np.zeros((0, int(np.prod(shape))), np.float32)
-        for batch in images.batches(_SIZE if images.shape is None else None, n_channels, _BATCH):
-            yield batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255)
-
-
-def pixel_rows(content: Content) -> NDArray[np.float32]:
-    """All values at once, float32 [n, K] as `Pixels` gives them; nothing is kept in a file."""
-    return np.concatenate([*Pixels().batches(content)])
-
-
-def values_form(content: Content) -> Form:
-    """The layout of the values of `Pixels` in a row. Raises BadInput for texts."""
-    images = _valued(content)
-    if isinstance(images, Vectors):
-        return Form(images.shape, -1.0, 1.0, images.encoding)
-    if isinstance(images, Windows):
-        return Form(images.shape, -1.0, 1.0)
-    if images.shape is None:
-        return Form(RESIZED, 0.0, 1.0)
-    return Form((*images.shape[:2], 1 if images.shape[2] == 1 else 3), 0.0, 1.0)
-
-
-def _valued(content: Content) -> Images | Windows | Vectors:
-    if isinstance(content, Texts | Sentences):
-        raise BadInput(weights.FIELD, PIXELS, "must be a network that reads texts")
-    return content
-
-
-# The bundled networks as extractors.
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +51,8 @@ class Bundled:
         return in_batches(lambda pixels: ready.frozen(normalised(pixels)), form, given, self.feature_dim, self.device)
 
 
-def make(card: BackboneCard, device: str) -> Bundled | Pixels:
-    """The extractor of a bundled network, or of the examples' own values. Raises DataMissing where files are missing."""
-    if card.name == PIXELS:
-        return Pixels()
+def make(card: BackboneCard, device: str) -> Bundled:
+    """The extractor of a bundled network. Raises DataMissing where its files are missing."""
     return Bundled(card.name, weights.bundled(card.name), device)
 
 

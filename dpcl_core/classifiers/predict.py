@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import bundled, extractor
+from dpcl_core.backbones import bundled, extractor, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers import written
@@ -227,7 +227,7 @@ def predicted(
     competing = _competing(found, task)
     shape = cast("tuple[int, ...]", facts.get("shape", ()))
     pictures = (shape[0], shape[1], shape[2]) if len(shape) == 3 else None  # a window of a sensor has two sides
-    if pictures == bundled.RESIZED:  # what pictures of any size become, and those of this size stay
+    if pictures == pixels.RESIZED:  # what pictures of any size become, and those of this size stay
         pictures = None
     encoding = _encoding(found)
     texts = str(facts.get("text_column", TEXT))

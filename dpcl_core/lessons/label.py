@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import bundled
+from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.lessons import noise
 from dpcl_core.privacy import accounting, gaussian, statement, text_mechanisms
@@ -77,7 +77,7 @@ class Door:
 def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     """The bundled digits with only the first `n_others` people of one class, and the next one of them as the person."""
     dataset = load.load_dataset(DataSpec(dataset="digits"))
-    features = bundled.pixel_rows(dataset.train.images)
+    features = pixels.pixel_rows(dataset.train.images)
     of_class = np.flatnonzero(dataset.train.labels == label)
     rows = np.concatenate([np.flatnonzero(dataset.train.labels != label), of_class[:n_others]])
     person = features[of_class[n_others : n_others + 1]]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import engine
-from dpcl_core.backbones import bundled
+from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
 from dpcl_core.methods import catalog
@@ -38,7 +38,7 @@ SEEDS = tuple(range(10))
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     """The bundled digits, split into tasks."""
     dataset = load.load_dataset(DataSpec(dataset="digits"))
-    train, test = (Examples(bundled.pixel_rows(split.images), split.labels) for split in (dataset.train, dataset.test))
+    train, test = (Examples(pixels.pixel_rows(split.images), split.labels) for split in (dataset.train, dataset.test))
     return central.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.backbones import bundled
+from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.documents import Document
@@ -94,7 +94,7 @@ def pictures(dataset: str = "digits", train_per_class: int | None = None, test_p
     """
     loaded = load.load_dataset(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
     train, test = loaded.train, loaded.test
-    inputs, tested = (2 * bundled.pixel_rows(part.images).astype(np.float64) - 1 for part in (train, test))
+    inputs, tested = (2 * pixels.pixel_rows(part.images).astype(np.float64) - 1 for part in (train, test))
     return Pictures(loaded.title, loaded.classes, inputs, train.labels, tested, test.labels, np.unique(tested))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dpcl_core import checks, engine
-from dpcl_core.backbones import bundled, extractor
+from dpcl_core.backbones import extractor, pixels
 from dpcl_core.data import catalog, dataset, own
 from dpcl_core.data.dataset import RANGE, Dataset, Form, Windows
 from dpcl_core.data.load import load_dataset
@@ -69,7 +69,7 @@ def test_a_window_is_a_row_of_numbers_sample_after_sample(data_dir: Path) -> Non
     assert isinstance(content, Windows)
     assert (rows.shape, rows.dtype) == ((24, 300), np.float32)
     assert rows[7].tolist() == content.values[7].ravel().tolist()
-    assert bundled.values_form(content) == Form((100, 3), -1.0, 1.0)
+    assert pixels.values_form(content) == Form((100, 3), -1.0, 1.0)
 
 
 def test_the_digest_sees_every_value_and_the_order_of_rows() -> None:
