@@ -87,7 +87,7 @@ def show(
     """Draws a card with title, figure, caption, finding and footer, or the reason if there is nothing to draw. The title's
     help mark explains its glossary words.
 
-    `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `linked`:
+    `key` must be stable: a figure is updated by it. `table`: the drawn numbers, offered as CSV. `linked`:
     offers the link to this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
     `by_plotly`: not as SVG, because the browser is said to draw no elements.
     """
@@ -161,7 +161,7 @@ def footer(
     picture: Picture, provenance: Provenance | None, *, key: str, table: pd.DataFrame | None = None,
     linked: bool = False, live: bool = False,
 ) -> None:  # fmt: skip
-    """Draws only the lines below a figure, for figures not drawn by plotly."""
+    """Draws only the lines below a figure, for those that an element of their own draws."""
     finding = "" if picture.is_empty else f"**{plain(picture.finding)}**"
     line = "" if provenance is None else f":small[{plain(provenance.line())}]"
     if said := "\n\n".join(filter(None, (finding, line))):
