@@ -273,6 +273,7 @@ def to_onnx(
     from dpcl_core import estimators
     from dpcl_core.classifiers import onnx_graph
     from dpcl_core.classifiers.written import files as released_files
+    from dpcl_core.runs.store import Store
 
     if isinstance(from_model, estimators.PrivateClassifier):
         rule, steps = from_model.released()
@@ -280,7 +281,10 @@ def to_onnx(
     elif isinstance(from_model, str | Path):
         model = onnx_graph.of_folder(Path(from_model), epsilon, seed, after)
     elif isinstance(from_model, Result):
-        files = released_files("", from_model.spec, from_model.events, _kept(from_model, store), unprotected=unprotected)
+        kept = [*of_kind(from_model.events, Classifier)]
+        if from_model.run_id is not None:
+            kept = Store(store).classifiers(from_model.run_id)
+        files = released_files("", from_model.spec, from_model.events, kept, unprotected=unprotected)
         with tempfile.TemporaryDirectory() as place:
             for name, content in files.items():
                 (Path(place) / Path(name).name).write_bytes(content)
@@ -290,13 +294,6 @@ def to_onnx(
         raise BadInput("from_model", kind, "must be a fitted estimator of dpcl, a result, or the folder of an export")
     Path(path).write_bytes(model)
     return Path(path)
-
-
-def _kept(result: Result, store: str | None) -> list[Classifier]:
-    """The classifiers of a run: among its events, or beside them in a store."""
-    from dpcl_core.runs.store import Store
-
-    return [*of_kind(result.events, Classifier)] if result.run_id is None else Store(store).classifiers(result.run_id)
 
 
 def preset(name: str) -> RunSpec:

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# In the package's own order of types, of which the last comes first in a file.
 _NAMES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
-    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
+    "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "I16": "<i2", "U16": "<u2", "F16": "<f2",
+    "I32": "<i4", "U32": "<u4", "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8",
 }  # fmt: skip
 _ALIGNED = 8  # bytes: the header is filled with blanks up to a multiple
-# In the package's own order of types, of which the last comes first in a file.
-_ORDER = ("BOOL", "U8", "I8", "I16", "U16", "F16", "I32", "U32", "F32", "F64", "I64", "U64")
 
 
 class Damaged(ValueError):
@@ -26,7 +25,7 @@ class Damaged(ValueError):
 def save(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The file of these arrays, byte by byte as the package writes it. Raises KeyError for a type that the format lacks."""
     kinds = {name: next(kind for kind, code in _NAMES.items() if np.dtype(code) == of.dtype) for name, of in arrays.items()}
-    names = sorted(arrays, key=lambda name: (-_ORDER.index(kinds[name]), name))
+    names = sorted(arrays, key=lambda name: (-list(_NAMES).index(kinds[name]), name))
     header, end, parts = {}, 0, []
     for name in names:
         parts.append(np.ascontiguousarray(arrays[name]).tobytes())

@@ -103,8 +103,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
 
     Raises BadInput for an impossible combination, DataMissing for missing packages, data or weights.
     """
-    dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
-    method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
+    dataset, method = datasets.card(spec.data.dataset), methods.card(spec.method)
     check_cards(spec, dataset)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
@@ -116,10 +115,8 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     check_here(spec)
     facts = datasets.facts_of(spec.data)
     if (needed := datasets.needed_bytes(spec.data)) > (here := memory_bytes()):
-        allowed = (
-            f"needs about {needed / 1e9:.2g} GB of memory, and this computer has {here / 1e9:.2g} GB: bring fewer rows, "
-        )
-        raise BadInput("data.dataset", dataset.name, f"{allowed}or take some by data.train_per_class")
+        allowed = f"needs about {needed / 1e9:.2g} GB of memory, and this computer has {here / 1e9:.2g} GB: "
+        raise BadInput("data.dataset", dataset.name, f"{allowed}bring fewer rows, or take some by data.train_per_class")
     try:
         n_tasks = scenarios.number_of_tasks(spec.scenario, facts.n_classes, facts.sources)
     except BadInput as error:
@@ -129,7 +126,7 @@ def check_run(spec: RunSpec) -> ResolvedRun:
     sizes = run_sizes(spec, facts, n_tasks)
     if sizes.n_users is not None or method.batch_size(spec.params):
         _check_streams(spec, int(sizes.task_size))
-    run = ResolvedRun(spec, method, dataset, backbone, scenario, sizes)
+    run = ResolvedRun.of(spec, sizes)
     method.refuses(run.with_lists(spec), sizes)
     n_units = sizes.n_users or sizes.n_people
     if spec.privacy.delta >= 1 / n_units:

@@ -258,6 +258,11 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
     texts = None  # the form of encoded texts, for methods that read texts
     if spec.params.inputs == "text":
         texts = TextForm(spec.params.text_length, may_show=run.dataset.may_show)
+    form = None  # of values that a stream may put in another order: the examples' own, or of texts what a network makes
+    if spec.data.backbone == "pixels":
+        form = values_form(dataset.train.images)
+    elif run.scenario.needs_values:
+        form = Form(examples[0].table.shape[1:], -1.0, 1.0)
     return Table(
         train=train,
         test=examples[1],
@@ -265,18 +270,11 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
         train_sources=sources,
         test_sources=dataset.test.sources,
         sources=dataset.sources,
-        form=_form(run, dataset, examples[0].table),
+        form=form,
         texts=texts,
         n_people=dataset.n_people,
         undeclared=dataset.undeclared,
     )
-
-
-def _form(run: checks.ResolvedRun, dataset: Dataset, table: NDArray[np.generic]) -> Form | None:
-    """The layout of values that a stream may put in another order: the examples' own, or of texts what a network makes."""
-    if run.spec.data.backbone == "pixels":
-        return values_form(dataset.train.images)
-    return Form(table.shape[1:], -1.0, 1.0) if run.scenario.needs_values else None
 
 
 def inputs(

@@ -137,7 +137,8 @@ def _failure(error: Exception) -> dict[str, JsonValue]:
 
 
 def _checked(raw: Mapping[str, object]) -> JsonValue:
-    if _dataset(raw) == OWN:
+    data = raw.get("data", {})
+    if isinstance(data, Mapping) and data.get("dataset") == OWN:
         raise BadInput("data.dataset", OWN, "must be a file of yours: choose it, it is not in the link")
     spec = checks.parse(raw)
     checks.check_run(spec)
@@ -145,11 +146,6 @@ def _checked(raw: Mapping[str, object]) -> JsonValue:
         raise DataMissing("params", spec.params.inputs, IN_THE_APP)
     methods.maker(spec.method)
     return {"ok": True, "models": spec.n_cells, "command": checks.command_line(spec), "link": link(spec)}
-
-
-def _dataset(raw: Mapping[str, object]) -> object:
-    data = raw.get("data", {})
-    return data.get("dataset") if isinstance(data, Mapping) else None
 
 
 def link(spec: RunSpec) -> str:

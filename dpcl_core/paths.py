@@ -85,11 +85,6 @@ def codes_key() -> Path:
     return home() / "exercise-codes.key"
 
 
-def administrator_key() -> Path:
-    """The key that opens the page Administration."""
-    return home() / "administrator.key"
-
-
 def shared_dirs(what: str) -> tuple[Path, Path]:
     """Where files that serve every home are looked for: in this Python's environment, then in the user's cache.
 

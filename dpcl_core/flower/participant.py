@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,6 @@ if TYPE_CHECKING:  # a client, which starts anew for each question, need not loa
 
 
 FACTS, ROWS, SPEC, SPENT = "facts.json", "rows.safetensors", "spec.toml", "answered"
-_Arrays = dict[str, NDArray[np.generic]]
 
 
 class TaskFacts(Document):
@@ -153,7 +152,7 @@ def write(part: Participant, folder: Path) -> None:
     folder.mkdir(parents=True, mode=0o700)
     events = tuple(json.dumps(to_json(event), ensure_ascii=False) for event in part.events)
     own = _Own(facts=Facts.of(part.context, part.stream), number=part.number, keys=part.keys, key=part.key, events=events)
-    arrays: _Arrays = {} if part.context.anchors is None else {"anchors": part.context.anchors}
+    arrays: dict[str, NDArray[np.generic]] = {} if part.context.anchors is None else {"anchors": part.context.anchors}
     for task in part.stream.tasks:
         for split, examples in (("train", task.train), ("test", task.test)):
             arrays[f"{task.index}/{split}/inputs"] = np.ascontiguousarray(examples.inputs)
@@ -185,7 +184,7 @@ def read_part(folder: Path) -> Participant:
     refuse(spec)
     if own.facts.recurrence == "once" and own.number is not None and sum(len(task.train) > 0 for task in tasks) > 1:
         raise BadInput("folder", str(folder), "must hold rows of one task only: the budget counts each client in one task")
-    context = own.facts.context(cast("NDArray[np.float32] | None", arrays.get("anchors")))
+    context = own.facts.context(arrays.get("anchors"))
     return Participant(spec, context, own.facts.stream(tasks), own.number, own.keys, own.key, events)
 
 
@@ -196,13 +195,13 @@ def digest(part: Participant) -> str:
     return found.hexdigest()
 
 
-def _task(index: int, told: TaskFacts, arrays: _Arrays, number: int | None) -> Task:
+def _task(index: int, told: TaskFacts, arrays: Mapping[str, NDArray[Any]], number: int | None) -> Task:
     splits = []
     for split in ("train", "test"):
-        inputs, labels = arrays[f"{index}/{split}/inputs"], cast("NDArray[np.int64]", arrays[f"{index}/{split}/labels"])
+        inputs, labels = arrays[f"{index}/{split}/inputs"], arrays[f"{index}/{split}/labels"]
         assert len(inputs) == len(labels)
         users = np.full(len(labels), -1 if number is None else number)
-        sentences = cast("NDArray[np.int64] | None", arrays.get(f"{index}/{split}/sentences"))
+        sentences = arrays.get(f"{index}/{split}/sentences")
         splits.append(Examples(inputs, labels, users if split == "train" else None, sentences=sentences))
     return Task(index, told.name, splits[0], splits[1], told.prior, told.task_id)
 
@@ -233,8 +232,7 @@ def failure(folder: Path) -> str | None:
 # Whatever a client sends, reading it gives one vector of the length that was asked for, or `Unusable` with the reason.
 
 
-Value = int | str | bytes | list[int]
-Record = dict[str, Value]
+Record = dict[str, int | str | bytes | list[int]]
 _MOST_STATE = 1 << 28  # bytes that a client takes from a server in one question
 
 
@@ -272,11 +270,6 @@ def answered(key: str, question: Question, vector: NDArray[np.floating]) -> Reco
     """A client's answer to a question."""
     sent = np.ascontiguousarray(vector, dtype="<f8").tobytes()
     return {"key": key, "task": question.task, "round": question.round, "vector": sent}
-
-
-def refused(sentence: str) -> Record:
-    """A client's answer to what it does not do."""
-    return {"refused": sentence}
 
 
 def present_of(record: Mapping[str, object], keys: Sequence[str]) -> tuple[int, str, int]:

@@ -57,10 +57,10 @@ def reply(folder: Path, record: Mapping[str, object]) -> Record:
             return {"client": part.number, "key": part.key, "facts": participant.digest(part), "answered": n_answered}
         if record.get("kind") == "goodbye":
             (folder / OVER).touch()
-            return participant.refused("")
+            return {"refused": ""}
         return _answer(part, folder, participant.question_of(record))
     except BadInput as error:
-        return participant.refused(" ".join(str(error).split()))
+        return {"refused": " ".join(str(error).split())}
 
 
 def _answer(part: Participant, folder: Path, question: Question) -> Record:
@@ -135,16 +135,13 @@ def endpoint(address: str, field: str, tls: Tls | None) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise BadInput(field, address, "must be HOST:PORT, such as 127.0.0.1:9093")
-    if tls is None and not _is_loopback(host):
+    is_here = host == "localhost"
+    with suppress(ValueError):
+        is_here = ip_address(host.strip("[]")).is_loopback
+    if tls is None and not is_here:
         allowed = "must be on this computer, such as 127.0.0.1:9093, or certificates be given: vectors would be readable"
         raise BadInput(field, address, allowed)
     return host, int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(host.strip("[]")).is_loopback
-    return host == "localhost"
 
 
 def serve(
@@ -181,18 +178,16 @@ def join(folder: Path, server: str, tls: Tls | None, patience_seconds: float) ->
     host, port = endpoint(server, "--server", tls)
     (folder / OVER).unlink(missing_ok=True)
     secured = ["--insecure"] if tls is None else ["--root-certificates", str(tls.authority)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port_of_node = str(free.getsockname()[1])
+    node = ["flower-supernode", "--superlink", server, *secured, "--host", "127.0.0.1", "--port", port_of_node]
+    node += ["--node-config", f"folder={json.dumps(str(folder.resolve()))}"]
     with (
         tempfile.TemporaryDirectory(prefix="dpcl-flower-") as made,
         (folder / LOG).open("wb") as written,
-        _running(
-            [
-                "flower-supernode", "--superlink", server, *secured, "--host", "127.0.0.1", "--port", str(_free_port()),
-                "--node-config", f"folder={json.dumps(str(folder.resolve()))}",
-            ],
-            Path(made),
-            written,
-        ) as process,
-    ):  # fmt: skip
+        _running(node, Path(made), written) as process,
+    ):
         seen = looked = time.monotonic()
         while not (folder / OVER).exists():
             if time.monotonic() > looked + _CHECK_SECONDS:  # Flower's own process would try for ever, and say nothing
@@ -253,12 +248,6 @@ def _environment(home: Path) -> dict[str, str]:
     # Flower starts further commands of its own by name.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {**os.environ, **_QUIET, "FLWR_HOME": str(home), "PATH": path}
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _is_there(host: str, port: int) -> bool:

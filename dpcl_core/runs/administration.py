@@ -295,7 +295,8 @@ class Usage:
 
 def key() -> str:
     """The administrator's key, as it is typed. Raises StoreTrouble where it cannot be kept."""
-    return b32encode(paths.kept_key(paths.administrator_key(), "the administrator")[:20]).decode().lower()
+    kept = paths.kept_key(paths.home() / "administrator.key", "the administrator")
+    return b32encode(kept[:20]).decode().lower()
 
 
 def is_key(typed: str) -> bool:

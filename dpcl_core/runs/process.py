@@ -105,10 +105,9 @@ def environment(device: str) -> Mapping[str, str]:
 
     A run on the processor sees no card: torch's optimisers and random states would otherwise open one and hold its memory.
     """
-    device = bare(device)
     others = {name: value for name, value in os.environ.items() if name not in (_CARDS, _BEFORE)}
     visible = _visible()
-    if device == "cpu":
+    if bare(device) == "cpu":
         return {**others, _CARDS: "", _BEFORE: visible}
     return others if visible == _ALL else {**others, _CARDS: visible}
 
@@ -195,7 +194,7 @@ class Process:
 
 def me() -> Process:
     """This process."""
-    return Process(_machine(), os.getpid(), _ticks(os.getpid()))
+    return process_of(os.getpid())
 
 
 def process_of(pid: int) -> Process:
@@ -306,7 +305,7 @@ _AFTER_A_DEATH_SECONDS = 60.0  # a process that ended by itself may do so again
 
 
 @dataclass(slots=True)
-class _Waiting:
+class WaitingProcess:
     """A waiting process, its pipe, and the program state that it was started from."""
 
     process: subprocess.Popen[bytes]
@@ -342,20 +341,8 @@ class WarmWorker:
         self._worker = worker
         self._lock = threading.Lock()
         self._wanted: tuple[str, str, tuple[str, ...], float] | None = None  # store, device, modules, until (monotonic)
-        self._waiting: _Waiting | None = None
+        self.waiting: WaitingProcess | None = None
         self._not_before = 0.0
-
-    @property
-    def pid(self) -> int | None:
-        """The id of the process that waits now."""
-        waiting = self._waiting
-        return None if waiting is None else waiting.process.pid
-
-    @property
-    def listens(self) -> bool:
-        """Whether a process is ready to take a run."""
-        waiting = self._waiting
-        return waiting is not None and waiting.here.is_set()
 
     def expect(self, url: str, *modules: str, device: str = "cpu") -> None:
         """Expects a run that needs these modules in the store at this address soon. Starts nothing yet."""
@@ -369,16 +356,16 @@ class WarmWorker:
             return
         _, device, modules, until = wanted
         with self._lock:
-            is_dead = self._waiting is not None and self._waiting.process.poll() is not None
+            is_dead = self.waiting is not None and self.waiting.process.poll() is not None
             if is_dead or now > until:
-                self._give_up()
+                self.give_up()
             if is_dead:
                 self._not_before = now + _AFTER_A_DEATH_SECONDS
             if is_idle and self._not_before < now <= until:
                 try:
                     self._load(url, device, modules)
                 except OSError:
-                    self._give_up()
+                    self.give_up()
                     self._not_before = now + _AFTER_A_DEATH_SECONDS
 
     def take(self, run_id: str, url: str, device: str) -> int | None:
@@ -388,7 +375,7 @@ class WarmWorker:
         ended, and so is one that does not read yet or does not answer.
         """
         with self._lock:
-            waiting, self._waiting = self._waiting, None
+            waiting, self.waiting = self.waiting, None
             if waiting is None:
                 return None
             try:
@@ -404,29 +391,25 @@ class WarmWorker:
             waiting.hang_up()
             return None
 
-    def close(self) -> None:
-        """Ends the process, if there is one."""
-        with self._lock:
-            self._give_up()
-
     def _load(self, url: str, device: str, modules: Sequence[str]) -> None:
-        if self._waiting is not None and self._waiting.device != device:
-            self._give_up()
-        if self._waiting is None:
+        if self.waiting is not None and self.waiting.device != device:
+            self.give_up()
+        if self.waiting is None:
             origin, pipe = _origin(url, device), subprocess.PIPE
             process = spawn([*self._worker, WARM], url, device, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-            self._waiting = _Waiting(process, device, origin)
-            threading.Thread(target=self._waiting.hear, name="warm worker", daemon=True).start()
+            self.waiting = WaitingProcess(process, device, origin)
+            threading.Thread(target=self.waiting.hear, name="warm worker", daemon=True).start()
         for module in modules:
-            if module not in self._waiting.loaded:
-                self._waiting.say(f"load {module}")
-                self._waiting.loaded.add(module)
+            if module not in self.waiting.loaded:
+                self.waiting.say(f"load {module}")
+                self.waiting.loaded.add(module)
 
-    def _give_up(self) -> None:
-        if self._waiting is not None:
-            self._waiting.process.kill()
-            self._waiting.hang_up()
-            self._waiting = None
+    def give_up(self) -> None:
+        """Ends the process, if there is one."""
+        if self.waiting is not None:
+            self.waiting.process.kill()
+            self.waiting.hang_up()
+            self.waiting = None
 
 
 def wait_for_run() -> str:

@@ -193,7 +193,7 @@ UNUSABLE: dict[str, Lie] = {
     "true for a round": instead(round=False),
     "nothing": lambda record, honest: [{}] if "vector" in honest else [honest],
     "silence": lambda record, honest: [] if "vector" in honest else [honest],
-    "a refusal": lambda record, honest: [participant.refused("no")] if "vector" in honest else [honest],
+    "a refusal": lambda record, honest: [{"refused": "no"}] if "vector" in honest else [honest],
 }
 
 

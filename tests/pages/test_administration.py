@@ -44,7 +44,7 @@ def test_nothing_is_shown_without_the_key(open_page: Open, visited: Store) -> No
     press(page, "Open")
     assert page.error[0].value.startswith("key: is not this server's")
     assert "under way" not in words(page)
-    assert stat.S_IMODE(paths.administrator_key().stat().st_mode) == 0o600
+    assert stat.S_IMODE((paths.home() / "administrator.key").stat().st_mode) == 0o600
 
 
 def test_what_is_kept_is_shown_and_deleted_by_the_administrator_alone(open_page: Open, visited: Store) -> None:

@@ -26,8 +26,8 @@ def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back
     if is_warm:
         app.warm.expect(store.url, "dpcl_core.methods.features.cosine")
         app.warm.keep(store.url, is_idle=True)
-        ready = app.warm.pid
-        until(lambda: app.warm.listens)
+        ready = app.warm.waiting.process.pid
+        until(lambda: app.warm.waiting.here.is_set())
     run_id = store.create(seeded)
     app.submit(run_id)
     assert not is_warm or store.get(run_id).process.pid == ready

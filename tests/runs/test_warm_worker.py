@@ -51,15 +51,15 @@ def make(store: Store) -> Iterator[Callable[[str], LocalExecutor]]:
 
     yield maker
     for one in made:
-        one.close()
+        one.give_up()
 
 
 def waiting(app: LocalExecutor) -> process.Process:
     """The process that the app has made ready."""
     assert app.warm is not None
     app.schedule()
-    until(lambda: app.warm.listens)
-    return process.process_of(app.warm.pid)
+    until(lambda: app.warm.waiting.here.is_set())
+    return process.process_of(app.warm.waiting.process.pid)
 
 
 def finishes_without(store: Store, run_id: str, warm: process.Process) -> None:
@@ -80,7 +80,7 @@ def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_wait
     app.submit(run_id)
     assert store.get(run_id).process == ready
     until(lambda: app.schedule() or store.status(run_id) == "running")
-    assert app.warm.pid is None  # the run has the cores for itself
+    assert app.warm.waiting is None  # the run has the cores for itself
     until(lambda: store.status(run_id) == "finished")
     kept = [event for _, event in store.events_after(run_id)]
     assert kept[-9:] == replay.recorded(replay.a_spec())[-9:]
@@ -93,10 +93,10 @@ def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_wait
 def test_nothing_is_started_before_a_run_is_expected_or_for_another_store(store, make, tmp_path):
     app = LocalExecutor(store, stand_in.command("replay:0.1"), WarmWorker(stand_in.command("replay:0.1")))
     app.schedule()
-    assert app.warm.pid is None
+    assert app.warm.waiting is None
     app.warm.expect(f"sqlite:///{tmp_path / 'other.sqlite'}", MODULE)
     app.schedule()
-    assert app.warm.pid is None
+    assert app.warm.waiting is None
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_one_that_does_not_listen_yet_is_not_waited_for(store, make, monkeypatch
     app = make()
     run_id = store.create(replay.a_spec())
     app.warm.keep(store.url, is_idle=True)
-    halted(ready := process.process_of(app.warm.pid))  # long before it listens
+    halted(ready := process.process_of(app.warm.waiting.process.pid))  # long before it listens
     app.submit(run_id)
     assert store.get(run_id).process != ready
     until(lambda: gone(ready))
@@ -220,23 +220,23 @@ def test_one_that_nobody_wants_any_more_gives_its_memory_back(store, make, monke
     monkeypatch.setattr(process, "WANTED_SECONDS", -1.0)
     app.warm.expect(store.url, MODULE)
     app.schedule()
-    assert app.warm.pid is None
+    assert app.warm.waiting is None
     until(lambda: gone(ready))
 
 
 def test_one_that_dies_is_not_started_again_and_again(store, make):
     app = make()
     killed(waiting(app))
-    until(lambda: app.schedule() or app.warm.pid is None, 2)
+    until(lambda: app.schedule() or app.warm.waiting is None, 2)
     app.schedule()
-    assert app.warm.pid is None
+    assert app.warm.waiting is None
 
 
 def test_where_it_cannot_be_started_a_run_says_so_itself(store):
     app = LocalExecutor(store, ("/no/such/program",), WarmWorker(("/no/such/program",)))
     app.warm.expect(store.url, MODULE)
     app.schedule()
-    assert app.warm.pid is None
+    assert app.warm.waiting is None
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
     assert store.get(run_id).error == "The process of this run could not be started: No such file or directory."
@@ -253,9 +253,9 @@ def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run
         app = LocalExecutor(own, stand_in.command("replay:1.0"), WarmWorker(stand_in.command("replay:1.0")))
         app.warm.expect(own.url, MODULE)
         app.warm.keep(own.url, is_idle=True)
-        until(lambda: app.warm.listens)
+        until(lambda: app.warm.waiting.here.is_set())
         told.write_text(
-            json.dumps(asdict(process.process_of(app.warm.pid)))
+            json.dumps(asdict(process.process_of(app.warm.waiting.process.pid)))
         )  # asked while it lives: it may be gone before the app
         if has_run:
             app.submit(run_id)
