@@ -18,7 +18,7 @@ the run, and is deleted when the run ends or is deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from dpcl_core.events import Event, Progress, TokensScored
@@ -66,19 +66,6 @@ class Division(Protocol):
     def events(self, group: int, here: Callable[[], Iterator[Event]]) -> Iterator[Event]:
         """The events of a group that leave this process; `here` carries it out in this process."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Checkpoints in memory: they outlive a run, but not its process."""
-
-    saved: dict[int, list[Checkpoint]] = field(default_factory=dict)
-
-    def of(self, group: int) -> Sequence[Checkpoint]:
-        return tuple(self.saved.get(group, ()))
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        self.saved.setdefault(checkpoint.group, []).append(checkpoint)
 
 
 def is_public(event: Event) -> bool:

@@ -108,16 +108,6 @@ class _Task:
 class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """What private classifiers share: a call is one task, one mechanism, and one entry in the account of its data."""
 
-    epsilon: float
-    delta: float
-    classes: Sequence[object] | None
-    labels: Literal["declared", "data"]
-    adjacency: Adjacency
-    disjoint_people: bool
-    rows_per_person: int
-    data_id: str | None
-    random_state: int | None
-
     classes_: NDArray[Any]
     _cell: Cell
     _ledger: Ledger
@@ -125,6 +115,20 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     _fixed: tuple[object, ...]
     _sizes: tuple[int, ...]
     _lists: tuple[tuple[object, ...], ...]
+
+    def __init__(
+        self, epsilon: float, delta: float, classes: Sequence[object] | None, labels: Literal["declared", "data"],
+        adjacency: Adjacency, disjoint_people: bool, rows_per_person: int, data_id: str | None, random_state: int | None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.labels = labels
+        self.adjacency = adjacency
+        self.disjoint_people = disjoint_people
+        self.rows_per_person = rows_per_person
+        self.data_id = data_id
+        self.random_state = random_state
 
     def _settings(self) -> tuple[str, Params]:
         """The method's name and its own settings. Raises BadInput."""
@@ -366,16 +370,8 @@ class DPCosineClassifier(PrivateClassifier):
         rows_per_person: int = 1, prediction: Literal["added", "by-stream"] = "added", data_id: str | None = None,
         random_state: int | None = None,
     ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.labels = labels
-        self.adjacency = adjacency
-        self.disjoint_people = disjoint_people
-        self.rows_per_person = rows_per_person
+        super().__init__(epsilon, delta, classes, labels, adjacency, disjoint_people, rows_per_person, data_id, random_state)
         self.prediction = prediction
-        self.data_id = data_id
-        self.random_state = random_state
 
     def _settings(self) -> tuple[str, Params]:
         return "cosine", validated(CosineParams, {"prediction": self.prediction})
@@ -424,20 +420,12 @@ class DPHeadEnsemble(PrivateClassifier):
         rows_per_person: int = 1, epochs: int = 40, sample_rate: float = 0.1, clip_norm: float = 1.0,
         learning_rate: float = 0.003, rule: Rule = "argmax", data_id: str | None = None, random_state: int | None = None,
     ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.labels = labels
-        self.adjacency = adjacency
-        self.disjoint_people = disjoint_people
-        self.rows_per_person = rows_per_person
+        super().__init__(epsilon, delta, classes, labels, adjacency, disjoint_people, rows_per_person, data_id, random_state)
         self.epochs = epochs
         self.sample_rate = sample_rate
         self.clip_norm = clip_norm
         self.learning_rate = learning_rate
         self.rule = rule
-        self.data_id = data_id
-        self.random_state = random_state
 
     def _settings(self) -> tuple[str, Params]:
         names = ("epochs", "sample_rate", "clip_norm", "learning_rate", "rule")

@@ -256,9 +256,8 @@ class DataSpec(Settings):
 def _budget(value: object) -> float:
     """A number above 0, or infinity, also spelled ∞. Raises ValueError for anything else."""
     try:
-        number = (
-            math.inf if str(value).strip() == "∞" else float(cast("float | str", value))
-        )  # reads "inf" and "infinity" in any case
+        # `float` reads "inf" and "infinity" in any case.
+        number = math.inf if str(value).strip() == "∞" else float(cast("float | str", value))
     except (TypeError, ValueError):
         number = math.nan
     if isinstance(value, bool) or not number > 0:  # also refuses NaN

@@ -28,14 +28,13 @@ def runs(names: Sequence[str]) -> dict[str, list[object]]:
     """By run: its events as documents, and of each checkpoint what it keeps, with digests in place of bytes."""
     import pytest
 
-    from dpcl_core.checkpoints import Memory
     from dpcl_core.runs import worker
     from tests import test_durable_runs as harness
 
     found: dict[str, list[object]] = {}
     for name in names or (*harness.METHODS, *harness.ALSO):
         with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
-            keep = Memory()
+            keep = harness.Memory()
             events = list(worker.real_engine(harness.asked_of(name, Path(root), patch), "cpu", keep))
             states = harness.states(keep)
             for _, _, document in states:  # type: ignore[attr-defined]

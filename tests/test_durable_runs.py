@@ -22,7 +22,7 @@ import pytest
 from safetensors import numpy as safetensors
 
 from dpcl_core import checks, machine
-from dpcl_core.checkpoints import Checkpoint, Memory, is_public
+from dpcl_core.checkpoints import Checkpoint, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, TaskLearned, to_json
 from dpcl_core.methods import catalog as methods
@@ -31,6 +31,7 @@ from dpcl_core.runs import worker
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from tests.classifiers.test_every_method import ALSO as EVERY
+from tests.support.replay import Memory
 from tests.support.tiers import of_methods
 from tests.test_neighbours import ALSO as NEW
 from tests.test_neighbours import METHODS, WINDOWS, D, home, lies, shared, spec  # noqa: F401

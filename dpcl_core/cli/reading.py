@@ -78,10 +78,8 @@ def put_study(study: Study, options: argparse.Namespace) -> None:
     """Prints a tuning with its trials."""
     from dpcl_core.tuning import search
 
-    if options.json:
-        put_json(search.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
-    else:
-        put(search.text(study.tune, study.sizes, study.trials))
+    document = search.document(study.id, study.turn.status, study.tune, study.sizes, study.trials)
+    put_result(options, document, search.text(study.tune, study.sizes, study.trials))
 
 
 def runs(options: argparse.Namespace) -> int:

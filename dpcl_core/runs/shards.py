@@ -98,14 +98,6 @@ def part_of(store: Store, run_id: str, patience: Patience) -> Part | None:
     return Part(resumption.Stored(store, found[0].run_id, patience, run_id), frozenset(found[0].groups)) if found else None
 
 
-def division_of(
-    store: Store, run_id: str, open_executor: Callable[[str], Supervisor], patience: Patience
-) -> Waiting | None:
-    """How this process carries out a run: by waiting for its parts, which the opened executor starts, or whole (None)."""
-    split = store.split_of(run_id)
-    return None if split is None else Waiting(store, run_id, split, open_executor(split.executor), patience)
-
-
 @dataclass(slots=True)
 class Waiting:
     """A run's own process, once its parts are in the queue: passes on what they save, one group after another."""

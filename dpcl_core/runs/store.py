@@ -8,6 +8,7 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import sqlite3
@@ -28,7 +29,7 @@ from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_jso
 from dpcl_core.runs import charges, database, queue, run, tables
 from dpcl_core.runs.process import Process, fits, here
 from dpcl_core.runs.run import RESUMABLE, End, Failure, Named, Run, Split, Status, checked_id, no_such_run, transition
-from dpcl_core.runs.tables import ACTIVE, OPEN, cells, dataset, events, of_others, runs, splits
+from dpcl_core.runs.tables import ACTIVE, OPEN, cells, classifiers, dataset, events, of_others, runs, splits
 from dpcl_core.spec import RunSpec
 
 _TAKEN = "is no longer carried out by this process: it was ended or taken over elsewhere, as after a silence; see dpcl runs"
@@ -212,8 +213,10 @@ class Store:
 
     def classifiers(self, run_id: str) -> list[Classifier]:
         """What the models of a run had released by the end of each task, in order of budget, seed and task."""
-        with self.reading() as connection:
-            return tables.classifiers_of(connection, checked_id(run_id))
+        query = select(classifiers.c.about, classifiers.c.arrays).where(classifiers.c.run_id == checked_id(run_id))
+        rows = self.rows(query.order_by(classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task))
+        found = [from_json({**row.about, "content": base64.b64encode(row.arrays).decode("ascii")}) for row in rows]
+        return cast(list[Classifier], found)
 
     def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
         """The events of a run after number `seq` (0: all), in order, each with its number."""

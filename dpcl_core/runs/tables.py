@@ -309,15 +309,6 @@ def append(connection: sa.Connection, run_id: str, new_events: Sequence[Event], 
                 connection.execute(sa.insert(table), of_table)
 
 
-def classifiers_of(connection: sa.Connection, run_id: str) -> list[Classifier]:
-    """What the models of a run had released by the end of each task, in order of budget, seed and task."""
-    order = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
-    query = sa.select(classifiers.c.about, classifiers.c.arrays).where(classifiers.c.run_id == run_id)
-    rows = connection.execute(query.order_by(*order)).all()
-    found = [from_json({**row.about, "content": base64.b64encode(row.arrays).decode("ascii")}) for row in rows]
-    return cast(list[Classifier], found)
-
-
 def read_event(document: Mapping[str, JsonValue]) -> Event:
     """The event of a stored document; a warning in place of one that cannot be read."""
     with suppress(KeyError, TypeError, ValueError):

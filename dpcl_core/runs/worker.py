@@ -69,9 +69,10 @@ def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Super
             stream = real_engine(spec, device, part, part)
             stream = (event for event in stream if isinstance(event, Progress | Started))
         else:
-            division = shards.division_of(
-                store, run_id, lambda name: executor.executor_for(name, store, local=runner), patience
-            )
+            division = None  # else this process waits for the run's parts
+            if (split := store.split_of(run_id)) is not None:
+                opened = executor.executor_for(split.executor, store, local=runner)
+                division = shards.Waiting(store, run_id, split, opened, patience)
             stream = real_engine(spec, device, resumption.Stored(store, run_id, patience), division)
         return resumption.carried_on(store, run_id, stream, patience)
 

@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from dpcl_core import export
-from dpcl_core.checkpoints import Checkpoint, Memory
+from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import Event, to_json
 from dpcl_core.methods import catalog as methods
@@ -22,6 +22,7 @@ from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import replay
+from tests.support.replay import Memory
 from tests.test_durable_runs import asked_of, results
 
 # One method of every family that can be split, of one group for each seed and of one for each cell.
@@ -215,7 +216,7 @@ def test_a_run_whose_own_process_dies_at_any_event_finds_its_parts_again(store, 
         runner = InProcess(store)
         stream = worker.real_engine(
             spec, "cpu", resumption.Stored(store, run_id),
-            shards.division_of(store, run_id, lambda name, runner=runner: runner, Patience()),
+            shards.Waiting(store, run_id, Split(3, "local"), runner, Patience()),
         )  # fmt: skip
         left = list(islice(stream, n_events))
         if len(left) < n_events:

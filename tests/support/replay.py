@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import update
 
 from dpcl_core import checks, metrics
+from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import FailureKind
 from dpcl_core.events import AuditNote, CellFinished, Claim, Event, Guarantee, Note, Progress, Started, TaskLearned
 from dpcl_core.runs import process
@@ -115,6 +116,19 @@ def alter(store: Store, run_id: str, **columns: object) -> None:
 def a_failure(kind: FailureKind) -> Failure:
     """A failure of a kind, with words to look for."""
     return Failure(kind, f"This run failed on purpose ({kind}).", "Traceback: made up for a test")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Checkpoints in memory: they outlive a run, but not its process."""
+
+    saved: dict[int, list[Checkpoint]] = field(default_factory=dict)
+
+    def of(self, group: int) -> Sequence[Checkpoint]:
+        return tuple(self.saved.get(group, ()))
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        self.saved.setdefault(checkpoint.group, []).append(checkpoint)
 
 
 def slowly(events: Sequence[Event], seconds: float) -> Iterator[Event]:

@@ -14,7 +14,7 @@ from dp_accounting import GaussianDpEvent
 from scipy.linalg import toeplitz
 
 from dpcl_core import checks, engine
-from dpcl_core.checkpoints import Checkpoint, Memory
+from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, TaskLearned
@@ -27,6 +27,7 @@ from dpcl_core.privacy.continual import choose
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
+from tests.support.replay import Memory
 
 SEEDS = list(range(5))
 FIVE = PublicSizes(1000, 5, 10)
