@@ -28,7 +28,7 @@ from dpcl_core.privacy.statement import kind, shown_number, standing, ways_out
 from dpcl_core.results import FIGURES, Result, method_title, of_run, question, references
 from dpcl_core.runs import administration, frames
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import Cell, RunSpec, fields_of, json_schema
+from dpcl_core.spec import RunSpec, fields_of, json_schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,9 +139,7 @@ def result_document(
     the events about a language model's texts, "signatures" those about matched client lists.
     """
     known, layer = references(spec, events, ceiling), methods.layer(spec)
-    learned: dict[Cell, list[TaskLearned]] = {}
-    for event in of_kind(events, TaskLearned):
-        learned.setdefault(event.cell, []).append(event)
+    learned = kinds.grouped((event.cell, event) for event in of_kind(events, TaskLearned))
     details = {  # without the kind's name, and without the inputs that only serve to re-match lists
         key: [
             {name: value for name, value in to_json(event).items() if name not in ("event", "lists", "public")}

@@ -32,6 +32,7 @@ from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Planned
 from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.figures import answer
 from dpcl_core.methods import catalog as methods
+from dpcl_core.metrics import mean
 from dpcl_core.privacy import card_document, gaussian, statement
 from dpcl_core.spec import RunSpec
 
@@ -192,10 +193,8 @@ def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], se
     plan, known = next(of_kind(seen, Planned)), [*of_kind(seen, References)][-1]
     guarantees = {one.cell.epsilon: one.guarantee for one in sorted(finished, key=lambda one: one.guarantee.epsilon)}
     card, score = methods.card(spec.method), datasets.score(spec.data.dataset)
-    finals: dict[float, list[float]] = {}
-    for one in of_kind(seen, TaskLearned):
-        if one.task == plan.n_tasks - 1 and (found := [x for x in one.accuracy if x is not None]):
-            finals.setdefault(one.cell.epsilon, []).append(sum(found) / len(found))
+    last = (one for one in of_kind(seen, TaskLearned) if one.task == plan.n_tasks - 1)
+    finals = events.grouped((one.cell.epsilon, final) for one in last if (final := mean(one.accuracy)) is not None)
     usual = spec.privacy.usual_epsilon
     standing = methods.standing(spec)
     return {

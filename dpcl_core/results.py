@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing, instead_of, unknown
-from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
+from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, grouped, of_kind
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import frames
@@ -201,11 +201,8 @@ class Result:
     @cached_property
     def finals(self) -> dict[float, list[float]]:
         """Final scores by budget, one per seed, in [0, 1]: means over the tasks; finished models alone."""
-        finals: dict[float, list[float]] = {}
-        for cell, average in frames.averages(self.events, self.rule).items():
-            if average is not None:
-                finals.setdefault(cell.epsilon, []).append(average)
-        return finals
+        averages = frames.averages(self.events, self.rule).items()
+        return grouped((cell.epsilon, average) for cell, average in averages if average is not None)
 
     def placed(self, epsilon: float) -> str:
         """One sentence: where the run ended at this budget between chance and the ceiling; empty before it has ended."""

@@ -20,7 +20,7 @@ for a person; what protects a row that is exchanged ("replace") may show how man
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -32,7 +32,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Planned, plain
+from dpcl_core.events import Planned, grouped, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import OF_ALL, all_models, shown_number
 from dpcl_core.runs import tables
@@ -161,10 +161,8 @@ def _composed(of: Sequence[Charge]) -> list[Bound]:
     from dpcl_core.privacy import recount  # loads the accountants
     from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 
-    alike, found = defaultdict[int, list[tuple[Planned, Charge]]](list), list[Bound]()
-    for one in of:
-        if one.plan is not None:
-            alike[one.plan.ledgers[0][1].rows_per_unit].append((one.plan, one))
+    planned, found = ((one.plan, one) for one in of if one.plan is not None), list[Bound]()
+    alike = grouped((plan.ledgers[0][1].rows_per_unit, (plan, one)) for plan, one in planned)
     for plans in alike.values():
         total, delta = Counter[Any](), max(one.delta for _, one in plans)
         for plan, _ in plans:

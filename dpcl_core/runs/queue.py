@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
@@ -25,6 +25,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Text, cast, delet
 from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput, unknown
+from dpcl_core.events import grouped
 from dpcl_core.runs import charges, database, process, run, tables
 from dpcl_core.runs.tables import ACTIVE, OPEN, checkpoints, kept_turns, members, rooms, runs, set_runs, shards, turns
 from dpcl_core.runs.tables import visitors as known
@@ -244,9 +245,7 @@ def in_order(connection: Connection) -> dict[str, list[_Waiting]]:
         pool_of[row.owner] = row.pool
         since[row.owner] = row.since
         since[row.pool] = min(row.since, since.get(row.pool, row.since))
-    of_pools: dict[str, list[float]] = defaultdict(list)
-    for owner, times in starts.items():
-        of_pools[pool_of.get(owner, owner)] += times
+    of_pools = grouped((pool_of.get(owner, owner), at) for owner, times in starts.items() for at in times)
     order = {}
     for device, waiting in by_device.items():
         inside = {
@@ -259,10 +258,7 @@ def in_order(connection: Connection) -> dict[str, list[_Waiting]]:
 
 def _by(waiting: Sequence[_Waiting], what: str) -> dict[str, list[_Waiting]]:
     """The waiting runs by device, pool or owner (nobody: empty), each in their order."""
-    found: dict[str, list[_Waiting]] = defaultdict(list)
-    for row in waiting:
-        found[getattr(row, what) or ""].append(row)
-    return found
+    return grouped((getattr(row, what) or "", row) for row in waiting)
 
 
 def _starts(connection: Connection) -> dict[str, list[float]]:
@@ -270,10 +266,7 @@ def _starts(connection: Connection) -> dict[str, list[float]]:
     since = time.time() - RECENT_SECONDS
     there = select(_owner, runs.c.started).select_from(_with_wholes).where(runs.c.started > since)
     gone = select(kept_turns.c.owner, kept_turns.c.started).where(kept_turns.c.started > since)
-    found: dict[str, list[float]] = defaultdict(list)
-    for owner, started in connection.execute(there.union_all(gone)):
-        found[owner or ""].append(started)
-    return found
+    return grouped((owner or "", started) for owner, started in connection.execute(there.union_all(gone)))
 
 
 def keep_turns(connection: Connection, ids: Sequence[str]) -> None:

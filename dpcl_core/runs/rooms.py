@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
-from dpcl_core.events import JsonValue, TaskLearned, plain_number
+from dpcl_core.events import JsonValue, TaskLearned, grouped, of_kind, plain_number
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import queue
 from dpcl_core.runs.run import checked_id, clean_line, spec_of
@@ -263,11 +263,9 @@ class Rooms:
         if spec is None:
             return None
         epsilon = spec.privacy.usual_epsilon
-        by_task: dict[int, list[float]] = defaultdict(list)
-        for event in self.store.events(run_id):
-            if isinstance(event, TaskLearned) and event.cell.epsilon == epsilon:
-                by_task[event.task] += [score for score in event.accuracy if score is not None]
-        accuracy: list[JsonValue] = [fmean(by_task[task]) for task in sorted(by_task) if by_task[task]]
+        learned = (one for one in of_kind(self.store.events(run_id), TaskLearned) if one.cell.epsilon == epsilon)
+        by_task = grouped((one.task, score) for one in learned for score in one.accuracy if score is not None)
+        accuracy: list[JsonValue] = [fmean(scores) for _, scores in sorted(by_task.items())]
         return {"epsilon": plain_number(epsilon), "standing": methods.standing(spec), "accuracy": accuracy}
 
 

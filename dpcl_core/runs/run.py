@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -17,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Update, bindparam, case, 
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, FailureKind
-from dpcl_core.events import Event, Progress, Started, TaskLearned
+from dpcl_core.events import Event, Progress, Started, TaskLearned, grouped
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
@@ -279,13 +278,12 @@ def estimates(connection: Connection, work: Sequence[Sequence[Any]]) -> list[flo
     The median of the last 200 finished runs with as many cells; without any, their median seconds per cell times the cells.
     Those of a run that was split are those of its parts, each on one device.
     """
-    known: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
-    if work:
-        for workload, device, n_cells, seconds in connection.execute(_PAST, {"workloads": [one[0] for one in work]}):
-            known[workload, device].append((n_cells, seconds))
+    past = connection.execute(_PAST, {"workloads": [one[0] for one in work]}) if work else ()
+    known = grouped(((workload, device), (n_cells, seconds)) for workload, device, n_cells, seconds in past)
 
     def estimate(workload: str, device: str, n_cells: int) -> float | None:
-        comparable = [past for past in known[workload, device] if past[0] == n_cells] or known[workload, device]
+        alike: list[tuple[int, float]] = known.get((workload, device), [])
+        comparable = [one for one in alike if one[0] == n_cells] or alike
         return n_cells * median(seconds / cells for cells, seconds in comparable) if comparable else None
 
     return [estimate(*one) for one in work]
