@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, SerializeAsAny, TypeAdapter
 
 from dpcl_core.data import copying, intake, schema, understood
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.scenarios import catalog, federated
 from dpcl_core.spec import PrivacySpec, ScenarioSpec, validated
 
@@ -146,14 +146,11 @@ def answer(task: Task, given: Given | Tried, *, is_apart: bool = True) -> Any:
         return read(given)
     command = [sys.executable, "-m", "dpcl_core.apart", task, str(MEMORY_BYTES)]
     allowed = "needs more memory or time than this server gives to one file: bring fewer rows, or smaller pictures"
-    request = TypeAdapter(question).dump_json(given)
-    try:
-        with _turns:
-            done = subprocess.run(command, input=request, capture_output=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        raise BadInput(copying.FIELD, given.path.name, allowed) from None
+    request, too_much = TypeAdapter(question).dump_json(given), BadInput(copying.FIELD, given.path.name, allowed)
+    with instead_of(subprocess.TimeoutExpired, say=too_much), _turns:
+        done = subprocess.run(command, input=request, capture_output=True, timeout=SECONDS, check=False)
     if done.returncode == _OUT_OF_MEMORY or done.returncode < 0:  # a library may end the process in the place of an error
-        raise BadInput(copying.FIELD, given.path.name, allowed)
+        raise too_much
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
     said = json.loads(done.stdout)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.errors import BadInput, StoreTrouble, instead_of
 
 _PACKAGE = Path(__file__).resolve().parent
 _LARGEST = 10_000_000  # bytes of a file of settings or a privacy card
@@ -167,16 +167,13 @@ def read_file(path: Path, field: str, *, at_most: int = _LARGEST) -> bytes:
     Raises BadInput naming `field` for one that is missing, too large, or no regular file: a pipe may never end.
     """
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > at_most:
-            raise BadInput(field, str(path), f"must be a regular file of at most {at_most // 1_000_000} MB")
-        return path.read_bytes()
+        with instead_of(ValueError, say=BadInput(field, repr(str(path)), "must be the path of a file")):  # NUL, or no text
+            about = path.stat()
+            if not stat.S_ISREG(about.st_mode) or about.st_size > at_most:
+                raise BadInput(field, str(path), f"must be a regular file of at most {at_most // 1_000_000} MB")
+            return path.read_bytes()
     except OSError as error:
         raise BadInput(field, str(path), f"must be a file that can be read: {error.strerror}") from error
-    except ValueError as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(field, repr(str(path)), "must be the path of a file") from error  # with NUL, or no text
 
 
 # This server's own keys: made once by the operating system, in files that only their owner can read.

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, case, func, insert, inspect, or_, select, update
+from sqlalchemy import Connection, Select, Table, func, insert, inspect, or_, select, update
 from sqlalchemy import delete as sqlalchemy_delete
 from sqlalchemy.exc import SQLAlchemyError
 
 from dpcl_core import checks, paths, unforeseen
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import copying, intake, own
-from dpcl_core.errors import BadInput, StoreUnusable
+from dpcl_core.errors import BadInput, StoreUnusable, instead_of
 from dpcl_core.events import Planned
 from dpcl_core.privacy.budgets import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown_number
@@ -163,8 +163,9 @@ def carry_over(store: Store, url: str) -> int:
     """
     database.check_there(url)
     url = database.absolute(url)
+    unread = StoreUnusable(f"store {masked(url)}: has looks that cannot be read, so that none is carried over")
     try:
-        with database.connected(url).connect() as there:
+        with instead_of(ValueError, TypeError, KeyError, say=unread), database.connected(url).connect() as there:
             layout = str(database.layout_of(there, masked(url)))
             if layout not in database.LAYOUTS:
                 raise BadInput("OLD_STORE", masked(url), "must be a store of this or an earlier version of the program")
@@ -172,10 +173,6 @@ def carry_over(store: Store, url: str) -> int:
             rows = {table: _counting_rows(there, table) for table in found}
     except SQLAlchemyError as error:
         raise database.trouble(error, url) from error
-    except (ValueError, TypeError, KeyError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise StoreUnusable(f"store {masked(url)}: has looks that cannot be read, so that none is carried over") from error
     ids = [row["id"] for row in rows[runs]]
     with store.writing() as here:
         tables.take(here, tables.QUEUE)
@@ -307,16 +304,12 @@ def is_key(typed: str) -> bool:
 def usage(store: Store) -> Sequence[Usage]:
     """What every visitor with a run, data or an upload uses, who uses most first."""
     is_kept = runs.c.deleted.is_(None)
-
-    def counted(condition: ColumnElement[bool], name: str) -> ColumnElement[int]:
-        return func.sum(case((condition, 1), else_=0)).label(name)
-
     columns = (
         runs.c.owner,
-        counted(is_kept & (runs.c.status == "queued"), "waiting"),
-        counted(runs.c.status.in_(ACTIVE), "active"),
-        counted(is_kept & runs.c.status.not_in(OPEN), "over"),
-        counted(~is_kept & runs.c.emptied.is_(None), "trash"),
+        func.count().filter(is_kept & (runs.c.status == "queued")).label("waiting"),
+        func.count().filter(runs.c.status.in_(ACTIVE)).label("active"),
+        func.count().filter(is_kept & runs.c.status.not_in(OPEN)).label("over"),
+        func.count().filter(~is_kept & runs.c.emptied.is_(None)).label("trash"),
         func.max(runs.c.created).label("latest"),
     )
     with store.reading() as connection:

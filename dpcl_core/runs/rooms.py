@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.events import JsonValue, TaskLearned, grouped, of_kind, plain_number
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import queue
@@ -207,10 +207,9 @@ class Rooms:
             room = _row(connection, code, locked=True).code
             if (name := connection.scalar(_name_of(room, token))) is None:
                 raise BadInput("room", room, "join it first")
-            try:
+            taken = BadInput("run", run_id, "must be a run of this store that is in no room yet")
+            with instead_of(IntegrityError, say=taken):
                 connection.execute(insert(room_runs).values(run_id=checked_id(run_id), room=room, name=name))
-            except IntegrityError:
-                raise BadInput("run", run_id, "must be a run of this store that is in no room yet") from None
 
     def show(self, code: str, token: str, run_id: str | None) -> None:
         """Shows one of the room's runs to everybody, or none. Raises BadInput for a room of somebody else or another run."""
