@@ -27,6 +27,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import LABELS
 from tests.data.making import write
+from tests.support.asserting import document_of
 
 MARGIN = 0.1  # over chance: ten points of a hundred, or of the F1 of names
 N_CLASSES, PER_CLASS, N_TEST = 4, 60, 40
@@ -102,10 +103,7 @@ def test_every_reason_is_one_that_the_checks_have_too(table: list[Combination]) 
 
 
 def test_the_terminal_prints_the_table(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from dpcl_core.cli import main
-
-    assert main(["list", "combinations", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = document_of(capsys, "list", "combinations")
     assert {"dataset", "method", "stream", "labels", "allowed", "reason"} == set(rows[0])
     assert all(bool(row["reason"]) != row["allowed"] for row in rows)
     assert not {row["reason"] for row in rows} & REASONS.keys(), "a sentence, no key"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import doctest
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +16,8 @@ from dpcl_core import api
 from dpcl_core.events import Classifier, Event, Progress, TaskLearned
 from dpcl_core.results import FIGURES
 from dpcl_core.runs.store import Store
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 
-ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.usefixtures("home")
 
 
@@ -81,17 +78,10 @@ def test_a_sweep_is_checked_before_its_first_run() -> None:
     assert not Store().list_runs()
 
 
-def test_every_figure_and_the_page_of_all() -> None:
+def test_every_figure_has_a_finding() -> None:
     result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0, 1, 2])
     for name in FIGURES:
         assert result.figure(name).finding
-    page = result.to_html()
-    assert page.count("<h1>") == 1
-    assert all(result.figure(name).finding.split(":")[0] in page for name in FIGURES)
-    assert "What is protected" in page
-    assert page.count("<svg ") == len(FIGURES)
-    assert "<script" not in page
-    assert len(page) < 2_000_000
     with pytest.raises(dpcl.BadInput, match="did you mean accuracy"):
         result.figure("acuracy")
     with pytest.raises(dpcl.BadInput, match="epsilon = 2"):
@@ -142,8 +132,7 @@ def test_public_names_load_nothing_before_they_are_asked_for() -> None:
         "assert all(hasattr(dpcl, name) for name in dpcl.__all__)\n"
         "assert not {'streamlit', 'torch'} & set(sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
+    python("-c", code)
 
 
 def test_a_run_here_needs_no_store(home: Path) -> None:
@@ -162,18 +151,6 @@ def test_numpy_numbers_are_numbers() -> None:
     assert dpcl.account(epsilon=np.float32(1.0), delta=np.float64(1e-5), steps=np.int32(1)).sigma > 3
 
 
-def test_a_result_shows_itself_in_a_line_and_in_a_cell() -> None:
-    result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], here=True)
-    assert repr(result).startswith("<Result of ")
-    assert "ε = 1: " in repr(result)
-    assert "\n" not in repr(result)
-    assert hash(result) == hash(dpcl.run(result.spec, here=True))
-    shown = result._repr_html_()
-    assert "<svg" in shown
-    assert len(shown.encode()) <= 60_000
-    assert "likelier because of any one training example" in shown
-
-
 def test_all_that_a_cell_can_end_with_shows_itself() -> None:
     result = dpcl.run("digits-cosine", epsilons=[1.0, 8.0, math.inf], seeds=[0, 1, 2], here=True)
     pictures = [result.figure(name) for name in FIGURES]
@@ -184,8 +161,12 @@ def test_all_that_a_cell_can_end_with_shows_itself() -> None:
         assert "\n" not in line
         assert len(line) < 1000
         assert isinstance(hash(shown), int)
+    assert repr(result).startswith("<Result of ")
+    assert "ε = 1: " in repr(result)
+    assert "likelier because of any one training example" in result._repr_html_()
     assert "epsilon 1, delta 1e-05" in repr(result.guarantee(1.0))
     assert hash(result.guarantee(1.0)) != hash(result.guarantee(8.0))
     assert "accounted epsilon 1" in str(result.statement)
     assert "<b>" in pictures[0]._repr_html_()
-    assert hash(result.card) == hash(dpcl.run(result.spec, here=True).card)
+    again = dpcl.run(result.spec, here=True)
+    assert (hash(result), hash(result.card)) == (hash(again), hash(again.card))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import dpcl_core
-from dpcl_core import cli
 from dpcl_core.data import intake
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
-from dpcl_core.errors import BadInput
 from dpcl_core.runs.store import Store
+from tests.support.asserting import document_of, printed, refusal_of
+from tests.test_cli import called
 
 
 def sets(*said: str) -> tuple[str, ...]:
@@ -26,18 +25,10 @@ ONE = (*RUN, *sets("privacy.epsilons=[1.0]", "seeds=[0]"))
 FEDERATED = (*ONE, *sets("method=label-means", "scenario={kind = 'federated'}", "labels=prior-const"))
 
 
-def called(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = cli.main(arguments)
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
 @pytest.fixture
-def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def name(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A table of this computer's: own:visits."""
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
-    for variable in ("DPCL_DATA", "DPCL_STORE"):
-        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("DPCL_DATA", raising=False)
     rows = "".join(f"{row % 9},{row % 5},{'ab'[row % 2]}\n" for row in range(400))
     (tmp_path / "visits.csv").write_text(f"x,y,risk\n{rows}", encoding="utf-8")
     with intake.taken_in(tmp_path / "visits.csv", Asked(Columns(target="risk"))) as taken:
@@ -46,16 +37,14 @@ def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_budget_is_declared_shown_used_and_removed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("data", "budget", name, capsys=capsys)[1].startswith("No budget is declared for own:visits")
-    status, said, _ = called("data", "budget", "visits", "--epsilon", "4", capsys=capsys)
-    assert status == 0
-    assert said.startswith(
+    assert printed(capsys, "data", "budget", name).startswith("No budget is declared for own:visits")
+    assert printed(capsys, "data", "budget", "visits", "--epsilon", "4").startswith(
         "Budget of own:visits for all runs on these rows: epsilon 4, delta 0.001, for one row left out. "
         "Spent: epsilon 0, delta 0. Left: epsilon 4, delta 0.001."
     )
     two = (*RUN, "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0, 1]")
     assert called("run", *two, "--json", capsys=capsys)[0] == 0
-    (document,) = json.loads(called("data", "budget", name, "--json", capsys=capsys)[1])
+    (document,) = document_of(capsys, "data", "budget", name)
     assert 1.3 < document["spent"][0] < 1.6, "two models by their ledgers together: less than 2"
     assert document["spent"][1] == 1e-6
     assert document["left"][0] == pytest.approx(4 - document["spent"][0], abs=0.01)
@@ -101,11 +90,7 @@ def test_every_command_that_releases_something_is_refused(door, field, name, tmp
 def test_python_refuses_it_too_and_says_what_fits(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     called("data", "budget", name, "--epsilon", "0.5", capsys=capsys)
     raw = {"data": {"dataset": name}, "labels": "prior", "scenario": {"tasks": 2}, "privacy": {"delta": 1e-6}}
-    for act in (
-        lambda: dpcl_core.run(raw, epsilons=[1.0], seeds=[0]),
-        lambda: dpcl_core.sweep(raw, {"labels": ["prior", "prior-const"]}, epsilons=[1.0], seeds=[0]),
-    ):
-        with pytest.raises(BadInput) as caught:
-            act()
-        assert (caught.value.field, caught.value.fix) == ("privacy.epsilons", {"privacy.epsilons": (0.5,)})
+    for act, *given in ((dpcl_core.run, raw), (dpcl_core.sweep, raw, {"labels": ["prior", "prior-const"]})):
+        refused = refusal_of(act, *given, epsilons=[1.0], seeds=[0])
+        assert (refused.field, refused.fix) == ("privacy.epsilons", {"privacy.epsilons": (0.5,)})
     assert Store().list_runs() == []

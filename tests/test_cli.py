@@ -14,7 +14,8 @@ import pytest
 from dpcl_core import checks, cli, presets
 from dpcl_core.papers import questions
 from dpcl_core.runs.store import Store
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.asserting import document_of, printed
+from tests.support.waiting import PATIENCE_SECONDS, python
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.usefixtures("home")
@@ -46,9 +47,7 @@ def test_run_prints_exactly_one_document_and_show_gives_it_again(capsys: pytest.
     assert document["cells"][2]["guarantee"]["epsilon"] == "inf"
     assert document["cells"][2]["metrics"]["AA"] > 0.85
     assert "task 5" in err
-    status, shown, _ = called("show", document["run_id"], "--json", capsys=capsys)
-    assert status == 0
-    assert json.loads(shown)["cells"] == document["cells"]
+    assert document_of(capsys, "show", document["run_id"])["cells"] == document["cells"]
     assert checks.parse(document["spec"]) == checks.parse(
         checks.apply_sets(presets.raw("digits-cosine"), ["seeds=[0, 1]", "privacy.epsilons=[1.0, inf]"])
     )
@@ -69,8 +68,7 @@ def test_all_runs_of_a_preset_are_one_set_and_one_list_of_documents(capsys: pyte
 
 
 def test_the_ceiling_is_trained_when_asked_for_and_known_from_then_on(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = called(*SMALL, "--json", capsys=capsys)
-    document = json.loads(out)
+    document = document_of(capsys, *SMALL)
     references = document["references"]
     assert (references["untrained"], references["ceiling"]) == (None, None)
     assert 0.1 <= references["chance"] < 0.12, "ten digits, about equally frequent"
@@ -79,19 +77,16 @@ def test_the_ceiling_is_trained_when_asked_for_and_known_from_then_on(capsys: py
     assert err.count("run ") >= 2
     ceiling = json.loads(out)["references"]["ceiling"]
     assert 0.85 < ceiling <= 1
-    _, shown, _ = called("show", document["run_id"], "--json", capsys=capsys)
-    assert json.loads(shown)["references"] == {**references, "ceiling": ceiling}, "of the earlier run too"
-    _, listed, _ = called("runs", "--json", capsys=capsys)
-    n_runs = len(json.loads(listed))
-    _, text, _ = called(*SMALL, "--ceiling", capsys=capsys)
-    assert f"all at once without noise {100 * ceiling:.1f} %" in text
-    _, listed, _ = called("runs", "--json", capsys=capsys)
-    assert len(json.loads(listed)) == n_runs + 1, "it is not trained again"
+    shown = document_of(capsys, "show", document["run_id"])
+    assert shown["references"] == {**references, "ceiling": ceiling}, "of the earlier run too"
+    n_runs = len(document_of(capsys, "runs"))
+    assert f"all at once without noise {100 * ceiling:.1f} %" in printed(capsys, *SMALL, "--ceiling")
+    assert len(document_of(capsys, "runs")) == n_runs + 1, "it is not trained again"
 
 
 def test_the_list_of_runs_marks_those_whose_process_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    gone = subprocess.run([sys.executable, "-c", _GONE], capture_output=True, text=True, check=True).stdout.strip()
-    listed = {row["run_id"]: row for row in json.loads(called("runs", "--json", capsys=capsys)[1])}
+    gone = python("-c", _GONE).strip()
+    listed = {row["run_id"]: row for row in document_of(capsys, "runs")}
     assert listed[gone]["status"] == "lost"
     assert listed[gone]["error"].startswith("The computer stopped this run at ")
 
@@ -109,11 +104,7 @@ print(run_id)
 
 def test_a_document_of_an_ensemble_holds_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
     changes = ["--set", "seeds=[0]", "--set", "privacy.epsilons=[8.0]", "--set", "params.epochs=2"]
-    status, out, _ = called(
-        "run", "--preset", "digits-peft-head", *changes, "--set", "params.rule=median", "--json", capsys=capsys
-    )
-    (cell,) = json.loads(out)["cells"]
-    assert status == 0
+    (cell,) = document_of(capsys, "run", "--preset", "digits-peft-head", *changes, "--set", "params.rule=median")["cells"]
     assert set(cell["by_rule"]) == {"argmax", "median", "entropy", "member"}
     assert cell["by_rule"]["median"] == cell["accuracy"]
     assert [row.count(None) for row in cell["by_rule"]["entropy"]] == [4, 3, 2, 1, 0]
@@ -125,8 +116,7 @@ def test_runs_in_release_mode_differ_and_seeded_ones_repeat(capsys: pytest.Captu
     for noise, results in found.items():
         for _ in range(2):
             sets = ["--set", f"privacy.noise={noise}", "--set", "privacy.epsilons=[0.5]"]
-            document = json.loads(called(*SMALL, *sets, "--json", capsys=capsys)[1])
-            results.append([cell["accuracy"] for cell in document["cells"]])
+            results.append([cell["accuracy"] for cell in document_of(capsys, *SMALL, *sets)["cells"]])
     assert found["release"][0] != found["release"][1]
     assert found["seeded"][0] == found["seeded"][1]
 
@@ -152,9 +142,9 @@ def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run
     assert asdict(final.params)["learning_rate"] == carried["learning_rate"]
     assert "trial 2 of 2" in err
     study_id = document["study_id"]
-    assert json.loads(called("show", study_id, "--json", capsys=capsys)[1]) == document
-    assert "best: trial" in called("show", study_id, capsys=capsys)[1]
-    assert json.loads(called("runs", "--json", capsys=capsys)[1]) == []  # trials are no runs of their own
+    assert document_of(capsys, "show", study_id) == document
+    assert "best: trial" in printed(capsys, "show", study_id)
+    assert document_of(capsys, "runs") == []  # trials are no runs of their own
     status, out, err = called("tune", "--resume", study_id, capsys=capsys)
     assert (status, out) == (2, "")
     assert "has all its 2 trials" in err
@@ -183,20 +173,17 @@ def test_an_interrupted_tuning_keeps_its_trials_and_says_how_to_go_on(capsys, mo
     assert document["status"] == "cancelled"
     assert len(document["trials"]) == 2
     assert f"2 of 4 trials are kept; continue with: python -m dpcl_core resume {document['study_id']}" in err
-    status, out, _ = called("resume", document["study_id"], "--json", capsys=capsys)
-    assert status == 0
-    assert json.loads(out)["trials"][:2] == document["trials"]
-    assert len(json.loads(out)["trials"]) == 4
+    trials = document_of(capsys, "resume", document["study_id"])["trials"]
+    assert trials[:2] == document["trials"]
+    assert len(trials) == 4
 
 
 def test_a_spec_file_and_its_export_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = checks.parse(checks.apply_sets(presets.raw("digits-cosine"), ["seeds=[7]", "privacy.epsilons=[2.0]"]))
     file = tmp_path / "spec.toml"
     file.write_text(checks.to_toml(spec), encoding="utf-8")
-    run_id = json.loads(called("run", str(file), "--json", capsys=capsys)[1])["run_id"]
-    status, out, _ = called("export", run_id, "--to", str(tmp_path / "out"), "--json", capsys=capsys)
-    assert status == 0
-    files = set(json.loads(out)["files"])
+    run_id = document_of(capsys, "run", str(file))["run_id"]
+    files = set(document_of(capsys, "export", run_id, "--to", str(tmp_path / "out"))["files"])
     out_files = (path for path in (tmp_path / "out").rglob("*") if path.is_file())
     assert files == {path.relative_to(tmp_path / "out").as_posix() for path in out_files}
     expected = {"accuracy.csv", "metrics.csv", "spec.toml", "accuracy.html", "privacy.txt", "privacy.json", "command.txt"}
@@ -204,38 +191,33 @@ def test_a_spec_file_and_its_export_say_the_same(tmp_path: Path, capsys: pytest.
     assert checks.parse(checks.read_toml((tmp_path / "out" / "spec.toml").read_text(encoding="utf-8"))) == spec
     assert "Plotly.newPlot" in (tmp_path / "out" / "accuracy.html").read_text(encoding="utf-8")
     assert len((tmp_path / "out" / "accuracy.csv").read_text(encoding="utf-8").splitlines()) == 1 + 15
-    listed = called("runs", "--json", capsys=capsys)[1]
-    assert [run["run_id"] for run in json.loads(listed)] == [run_id]
+    assert [run["run_id"] for run in document_of(capsys, "runs")] == [run_id]
 
 
 @pytest.mark.parametrize("what", ["methods", "datasets", "backbones", "scenarios", "presets"])
 def test_everything_that_can_be_chosen_is_listed(what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = called("list", what, "--json", capsys=capsys)
-    rows = json.loads(out)
-    assert status == 0
+    rows = document_of(capsys, "list", what)
     assert rows
     assert all(row["name"] and row["title"] and row["summary"] for row in rows)
     if what == "backbones":
         trained = {row["name"]: (row["trained_on"], row["saw"]) for row in rows}
         assert (trained["pixels"], trained["vit-cifar100"][1], trained["smollm2"][1]) == ((None, []), ["cifar100"], [])
-    assert called("list", what, capsys=capsys)[1].count("\n") == len(rows)
+    assert printed(capsys, "list", what).count("\n") == len(rows)
 
 
 def test_account_asks_three_accountants_when_told_to(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--epsilon", "1", "--delta", "1e-5", "--sample-rate", "0.1", "--steps", "400", "--accountants")
-    found = json.loads(called("account", *options, "--json", capsys=capsys)[1])
+    found = document_of(capsys, "account", *options)
     assert found["sigma"] == pytest.approx(7.576, rel=1e-3)
     assert found["accountants"]["agree"]
     assert found["accountants"]["prv"] == pytest.approx(1.0, abs=4e-3)
     assert found["accountants"]["rdp"] == pytest.approx(1.094, abs=2e-3)
-    assert "PLD 1.0000" in called("account", *options[:4], "--accountants", capsys=capsys)[1]
+    assert "PLD 1.0000" in printed(capsys, "account", *options[:4], "--accountants")
 
 
 def test_audit_reports_claimed_accounted_and_audited(capsys: pytest.CaptureFixture[str]) -> None:
     sets = ["--set", "privacy.epsilons=[1.0]", "--set", "labels=data"]
-    status, out, _ = called("audit", "--preset", "digits-cosine", *sets, "--trials", "400", "--json", capsys=capsys)
-    found = json.loads(out)["audits"][0]
-    assert status == 0
+    found = document_of(capsys, "audit", "--preset", "digits-cosine", *sets, "--trials", "400")["audits"][0]
     assert found["claimed_epsilon"] == 1.0
     assert found["accounted_epsilon"] == "inf"
     assert found["audited_lower_bound"] > 3
@@ -251,13 +233,11 @@ def test_audit_of_a_claimed_epsilon_by_a_named_attack_and_by_all(tmp_path, capsy
     file = tmp_path / "claims.toml"
     settings = 'method = "l2dp-ml"\nprivacy.epsilons = [0.5]\nparams.batch_size = 50\ndata.dataset = "digits"\n'
     file.write_text(f'{settings}scenario = {{ kind = "class-incremental", tasks = 5 }}\n', encoding="utf-8")
-    status, out, _ = called("audit", str(file), "--attack", "labels", "--trials", "500", "--json", capsys=capsys)
-    (found,) = json.loads(out)["audits"]
-    assert status == 0
+    (found,) = document_of(capsys, "audit", str(file), "--attack", "labels", "--trials", "500")["audits"]
     assert (found["claimed_epsilon"], found["accounted_epsilon"], found["trials"]) == (0.5, "inf", 500)
     assert found["audited_lower_bound"] > 4.8
     assert "sees the output layer's gradients of two steps" in found["adversary"]
-    out = called("audit", str(file), "--attack", "all", "--trials", "100", capsys=capsys)[1]
+    out = printed(capsys, "audit", str(file), "--attack", "all", "--trials", "100")
     assert [line.split("): ")[1].split(":")[0] for line in out.splitlines()] == [
         "differencing the memory", "rank-one test", "labels from two steps", "likelihood of released parameters",
     ]  # fmt: skip
@@ -268,9 +248,7 @@ def test_audit_of_a_claimed_epsilon_by_a_named_attack_and_by_all(tmp_path, capsy
 
 def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["audit", "--preset", "pecl-synthetic", "--set", "method=pecl-published", "--set", "params={}"]
-    status, out, _ = called(*texts, "--attack", "inversion", "--trials", "200", "--json", capsys=capsys)
-    (found,) = json.loads(out)["audits"]
-    assert status == 0
+    (found,) = document_of(capsys, *texts, "--attack", "inversion", "--trials", "200")["audits"]
     assert found["accounted_epsilon"] == "inf"
     assert "embedding inversion: the nearest of 1,536 rows names" in found["attack"]
     status, _, err = called(*texts, "--attack", "guess", capsys=capsys)
@@ -336,8 +314,7 @@ def test_a_run_of_the_cosine_classifier_and_lists_need_no_scipy(budgets: str, ho
     )
     run = ["run", "--preset", "digits-cosine", "--set", f"privacy.epsilons={budgets}", "--set", "seeds=[0, 1, 2]"]
     for words in (run, ["list", "presets"], ["list", "methods"]):
-        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-        assert done.returncode == 0, done.stderr
+        python("-c", code, *words)
 
 
 def test_the_version_and_the_help_load_no_command() -> None:
@@ -348,5 +325,4 @@ def test_the_version_and_the_help_load_no_command() -> None:
         "print([name for name in ('dpcl_core.checks', 'dpcl_core.methods', 'pydantic', 'numpy') if name in sys.modules])"
     )
     for option in ("--version", "--help"):
-        done = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-        assert done.stdout.splitlines()[-1] == "[]", done.stderr
+        assert python("-c", code, option).splitlines()[-1] == "[]"

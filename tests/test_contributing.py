@@ -6,14 +6,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -126,10 +124,7 @@ def test_a_method_a_dataset_a_preset_and_a_page_are_added_as_it_says(copy: Path)
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DPCL_", "PYTHONPATH"))}
     environment |= {"DPCL_HOME": str(copy / "home"), "DPCL_DATA": str(copy / "data"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", FOLLOWED], cwd=copy, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", FOLLOWED, cwd=copy, env=environment)
 
 
 def test_every_place_that_it_names_is_there() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -22,7 +20,7 @@ from dpcl_core.papers.paper import Paper
 from dpcl_core.privacy.statement import shown_number
 from scripts import docs_beyond, docs_pages
 from tests.support import replay
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -153,9 +151,7 @@ def test_a_page_says_that_a_ceiling_is_missing_and_why(monkeypatch: pytest.Monke
     assert "ends at 66.2 %, though the records of the same tasks reach 68.2 %" in said
 
 
-def test_the_notebook_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def test_the_notebook_of_the_readme_runs(home: Path) -> None:
     code, _ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     exec(code, {})
 
@@ -164,10 +160,9 @@ GUIDES = sorted((ROOT / "docs" / "guides").glob("from_*.md"))
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+@pytest.mark.usefixtures("home")
 def test_the_lines_of_a_guide_from_another_library_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours; those of the other library stand before them, and are ten lines or few more."""
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
     theirs, *ours = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
     compile(theirs, path.name, "exec")
@@ -190,10 +185,8 @@ def test_the_readme_is_short() -> None:
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Strict: a link that leads nowhere, a page without a place and a parameter without a type are errors."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-    done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
+    python("-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site"), env=quiet)
     pages = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("index.html")}
     assert {"methods/index.html", "results_tobaben/index.html", "api/index.html", "guides/own_data/index.html"} <= pages
     shown = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")

@@ -7,7 +7,6 @@ import json
 import math
 import pickle
 import stat
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -35,10 +34,9 @@ from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
 from dpcl_core.privacy import card
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import spend
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 
 pytestmark = pytest.mark.usefixtures("home")
-ROOT = Path(__file__).resolve().parent.parent
 X, Y = load_digits(return_X_y=True)
 DIGITS = list(range(10))
 
@@ -303,10 +301,9 @@ def test_spend_is_that_of_the_user_not_of_the_process(home: Path) -> None:
         "dpcl.DPCosineClassifier(classes=[0, 1]).fit(np.eye(2), [0, 1])\n"
         "print(dpcl.budget().epsilon(1e-5, 'add-remove'))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
+    spent = float(python("-c", code))
     assert n_releases() == 2
-    assert float(done.stdout) == pytest.approx(dpcl.budget().epsilon(1e-5, "add-remove"))
+    assert spent == pytest.approx(dpcl.budget().epsilon(1e-5, "add-remove"))
     (kept,) = home.glob("estimators.json")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600 or sys.platform == "win32"
 

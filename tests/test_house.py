@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core.methods import catalog as methods
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 
 ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
@@ -226,8 +224,7 @@ def test_the_app_process_imports_no_torch() -> None:
         "assert 'dpcl_core.runs.store' in sys.modules, 'the check imported nothing'\n"
         "assert not heavy, heavy\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
+    python("-c", code)
 
 
 # What no module that a run without torch reaches names when it is imported. In a browser
@@ -249,10 +246,8 @@ print(*[name for name in sys.modules if name.startswith("dpcl_core")])
 
 
 def test_a_run_in_memory_starts_no_thread_and_names_no_process() -> None:
-    command = [sys.executable, "-c", IN_MEMORY]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
-    reached = [path for path in MODULES if _module(path) in done.stdout.split()]
+    said = python("-c", IN_MEMORY).split()
+    reached = [path for path in MODULES if _module(path) in said]
     assert len(reached) > 50
     for path in reached:
         left = at_import(path) & NOT_EVERYWHERE

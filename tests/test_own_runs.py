@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +17,7 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs.store import Store
 from tests.support import bad_files, outside
+from tests.support.asserting import document_of, printed
 from tests.support.tiers import quick
 
 ONE = ("--set", "seeds=[0]", "--set", "privacy.noise=seeded")
@@ -49,8 +49,7 @@ def ran(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]
 
 def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
     table(Path("cells.csv"), load_breast_cancer())
-    status, out, err = ran("--data", "cells.csv", "--target", "kind", *ONE, capsys=capsys)
-    assert status == 0, err
+    out = printed(capsys, "run", "--data", "cells.csv", "--target", "kind", *ONE)
     for said in (
         "method cosine", "labels = dp-learned", "class-incremental tasks",
         "one fixed public squashing", "words are hashed", "set aside for testing", "A schema makes the result better",
@@ -60,8 +59,7 @@ def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pyt
     (run,) = Store().list_runs()
     assert (run.spec.method, run.spec.labels, run.spec.data.dataset) == ("cosine", "dp-learned", "own:cells")
     assert asdict(run.spec.scenario)["tasks"] == 2
-    status, out, _ = ran("--data", "cells.csv", "--target", "kind", *ONE, "--json", capsys=capsys)
-    document = json.loads(out)
+    document = document_of(capsys, "run", "--data", "cells.csv", "--target", "kind", *ONE)
     assert document["status"] == "finished"
     # 63 % of the rows are benign; without noise the squashed numbers give 92 %.
     assert document["cells"][-1]["accuracy"][1][0] > 0.7
@@ -74,8 +72,7 @@ def test_any_number_of_classes_makes_two_tasks(n_classes: int, capsys: pytest.Ca
     rows = [[draw.integers(9) + 10 * (row % n_classes), f"c{row % n_classes}"] for row in range(150 * n_classes)]
     write(Path("mine.csv"), [["x", "y"], *rows])
     large = ("--set", "privacy.epsilons=[8.0]")
-    status, out, err = ran("--data", "mine.csv", "--target", "y", *ONE, *large, capsys=capsys)
-    assert status == 0, err
+    out = printed(capsys, "run", "--data", "mine.csv", "--target", "y", *ONE, *large)
     (run,) = Store().list_runs()
     assert asdict(run.spec.scenario)["tasks"] == 2
     assert "–" not in next(line for line in out.splitlines() if line.startswith("epsilon 8")), "labels were learned"
@@ -85,13 +82,11 @@ def test_another_method_and_stream_start_from_their_own_settings(capsys: pytest.
     """What is assumed of sources means classes among clients; what is printed is what runs."""
     write(Path("sites.csv"), [["a", "site", "kind"], *([n, "xyz"[n % 3], "pq"[n % 2]] for n in range(600))])
     columns = ("--target", "kind", "--source", "site")
-    status, out, err = ran("--data", "sites.csv", *columns, *ONE, capsys=capsys)
-    assert status == 0, err
+    out = printed(capsys, "run", "--data", "sites.csv", *columns, *ONE)
     assert "method cosine on 5 numbers of each row, source-incremental tasks" in out
     changed = ("method=dp-fedavg", "labels=prior", "scenario.kind=federated", "scenario.clients=4")
     sets = [word for one in changed for word in ("--set", one)]
-    status, out, err = ran("--data", "sites.csv", *columns, *sets, *ONE, capsys=capsys)
-    assert status == 0, err
+    out = printed(capsys, "run", "--data", "sites.csv", *columns, *sets, *ONE)
     assert "method dp-fedavg on" in out
     assert "federated tasks, labels = prior." in out
 
@@ -106,9 +101,7 @@ def test_few_people_get_a_larger_share_for_their_labels() -> None:
 def test_embeddings_are_called_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     bunch = load_iris()
     np.savez("e.npz", embeddings=bunch.data, labels=bunch.target)
-    status, out, err = ran("--data", "e.npz", *ONE, capsys=capsys)
-    assert status == 0, err
-    assert "method cosine on the embeddings" in out
+    assert "method cosine on the embeddings" in printed(capsys, "run", "--data", "e.npz", *ONE)
 
 
 @pytest.mark.parametrize(("name", "kind"), quick(5, [form for form in bad_files.GOOD if form[0] != "d.parquet"]))
@@ -167,9 +160,7 @@ def n_tested(rows: list[list[str]]) -> int:
 def test_data_of_ones_own_folder_run_by_name(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data_dir / "mine").mkdir()
     table(data_dir / "mine" / "all.csv", load_breast_cancer(), "label")
-    status, out, err = ran("--data", "own:mine", *ONE, capsys=capsys)
-    assert status == 0, err
-    assert "own:mine: table;" in out
+    assert "own:mine: table;" in printed(capsys, "run", "--data", "own:mine", *ONE)
     status, _, err = ran("--data", "own:mine", "--target", "label", capsys=capsys)
     assert (status, err.count("\n")) == (2, 1)
     status, _, err = ran("--preset", "digits-cosine", "--target", "label", capsys=capsys)
@@ -246,8 +237,7 @@ def test_visits_over_months_become_tasks_and_patients_the_unit(capsys: pytest.Ca
     with Path("visits.csv").open("w", encoding="utf-8-sig", newline="") as file:
         csv.writer(file, delimiter=";").writerows([["patient", "date", "crp", "note", "outcome"], *visits()])
     said = ("--target", "outcome", "--person", "patient", "--time", "date", "--per-person", "2")
-    status, out, err = ran("--data", "visits.csv", *said, *ONE, capsys=capsys)
-    assert status == 0, err
+    out = printed(capsys, "run", "--data", "visits.csv", *said, *ONE)
     assert "source-incremental tasks" in out
     assert "Each person is protected as a whole; up to 2 rows of each are used." in out
     assert "The line that names the columns is public." in out
@@ -260,8 +250,7 @@ def test_a_published_table_without_a_line_of_names_runs(capsys: pytest.CaptureFi
     """As the UCI repository has them: values alone, the class first or last, blanks after commas."""
     rows = [f"{row % 3}, {13 + row % 7 / 10}, {('Male', 'Female')[row % 2]}, {5 + row * 37 % 1700}" for row in range(240)]
     Path("wine.data.csv").write_text("\n".join(rows), encoding="utf-8")
-    status, out, err = ran("--data", "wine.data.csv", "--target", "column1", "--no-header", *ONE, capsys=capsys)
-    assert status == 0, err
+    out = printed(capsys, "run", "--data", "wine.data.csv", "--target", "column1", "--no-header", *ONE)
     assert "The first line is a row of data" in out
     assert "--target column1 --no-header --write-schema" in out
     status, _, err = ran("--data", "wine.data.csv", capsys=capsys)

@@ -18,7 +18,7 @@ import yaml
 
 from dpcl_core import __version__, cli, machine
 from scripts import make_space, package_metadata
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, python
 
 ROOT = Path(__file__).resolve().parent.parent
 # Makes an installed package look absent, as in an environment with the base alone.
@@ -35,17 +35,11 @@ importlib.util.find_spec = lambda name, *more: None if name in ABSENT else find_
 """
 
 
-def module(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel; the source distribution lies beside it."""
     folder = tmp_path_factory.mktemp("wheel")
-    module("hatchling", "build", "-d", str(folder))
+    python("-m", "hatchling", "build", "-d", str(folder))
     return next(folder.glob("*.whl"))
 
 
@@ -53,7 +47,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package as an installer leaves it, and nothing else of this project."""
     folder = tmp_path_factory.mktemp("site")
-    module("pip", "install", "-q", "--no-deps", "--target", str(folder), str(wheel))
+    python("-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), str(wheel))
     (folder / "base_alone.py").write_text(WITHOUT_EXTRAS, encoding="utf-8")
     return folder
 
@@ -77,7 +71,7 @@ def test_nothing_is_put_beside_the_package(wheel: Path) -> None:
 
 def test_what_is_published_is_whole_and_its_description_can_be_shown(wheel: Path) -> None:
     (source,) = wheel.parent.glob("*.tar.gz")
-    assert module("twine", "check", "--strict", str(wheel), str(source)).count("PASSED") == 2
+    assert python("-m", "twine", "check", "--strict", str(wheel), str(source)).count("PASSED") == 2
     assert wheel.stat().st_size < 50e6
     about = email.message_from_bytes(zipfile.ZipFile(wheel).read(f"dpcl-{__version__}.dist-info/METADATA"))
     description = str(about.get_payload())
@@ -148,8 +142,7 @@ def test_every_extra_is_one_of_the_package() -> None:
 def test_the_app_is_found_in_the_package(installed: Path, tmp_path: Path) -> None:
     code = "from dpcl_core import paths; print(paths.app_file()); print(paths.assets_dir())"
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=environment, text=True)
-    app, assets = map(Path, said.split())
+    app, assets = map(Path, python("-c", code, cwd=tmp_path, env=environment).split())
     assert app.is_file()
     assert app.is_relative_to(installed)
     assert assets.is_relative_to(installed)
@@ -174,25 +167,7 @@ print(len(pages))
 
 def test_every_page_is_drawn_with_the_base_alone(installed: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed), "DPCL_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", EVERY_PAGE.replace("PATIENCE", str(PATIENCE_SECONDS))]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 10
-
-
-@pytest.mark.parametrize(
-    ("arguments", "guess"),
-    [
-        (["lits", "presets"], "did you mean list?"),
-        (["run", "--preset", "digit-cosine"], "did you mean digits-cosine?"),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.epsilon=1"], "did you mean privacy.epsilons?"),
-        (["run", "--preset", "digits-peft-head", "--set", "params.learningrate=1"], "did you mean params.learning_rate?"),
-        (["run", "--set", "method=cosin"], "did you mean cosine?"),
-    ],
-)
-def test_a_mistyped_name_is_guessed(arguments: list[str], guess: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(arguments) == 2
-    assert guess in capsys.readouterr().err
+    assert int(python("-c", EVERY_PAGE.replace("PATIENCE", str(PATIENCE_SECONDS)), cwd=tmp_path, env=environment)) >= 10
 
 
 @pytest.mark.parametrize(("words", "said"), [(["--version"], f"dpcl {__version__}\n"), (["completion", "bash"], "audit")])

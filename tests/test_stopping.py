@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import pty
@@ -13,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 import dpcl_core as dpcl
 from dpcl_core import checks
@@ -27,6 +25,7 @@ from dpcl_core.runs.queue import Visitor, read_limits
 from dpcl_core.runs.run import Run, columns_of
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
+from tests.support.asserting import document_of, printed
 from tests.support.sleeping_method import CARD
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, PATIENCE_SECONDS, until
@@ -142,8 +141,7 @@ def test_what_dpcl_work_carries_out_ends_with_it_and_goes_on_with_the_next(store
     until(lambda: not process.is_alive(worker_process))
     run = store.get(run_id)
     assert (run.status, run.process, run.error, learned() < 5) == ("queued", None, None, True)
-    with store.reading() as connection:
-        assert connection.execute(tables.resumptions.select()).all() == [], "no crash that counts"
+    assert store.rows(tables.resumptions.select()) == [], "no crash that counts"
     monkeypatch.setenv("DPCL_METHODS", "tests.support.sleeping_method")
     assert main(["work", "--once"]) == 0
     assert (store.status(run_id), learned()) == ("finished", 5)
@@ -196,8 +194,7 @@ def test_stop_ends_a_run_whoever_carries_it_out_and_those_that_wait(store, capsy
     LocalExecutor(store, stand_in.command("asleep")).submit(first := store.create(replay.a_spec()))
     until(lambda: store.status(first) == "running")
     worker_process, waiting = store.get(first).process, store.create(replay.a_spec())
-    assert main(["stop", waiting, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"run_id": waiting, "status": "cancelled"}]
+    assert document_of(capsys, "stop", waiting) == [{"run_id": waiting, "status": "cancelled"}]
     assert store.status(first) == "running"
     assert main(["stop", "--all"]) == 0
     assert store.status(first) == "cancelled"
@@ -235,23 +232,19 @@ def test_delete_puts_runs_into_the_trash_and_none_that_is_under_way(store, capsy
 
 def test_the_list_says_what_each_run_waits_for_and_who_carries_it_out(store, capsys):
     busy, left = replay.fill(store, replay.a_spec(), [], status="running"), store.create(replay.a_spec())
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == busy).values(**columns_of(process.me())))
+    replay.alter(store, busy, **columns_of(process.me()))
     mine = store.create(replay.a_spec(), attended_by=process.me())
-    assert main(["runs", "--json"]) == 0
-    said = {row["run_id"]: (row["waits_for"], row["carried_out_by"]) for row in json.loads(capsys.readouterr().out)}
+    said = {row["run_id"]: (row["waits_for"], row["carried_out_by"]) for row in document_of(capsys, "runs")}
     here = f"process {os.getpid()} on {process.me().machine.split()[0]}"
     assert said[busy] == ([], f"{here}, started by an app or dpcl work")
     assert said[left] == ([busy], "an app, dpcl work or its sweep, once one is up")
     assert said[mine] == ([busy, left], f"the command or script of {here}")
-    assert main(["runs"]) == 0
-    assert f"waits for {busy} and 1 more  by the command or script of {here}" in capsys.readouterr().out
+    assert f"waits for {busy} and 1 more  by the command or script of {here}" in printed(capsys, "runs")
 
 
 def test_ctrl_c_while_another_process_carries_a_run_out_ends_the_command_alone(store, monkeypatch, capsys):
     theirs = replay.fill(store, replay.a_spec(), [], status="running")
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).values(ticks=1))  # not this process
+    replay.alter(store, theirs, ticks=1)  # not this process
 
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt

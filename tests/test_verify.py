@@ -11,13 +11,12 @@ from dpcl_core import checks, cli, engine, export
 from dpcl_core.privacy import card, card_document
 from dpcl_core.runs.store import Store
 from tests.support import replay
+from tests.support.asserting import printed
 
 
 @pytest.fixture
-def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def exported(home: Path, tmp_path: Path) -> Path:
     """The card of a real run of the cosine classifier, two budgets and no noise, as an export writes it."""
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
     data = {"dataset": "digits", "train_per_class": 20}
     spec = checks.parse({"method": "cosine", "privacy": {"epsilons": [1.0, 8.0, "inf"]}, "seeds": [0], "data": data})
     store = Store()
@@ -28,8 +27,7 @@ def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_exported_card_matches(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["verify", str(exported)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed(capsys, "verify", str(exported)).splitlines()
     assert [line.split("(")[0] for line in lines[:-1]] == [
         f"epsilon asked {epsilon}, seed 0: matches " for epsilon in ("1", "8", "inf")
     ]

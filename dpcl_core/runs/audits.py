@@ -28,7 +28,6 @@ from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec, parse
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.audit_bounds import Audited
-    from dpcl_core.tuning.search import Prepare
 
 
 # Tunings in the store: their settings, their runs in the queue (`turns`), and every trial, stored as it ends.
@@ -242,28 +241,22 @@ def refusal(spec: RunSpec) -> tuple[str, str | None] | None:
 
 
 Engine = Callable[[RunSpec, str], Iterator[Event]]
-Play = Callable[[RunSpec, float], "Audited"]
 
 
-def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None, play: Play | None = None) -> Engine | None:
-    """The engine that carries out the run if it is a tuning's or an audit; None for any other.
-
-    Tests put stand-ins here: `prepare` opens the tuning data (None: `search.prepared`), `play` audits one budget (None: the
-    one-run audit).
-    """
+def engine_of(store: Store, run_id: str) -> Engine | None:
+    """The engine that carries out the run if it is a tuning's or an audit; None for any other."""
     if (study_id := Studies(store).of_run(run_id)) is not None:
-        return lambda spec, device: _searched(Studies(store), study_id, device, prepare)
-    return (lambda spec, device: _played(store, run_id, spec, play)) if Audits(store).is_audit(run_id) else None
+        return lambda spec, device: _searched(Studies(store), study_id, device)
+    return (lambda spec, device: _played(store, run_id, spec)) if Audits(store).is_audit(run_id) else None
 
 
-def _searched(tunings: Studies, study_id: str, device: str, prepare: Prepare | None) -> Iterator[Event]:
+def _searched(tunings: Studies, study_id: str, device: str) -> Iterator[Event]:
     """Continues the search."""
     from dpcl_core.tuning import search  # loads Optuna and the engine
 
     patience = Patience()
     study = patience.outlast(partial(tunings.get, study_id))
-    open_data = prepare or search.prepared
-    for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=open_data):
+    for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=search.prepared):
         if isinstance(item, Trial):
             patience.outlast(partial(tunings.add_trial, study_id, item))
         elif isinstance(item, Sizes):
@@ -272,7 +265,7 @@ def _searched(tunings: Studies, study_id: str, device: str, prepare: Prepare | N
             yield item
 
 
-def _played(store: Store, run_id: str, spec: RunSpec, play: Play | None) -> Iterator[Event]:
+def _played(store: Store, run_id: str, spec: RunSpec) -> Iterator[Event]:
     """Audits the settings at each budget."""
     of_store, patience, budgets = Audits(store), Patience(), spec.privacy.epsilons
     # The data may have been written while it waited.
@@ -281,10 +274,9 @@ def _played(store: Store, run_id: str, spec: RunSpec, play: Play | None) -> Iter
     yield Progress("training", 0, len(budgets), None, "planting examples")
     from dpcl_core.attacks import one_run  # loads the learners, torch included
 
-    audit = play or one_run.audited
     for done, epsilon in enumerate(budgets):
         yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
-        patience.outlast(partial(of_store.add, run_id, audit(spec, epsilon)))
+        patience.outlast(partial(of_store.add, run_id, one_run.audited(spec, epsilon)))
         yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, export
+from dpcl_core.attacks import one_run
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.runs import administration, audits, process, worker
+from dpcl_core.runs import administration, process, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import work_of
@@ -38,6 +39,11 @@ def played(spec: RunSpec, epsilon: float) -> Audited:
     return audited.result(epsilon)
 
 
+@pytest.fixture(autouse=True)
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_run, "audited", played)
+
+
 @both
 def test_an_audit_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, run_id: str) -> None:
     audit_id = Audits(store).create(run_id)
@@ -51,7 +57,7 @@ def test_an_audit_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, 
 def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: str) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=audits.engine_of(store, audit_id, play=played)) == "finished"
+    assert worker.carry_out(store, audit_id) == "finished"
     (found,) = Audits(Store()).of_run(run_id)
     assert found.results == (audited.result(1.0), audited.result(math.inf))
     assert store.estimates([work_of(SPEC)])[0] is not None  # of the run alone, as below
@@ -62,15 +68,16 @@ def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: s
     assert told["audits"][1]["accounted_epsilon"] == "inf"
 
 
-def test_what_goes_wrong_is_one_sentence_and_keeps_what_was_found(store: Store, run_id: str) -> None:
+def test_what_goes_wrong_is_one_sentence_and_keeps_what_was_found(store: Store, run_id: str, monkeypatch) -> None:
     def broken(spec: RunSpec, epsilon: float) -> Audited:
         if math.isinf(epsilon):
             raise BadInput("params", "x", "must be something else")
         return played(spec, epsilon)
 
+    monkeypatch.setattr(one_run, "audited", broken)
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=audits.engine_of(store, audit_id, play=broken)) == "failed"
+    assert worker.carry_out(store, audit_id) == "failed"
     found = Audits(store).get(audit_id)
     assert found.turn.error == "params = x: must be something else"
     assert found.results == (audited.result(1.0),)
@@ -112,7 +119,7 @@ def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: 
     with pytest.raises(BadInput, match=f"own:mine: must be as run {run_id} read it, but was written again since"):
         Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=audits.engine_of(store, audit_id, play=played)) == "failed"
+    assert worker.carry_out(store, audit_id) == "failed"
     assert "written again since" in str(store.get(audit_id).error), "also where they were written while it waited"
 
 
@@ -132,7 +139,6 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
 def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_id: str, monkeypatch) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    engine = audits.engine_of(store, audit_id, play=played)
     looks = iter([StoreTrouble("away"), None])
     true_check = administration.check_own_files
 
@@ -142,7 +148,7 @@ def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_i
         true_check(*of)
 
     monkeypatch.setattr(administration, "check_own_files", check)
-    assert worker.carry_out(store, audit_id, engine=engine) == "finished"
+    assert worker.carry_out(store, audit_id) == "finished"
 
 
 def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, home: Path, monkeypatch) -> None:

@@ -26,6 +26,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
 from tests.support import replay
+from tests.support.asserting import refusal_of
 from tests.support.postgres import both
 from tests.support.together import together
 
@@ -81,10 +82,9 @@ def spent(store: Store, name: str) -> tuple[float, float]:
 
 def refused(store: Store, spec: RunSpec) -> BadInput:
     before = len(store.unfinished())
-    with pytest.raises(BadInput) as caught:
-        store.create(spec)
+    refusal = refusal_of(store.create, spec)
     assert len(store.unfinished()) == before
-    return caught.value
+    return refusal
 
 
 # How it adds up
@@ -245,10 +245,8 @@ def test_audits_and_tunings_on_the_private_data_are_refused(home: Path, store: S
     run_id = launched(store, base)
     declare(store, name, 4.0)
     private = settings.parse({"on": "private", "base": base, "n_trials": 3})
-    for act in (lambda: Audits(store).create(run_id), lambda: Studies(store).create(private)):
-        with pytest.raises(BadInput) as caught:
-            act()
-        assert caught.value.field == "data.dataset"
+    for act, of in ((Audits(store).create, run_id), (Studies(store).create, private)):
+        assert refusal_of(act, of).field == "data.dataset"
     Studies(store).create(settings.parse({"on": "public", "proxy": "digits", "base": base, "n_trials": 3}))
     assert spent(store, name)[0] == 1.0
 
@@ -299,9 +297,7 @@ def test_a_resumed_run_is_counted_once_and_one_that_never_started_is_asked_again
     store.end(stopped, "cancelled")
     assert spent(store, data)[0] == 2.0
     store.create(asking(data, [1.0]))
-    with pytest.raises(BadInput) as caught:
-        resumption.resume(store, never)
-    assert caught.value.fix == {"privacy.epsilons": (1.0,)}
+    assert refusal_of(resumption.resume, store, never).fix == {"privacy.epsilons": (1.0,)}
     assert store.status(never) == "cancelled"
     resumption.resume(store, stopped)
     declare(store, data, 1.5)
@@ -391,11 +387,8 @@ def test_only_the_owner_sees_and_sets_a_budget_on_a_shared_server(home: Path, st
     his = taken_in(home / "b" / "visits.csv", owner="b" * 64)
     she, he = (store.as_visitor(Visitor(letter * 64, Limits())) for letter in "ab")
     declare(she, hers, 1.0)
-    budgets_of = administration.budgets_of
-    for act in (lambda: budgets_of(he, hers), lambda: declare(he, hers, 9.0), lambda: declare(he, hers, None)):
-        with pytest.raises(BadInput) as caught:
-            act()
-        assert caught.value.field == "data"
+    for act, *given in ((administration.budgets_of,), (declare, 9.0), (declare, None)):
+        assert refusal_of(act, he, hers, *given).field == "data"
     assert [budget.epsilon for budget in administration.budgets_of(she, hers)] == [1.0]
     assert administration.budgets_of(he, his) == []
     he.create(asking(his, [8.0]))
@@ -409,9 +402,7 @@ def test_only_the_owner_sees_and_sets_a_budget_on_a_shared_server(home: Path, st
 def test_what_promises_nothing_is_no_budget(
     epsilon: float, delta: float | None, field: str, data: str, store: Store
 ) -> None:
-    with pytest.raises(BadInput) as caught:
-        declare(store, data, epsilon, delta)
-    assert caught.value.field == field
+    assert refusal_of(declare, store, data, epsilon, delta).field == field
     assert administration.budgets_of(store, data) == []
 
 
@@ -442,7 +433,6 @@ def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeyp
         declare(store, other, 1.0 + number)
         store.create(asking(other, [0.25]))
         said.append(str(refused(store, asking(other, [8.0]))).replace(other, "own:it"))
-    with store.reading() as connection:
-        assert len(connection.execute(tables.budgets.select()).all()) == 1
+    assert len(store.rows(tables.budgets.select())) == 1
     assert "epsilon 0.75, delta 0.000999" in said[0]
     assert "epsilon 1.5, delta 0.000998" in said[1]

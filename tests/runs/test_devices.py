@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ import pytest
 
 from dpcl_core.cli import common
 from dpcl_core.runs import cuda_driver, process
+from tests.support.waiting import python
 
 CARDS, BEFORE = "CUDA_VISIBLE_DEVICES", "DPCL_VISIBLE_DEVICES"
 
@@ -73,8 +73,7 @@ def test_the_drivers_cards_have_names_and_sizes() -> None:
 
 def test_a_computer_without_a_driver_has_the_processor_only() -> None:
     """For real: the process that asks finds no library here, or cards that it can count."""
-    asked = subprocess.run([sys.executable, "-I", "-S", cuda_driver.__file__], capture_output=True, text=True, check=True)
-    assert len(process.devices()) == 1 + len(json.loads(asked.stdout))
+    assert len(process.devices()) == 1 + len(json.loads(python("-I", "-S", cuda_driver.__file__)))
 
 
 def test_cards_need_no_device_file_and_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,5 +142,4 @@ def test_the_command_line_hides_cards_from_what_runs_on_the_processor(monkeypatc
 
 def test_finding_devices_loads_no_torch() -> None:
     script = "import sys; from dpcl_core.runs import process; process.devices(); print('torch' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "False"
+    assert python("-c", script) == "False\n"

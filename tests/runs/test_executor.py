@@ -62,8 +62,7 @@ def test_a_run_goes_on_when_the_app_ends_and_the_next_in_the_queue_follows_by_it
 def test_a_stop_takes_effect_in_a_step_that_never_ends(store, behaviour):
     """Asleep: other threads of the worker go on. Stubborn: none does, so the app has to end it."""
     app = runner(store, behaviour)
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     until(lambda: len([e for _, e in store.events_after(run_id) if isinstance(e, TaskLearned)]) == 5)  # that step is next
     until(lambda: store.status(run_id) == "running")
     worker = store.get(run_id).process
@@ -79,9 +78,8 @@ def test_a_stop_takes_effect_in_a_step_that_never_ends(store, behaviour):
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_worker_told_to_end_by_the_system_leaves_its_run_to_the_next_one_unless_a_user_stopped_it(store, is_stopped):
     """As a system does that shuts down: the user has asked for nothing, and the run goes on after its checkpoint."""
-    run_id = store.create(replay.a_spec())
     app = runner(store, "asleep")
-    app.submit(run_id)
+    run_id = replay.submit(app)
     until(lambda: store.status(run_id) == "running")
     worker = store.get(run_id).process
     with store.writing() as connection:
@@ -119,17 +117,14 @@ def test_a_queue_left_by_an_app_that_died_is_taken_up_by_the_next_one(store):
 
 
 def test_a_worker_that_cannot_be_started_fails_its_run(store):
-    run_id = store.create(replay.a_spec())
-    LocalExecutor(store, ("/no/such/program",)).submit(run_id)
-    run = store.get(run_id)
+    run = store.get(replay.submit(LocalExecutor(store, ("/no/such/program",))))
     assert (run.status, run.error) == ("failed", "The process of this run could not be started: No such file or directory.")
 
 
 def test_a_worker_that_ends_before_it_begins_is_missed_with_its_last_words(store, monkeypatch):
     monkeypatch.setattr(executor, "SILENT_SECONDS", 0.5)
     app = LocalExecutor(store, (sys.executable, "-c", "raise SystemExit('no such part')"))
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     until(lambda: app.schedule() or store.status(run_id) == "lost")
     assert "no such part" in store.get(run_id).error_log
 

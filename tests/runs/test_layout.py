@@ -18,6 +18,7 @@ from dpcl_core.runs.administration import carry_over
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.runs.test_budgets import asking, begun, taken_in
+from tests.support.asserting import document_of
 from tests.support.postgres import both
 from tests.support.together import together
 
@@ -153,8 +154,7 @@ def test_a_store_of_a_later_version_is_not_carried_over(home, data, version):
 @pytest.mark.parametrize("number", [4, 9])
 def test_the_command_says_how_many_runs_count(home, data, number, capsys):
     old = an_old_store(home, number, asking(data))
-    assert cli.main(["data", "carry-over", str(old), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"runs": 5}
+    assert document_of(capsys, "data", "carry-over", str(old)) == {"runs": 5}
     assert administration.looks_at(Store(), data).runs == 2
     assert cli.main(["data", "carry-over", str(home / "none.sqlite")]) != 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -18,6 +18,7 @@ from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store
 from pages.parts import state
 from tests.support import replay, stand_in
+from tests.support.asserting import printed
 from tests.support.waiting import until
 
 
@@ -28,13 +29,6 @@ class Troubled:
     over: threading.Event
     errors: list[Exception | None]
     looks: int = 0
-    submitted: list[str] = field(default_factory=list)
-
-    def submit(self, run_id: str) -> None:
-        self.submitted.append(run_id)
-
-    def stop(self, run_id: str) -> None:
-        raise AssertionError("who moves the queue stops nobody")
 
     def schedule(self) -> None:
         error = self.errors[self.looks]
@@ -103,8 +97,7 @@ def _started_as(behaviour: str):
 
 
 def test_work_ends_at_once_where_nothing_waits(store, capsys):
-    assert cli.main(["work", "--once"]) == 0
-    assert capsys.readouterr().out == ""
+    assert printed(capsys, "work", "--once") == ""
 
 
 def test_a_waiting_run_that_is_deleted_with_its_data_is_reported_once_and_work_goes_on(store, monkeypatch, capsys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 
 from dpcl_core import unforeseen
@@ -29,9 +29,7 @@ def _on(dataset: str):
 
 
 def _counts(store) -> dict[str, int]:
-    with store.reading() as connection:
-        every = tables.metadata.sorted_tables
-        return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in every}
+    return {table.name: len(store.rows(table.select())) for table in tables.metadata.sorted_tables}
 
 
 @both
@@ -63,8 +61,7 @@ def test_a_run_under_way_keeps_all_of_them(store):
     assert [run.id for run in store.unfinished()] == [first, run_id]
 
 
-def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, tmp_path, monkeypatch):
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, tmp_path):
     anna = store.as_visitor(Visitor("anna", Limits()))
     for name, owner in (("visits", ""), ("his", "bert"), ("hers", "anna")):
         folder = tmp_path / "data" / name
@@ -78,9 +75,8 @@ def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, 
     assert [administration.purge(store, name) for name in ("own:visits", "own:his")] == [1, 1]
 
 
-def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path, monkeypatch):
+def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path):
     """As after `sudo dpcl run`: the data would otherwise stay for ever, whose runs are gone."""
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     run_id, other = store.create(_on("own:visits")), store.create(_on("digits"))
     folder = tmp_path / "data" / "visits"
     folder.mkdir(parents=True)
@@ -94,7 +90,6 @@ def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path, mo
 
 
 def test_logs_go_also_where_the_data_cannot_be_deleted(store, tmp_path, monkeypatch):
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     run_id = store.create(_on("own:visits"))
     for path in (tmp_path / "data" / "visits" / own.ORIGIN, log_file(run_id), unforeseen.log_file()):
         path.parent.mkdir(parents=True, exist_ok=True)

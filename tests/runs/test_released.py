@@ -37,8 +37,7 @@ Backup = Mapping[str, Sequence[Row[tuple[object, ...]]]]
 
 def backed_up(store: Store) -> Backup:
     """All rows of the store."""
-    with store.reading() as connection:
-        return {table.name: connection.execute(select(table)).all() for table in metadata.sorted_tables}
+    return {table.name: store.rows(select(table)) for table in metadata.sorted_tables}
 
 
 def restored(store: Store, backup: Backup) -> None:

@@ -13,7 +13,6 @@ from sqlalchemy import func, select, update
 
 from dpcl_core import export
 from dpcl_core.checkpoints import Checkpoint
-from dpcl_core.cli import main
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
 from dpcl_core.runs import process, resumption, worker
@@ -24,6 +23,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import checkpoints, resumptions
 from dpcl_core.spec import RunSpec
 from tests.support import dying_worker, replay
+from tests.support.asserting import document_of
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
 from tests.support.waiting import until
@@ -62,9 +62,7 @@ def said_by(spec: RunSpec) -> tuple[list[Mapping[str, object]], list[Mapping[str
 
 
 def n_saved(store: Store, run_id: str) -> int:
-    with store.reading() as connection:
-        of_run = select(func.count()).select_from(checkpoints).where(checkpoints.c.run_id == run_id)
-        return connection.scalar(of_run) or 0
+    return store.scalar(select(func.count()).select_from(checkpoints).where(checkpoints.c.run_id == run_id)) or 0
 
 
 @pytest.mark.parametrize("n_tasks", [0, 1, 4])
@@ -208,9 +206,8 @@ DAMAGES = {
 
 def damaged(store: Store, run_id: str, damage: str) -> None:
     """Changes the second checkpoint of a run's only group."""
-    with store.writing() as connection:
-        change = update(checkpoints).where(checkpoints.c.run_id == run_id, checkpoints.c.task == 1)
-        assert connection.execute(change.values(DAMAGES[damage])).rowcount == 1
+    change = update(checkpoints).where(checkpoints.c.run_id == run_id, checkpoints.c.task == 1)
+    assert store.change(change.values(DAMAGES[damage])) == 1
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -240,16 +237,15 @@ def test_one_changed_digit_or_bit_of_a_checkpoint_is_found(store, part):
     """It can still be read, and gave other results without a word."""
     run_id = lost_after(store, seeded(), 2)
     task = 0 if part == "events of the first" else 1
-    with store.writing() as connection:
-        row = checkpoints.c.run_id == run_id, checkpoints.c.task == task
-        kept = connection.execute(select(checkpoints).where(*row)).one()
-        if part == "arrays":
-            changed = {"arrays": kept.arrays[:-1] + bytes([kept.arrays[-1] ^ 1])}
-        elif part == "document":
-            changed = {"document": one_digit(kept.document)}
-        else:
-            changed = {"events": json.loads(one_digit(json.dumps(kept.events)))}
-        connection.execute(update(checkpoints).where(*row).values(**changed))
+    row = checkpoints.c.run_id == run_id, checkpoints.c.task == task
+    (kept,) = store.rows(select(checkpoints).where(*row))
+    if part == "arrays":
+        changed = {"arrays": kept.arrays[:-1] + bytes([kept.arrays[-1] ^ 1])}
+    elif part == "document":
+        changed = {"document": one_digit(kept.document)}
+    else:
+        changed = {"events": json.loads(one_digit(json.dumps(kept.events)))}
+    store.change(update(checkpoints).where(*row).values(**changed))
     named = f"the checkpoint after task {task + 1} of its group 1 of models is damaged"
     assert (resumption.why_not(store, run_id) or "").startswith(named)
     with pytest.raises(BadInput, match=named):
@@ -272,14 +268,13 @@ def one_digit(text: str) -> str:
 
 def test_a_state_that_can_be_read_and_is_none_is_refused(store):
     run_id = lost_after(store, seeded(), 1)
-    with store.writing() as connection:
-        of_run = checkpoints.c.run_id == run_id
-        kept = connection.execute(select(checkpoints).where(of_run)).one()
-        document = json.loads(kept.document)
-        del document["ledgers"]
-        text = json.dumps(document)
-        digest = kept.digest[:32] + resumption._digest(text, kept.arrays)
-        connection.execute(update(checkpoints).where(of_run).values(document=text, digest=digest))
+    of_run = checkpoints.c.run_id == run_id
+    (kept,) = store.rows(select(checkpoints).where(of_run))
+    document = json.loads(kept.document)
+    del document["ledgers"]
+    text = json.dumps(document)
+    digest = kept.digest[:32] + resumption._digest(text, kept.arrays)
+    store.change(update(checkpoints).where(of_run).values(document=text, digest=digest))
     resumption.resume(store, run_id)
     assert store.claim(run_id, process.me())
     assert worker.carry_out(store, run_id) == "failed"
@@ -304,10 +299,8 @@ def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch
 @both
 def test_resume_prints_what_run_prints_and_prints_a_finished_run_again(store, capsys):
     run_id = lost_after(store, seeded(), 2)
-    assert main(["resume", run_id, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert main(["resume", run_id, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == document
+    document = document_of(capsys, "resume", run_id)
+    assert document_of(capsys, "resume", run_id) == document
     assert document["run_id"] == run_id
     assert len(document["cells"]) == 2
 
@@ -316,8 +309,7 @@ def test_resume_goes_on_with_a_run_that_was_killed_just_now(store, capsys):
     run_id = store.create(seeded())
     assert store.claim(run_id, replace(process.me(), ticks=1))  # dead before its first checkpoint, and nobody has looked
     assert store.status(run_id) == "starting"
-    assert main(["resume", run_id, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = document_of(capsys, "resume", run_id)
     assert (document["run_id"], document["status"], len(document["cells"])) == (run_id, "finished", 2)
 
 
@@ -333,8 +325,7 @@ def test_resume_follows_a_run_that_another_process_resumes_at_the_same_time(stor
         real(store, run_id)
 
     monkeypatch.setattr(resumption, "resume", second)
-    assert main(["resume", run_id, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = document_of(capsys, "resume", run_id)
     assert (document["run_id"], document["status"], len(document["cells"])) == (run_id, "finished", 2)
 
 

@@ -187,10 +187,9 @@ def test_nothing_is_left_of_a_room_that_has_ended(rooms, code, store, monkeypatc
     with pytest.raises(BadInput, match="rooms end after a day"):
         rooms.state(code)
     rooms.open("Another", TEACHER)
-    with store.reading() as connection:
-        for table in (tables.members, tables.votes, tables.room_runs):
-            assert connection.execute(select(table)).all() == []
-        assert connection.scalars(select(tables.rooms.c.title)).all() == ["Another"]
+    for table in (tables.members, tables.votes, tables.room_runs):
+        assert store.rows(select(table)) == []
+    assert store.rows(select(tables.rooms.c.title)) == [("Another",)]
     assert store.get(run_id).id == run_id, "runs belong to the store"
 
 

@@ -23,9 +23,13 @@ pytestmark = both_if_slow
 SPECS = {name: replay.a_spec(seeds=(seed,)) for seed, name in enumerate(("first", "second", "third"))}
 
 
+@pytest.fixture
+def sets(store: Store) -> Sets:
+    return Sets(store)
+
+
 @both
-def test_a_set_is_one_entry_whose_runs_follow_one_another(store):
-    sets = Sets(store)
+def test_a_set_is_one_entry_whose_runs_follow_one_another(store, sets):
     before = store.create(replay.a_spec())
     whole = sets.get(sets.create("a question", SPECS))
     after = store.create(replay.a_spec())
@@ -59,14 +63,12 @@ def test_a_set_is_one_entry_whose_runs_follow_one_another(store):
     assert (sets.of_run(second), sets.of_run(before)) == (whole.id, None)
 
 
-def test_the_runs_of_a_set_have_the_titles_that_pages_give_them(store):
-    sets = Sets(store)
+def test_the_runs_of_a_set_have_the_titles_that_pages_give_them(store, sets):
     whole = sets.get(sets.create("a question", SPECS, titles={"first": "One, and more", "second": "x" * 120}))
     assert [run.name for run in whole.runs.values()] == ["One, and more", "x" * 100, "a question: third"]
 
 
-def test_the_second_press_of_two_finds_the_set_of_the_first(store):
-    sets = Sets(store)
+def test_the_second_press_of_two_finds_the_set_of_the_first(store, sets):
     first = sets.create("a question", SPECS, once=True)
     assert sets.create("a question", SPECS, once=True) == first
     assert sets.create("another", SPECS, once=True) != first
@@ -113,8 +115,7 @@ def n_who_wait_for_a_lock(store: Store) -> int:
 
 
 @both
-def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store):
-    sets = Sets(store)
+def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store, sets):
     set_id = sets.create("q", SPECS)
     other = store.create(replay.a_spec())
     first, second, third = (run.id for run in sets.get(set_id).runs.values())
@@ -131,16 +132,15 @@ def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store):
     assert store.claim(other)
 
 
-def test_a_stop_before_the_first_run_cancels_all(store):
-    sets = Sets(store)
+def test_a_stop_before_the_first_run_cancels_all(store, sets):
     set_id = sets.create("q", SPECS)
     sets.request_stop(set_id)
     assert (sets.get(set_id).status, sets.get(set_id).is_over) == ("cancelled", True)
 
 
-def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store):
+def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store, sets):
     """Every worker of this app is killed in its first task: each run is lost, and still the next one is begun."""
-    sets, app = Sets(store), LocalExecutor(store, stand_in.command("killed"))
+    app = LocalExecutor(store, stand_in.command("killed"))
     specs = dict(list(SPECS.items())[:2])
     set_id = sets.create("q", specs)
     app.schedule()
@@ -156,9 +156,8 @@ def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store):
     assert sets.newest("q").id == mixed
 
 
-def test_two_apps_never_start_a_run_twice(store):
+def test_two_apps_never_start_a_run_twice(store, sets):
     """Two apps share a store and look after the queue at once: every run has the events of one worker."""
-    sets = Sets(store)
     set_id = sets.create("q", SPECS)
     apps = [LocalExecutor(Store(store.url), stand_in.command("replay:0.2")) for _ in range(2)]
 
@@ -197,8 +196,7 @@ def test_what_is_no_set_is_refused(store):
 
 
 @both
-def test_a_set_is_shown_without_the_runs_that_are_deleted_for_good(store):
-    sets = Sets(store)
+def test_a_set_is_shown_without_the_runs_that_are_deleted_for_good(store, sets):
     earlier = sets.create("a question", {"only": replay.a_spec()})
     whole = sets.get(sets.create("a question", SPECS))
     store.request_stop(earlier)

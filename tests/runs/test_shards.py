@@ -38,12 +38,6 @@ class InProcess:
     act: Callable[[str, int], bool] = lambda run_id, number: False  # whether it has done something
     seen: list[str] = field(default_factory=list)
 
-    def submit(self, run_id: str) -> None:
-        pass
-
-    def stop(self, run_id: str) -> None:
-        self.store.request_stop(run_id)
-
     def schedule(self) -> None:
         for run in self.store.unfinished():
             if run.status == "queued" and self.store.claim(run.id, process.me()):

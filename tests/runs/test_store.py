@@ -103,8 +103,7 @@ def test_a_name_is_one_short_line(store, name):
 
 
 def test_a_failure_with_characters_that_a_database_refuses_still_ends_its_run(store):
-    run_id = store.create(replay.a_spec())
-    store.claim(run_id)
+    run_id = replay.claim(store)
     assert store.end(run_id, "failed", Failure("internal", "a\x00b", "c\x00d\ud800"))
     run = store.get(run_id)
     assert (run.error, run.error_log) == ("a\N{REPLACEMENT CHARACTER}b", "c\N{REPLACEMENT CHARACTER}d?")
@@ -186,8 +185,8 @@ def test_the_database_itself_refuses_a_second_run_on_a_device(store):
     first, second = store.create(replay.a_spec()), store.create(replay.a_spec())
     assert store.claim(first)
     same = {"status": "starting", "runs_on": store.get(first).runs_on}
-    with pytest.raises(StoreTrouble), store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == second).values(**same))
+    with pytest.raises(StoreTrouble):
+        replay.alter(store, second, **same)
 
 
 def test_two_machines_carry_out_one_queue_at_once_each_run_once(store, monkeypatch):
@@ -251,8 +250,7 @@ def test_only_the_process_it_was_started_for_adopts_a_run(store):
 
 
 def test_a_run_that_gave_a_sign_meanwhile_is_not_buried(store):
-    run_id = store.create(replay.a_spec())
-    store.claim(run_id, process.me())
+    run_id = replay.claim(store)
     seen = store.get(run_id)
     time.sleep(0.01)
     assert store.heartbeat(run_id, process.me()) == "starting"
@@ -328,9 +326,8 @@ def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
 
 def test_an_event_that_can_no_longer_be_read_becomes_a_note(store):
     run_id = replay.fill(store, replay.a_spec(), [Note("info", "before"), Note("info", "after")])
-    with store.writing() as connection:
-        where = (tables.events.c.run_id == run_id) & (tables.events.c.seq == 1)
-        connection.execute(update(tables.events).where(where).values(payload={"event": "Gone", "x": 1}))
+    where = (tables.events.c.run_id == run_id) & (tables.events.c.seq == 1)
+    store.change(update(tables.events).where(where).values(payload={"event": "Gone", "x": 1}))
     (_, broken), (_, fine) = store.events_after(run_id)
     assert isinstance(broken, Note)
     assert broken.level == "warning"

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.runs import audits, process, worker
+from dpcl_core.runs import process, worker
 from dpcl_core.runs.audits import Studies, Study
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import work_of
 from dpcl_core.runs.store import Store
+from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import Trial
 from tests.support import replay, tuned
 from tests.support.postgres import both, both_if_slow
@@ -22,6 +23,11 @@ from tests.support.waiting import NEVER_SECONDS, until
 pytestmark = both_if_slow
 
 TRIAL = Trial(0, 1e-3, 20, 2.0, 0.5, None, 1.0)
+
+
+@pytest.fixture(autouse=True)
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "prepared", tuned.preparing())
 
 
 @pytest.fixture
@@ -70,8 +76,7 @@ def test_a_tuning_whose_method_is_gone_is_left_out_of_the_list_and_named(
 def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studies: Studies) -> None:
     study_id = studies.create(tuned.a_tuning(4))
     assert store.claim(study_id, process.me())
-    engine = audits.engine_of(store, study_id, prepare=tuned.preparing())
-    assert worker.carry_out(store, study_id, engine=engine) == "finished"
+    assert worker.carry_out(store, study_id) == "finished"
     found = studies.get(study_id)
     assert [trial.number for trial in found.trials] == list(range(4))
     assert found.turn.status == "finished"
@@ -83,7 +88,6 @@ def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studi
 def test_a_tuning_outlasts_a_store_that_is_away_for_a_moment(store: Store, studies: Studies, monkeypatch) -> None:
     study_id = studies.create(tuned.a_tuning(2))
     assert store.claim(study_id, process.me())
-    engine = audits.engine_of(store, study_id, prepare=tuned.preparing())
     troubles, true_get = iter([StoreTrouble("away")]), Studies.get
 
     def get(self: Studies, of: str) -> Study:
@@ -92,14 +96,14 @@ def test_a_tuning_outlasts_a_store_that_is_away_for_a_moment(store: Store, studi
         return true_get(self, of)
 
     monkeypatch.setattr(Studies, "get", get)
-    assert worker.carry_out(store, study_id, engine=engine) == "finished"
+    assert worker.carry_out(store, study_id) == "finished"
 
 
-def test_a_tuning_in_which_nothing_ends_well_fails_and_keeps_its_trials(store: Store, studies: Studies) -> None:
+def test_a_tuning_in_which_nothing_ends_well_fails_and_keeps_its_trials(store: Store, studies: Studies, monkeypatch) -> None:
     study_id = studies.create(tuned.a_tuning(2))
     assert store.claim(study_id, process.me())
-    hopeless = tuned.preparing(limit=0.0)
-    assert worker.carry_out(store, study_id, engine=audits.engine_of(store, study_id, prepare=hopeless)) == "failed"
+    monkeypatch.setattr(search, "prepared", tuned.preparing(limit=0.0))
+    assert worker.carry_out(store, study_id) == "failed"
     found = studies.get(study_id)
     assert found.turn.error_kind == "diverged"
     assert "none of the 2 trials ended well" in str(found.turn.error)
@@ -153,7 +157,7 @@ def test_how_long_a_tuning_took_says_nothing_about_runs(store: Store, studies: S
     tune = tuned.a_tuning(2)
     study_id = studies.create(tune)
     assert store.claim(study_id, process.me())
-    worker.carry_out(store, study_id, engine=audits.engine_of(store, study_id, prepare=tuned.preparing()))
+    worker.carry_out(store, study_id)
     assert store.estimates([work_of(tune.base)])[0] is None
     assert studies.get(studies.create(tune)).turn.estimate_seconds is not None
 

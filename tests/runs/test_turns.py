@@ -19,16 +19,14 @@ from dpcl_core.runs.administration import purge
 from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.run import Run, Split
 from dpcl_core.runs.store import Store
+from tests.runs.test_visitors import visiting
 from tests.support import replay
+from tests.support.asserting import refusal_of
 from tests.support.postgres import both, both_if_slow, file_alone
 
 pytestmark = both
 
 SPEC = replay.a_spec()  # nine cells
-
-
-def visiting(store: Store, name: str, **limits: int) -> Store:
-    return store.as_visitor(Visitor(name, Limits(**limits)))
 
 
 def _next_runs(store: Store) -> frozenset[str]:
@@ -107,8 +105,7 @@ def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home)
     folder = home / "data" / "hers"
     folder.mkdir(parents=True)
     (folder / own.OWNER).write_text("anna")
-    whole = anna.create(on_hers, split=Split(2, "local", "cpu"))
-    assert store.claim(whole, process.me())
+    whole = replay.claim(anna, on_hers, split=Split(2, "local", "cpu"))
     shards._put_into_queue(store, whole, [[0], [1]], "cpu")
     replay.alter(store, whole, runs_on=None)
     (part,) = _next_runs(store)
@@ -124,13 +121,11 @@ def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home)
     assert _places(store, next_of_his, hers) == [1, 2]
     purge(anna, "own:hers")
     assert _places(store, next_of_his, hers) == [1, 2]
-    with store.reading() as connection:
-        assert connection.scalars(select(tables.kept_turns.c.owner)).all() == ["anna", "anna"]
+    assert store.rows(select(tables.kept_turns.c.owner)) == [("anna",), ("anna",)]
     store.change(update(tables.kept_turns).values(started=time.time() - queue.RECENT_SECONDS - 1))
     assert _places(store, hers, next_of_his) == [1, 2]
     purge(store, "own:hers")
-    with store.reading() as connection:
-        assert connection.scalars(select(tables.kept_turns.c.owner)).all() == []
+    assert store.rows(select(tables.kept_turns.c.owner)) == []
 
 
 def test_where_nobody_owns_a_run_the_oldest_is_next(store):
@@ -153,9 +148,7 @@ def test_fresh_tokens_of_one_address_count_together_and_go_before_nobody(store):
     _ran(store, honest.create(SPEC))
     first, second = honest.create(SPEC), honest.create(SPEC)
     theirs = [stranger(store, number).create(SPEC) for number in range(20)]
-    with pytest.raises(BadInput) as refused:
-        stranger(store, 20).create(SPEC)
-    assert refused.value.field == "runs of your class or address"
+    assert refusal_of(stranger(store, 20).create, SPEC).field == "runs of your class or address"
     newcomer = store.as_visitor(Visitor("new", Limits(), "elsewhere")).create(SPEC)
     assert _places(store, first, theirs[0], newcomer, second, theirs[1]) == [1, 2, 3, 4, 5]
 
@@ -194,9 +187,8 @@ def test_a_class_of_thirty_on_one_address_has_places_of_its_own(store):
     honest = store.as_visitor(Visitor("honest", Limits(), "home")).create(SPEC)
     assert _places(store, honest) == [3]  # after one of the strangers and one of the class
     of(pupils[0]).create(SPEC)
-    with pytest.raises(BadInput) as refused:
-        of(pupils[1]).create(SPEC)
-    assert (refused.value.field, refused.value.value) == ("runs of your class or address", 31)
+    refused = refusal_of(of(pupils[1]).create, SPEC)
+    assert (refused.field, refused.value) == ("runs of your class or address", 31)
     assert _places(store, *made) == sorted(_places(store, *made))
 
 
@@ -219,9 +211,8 @@ def test_all_visitors_together_have_no_more_than_the_server(store, home, limits,
         if "megabytes" in limits:
             (folder / "x.csv").write_bytes(bytes(999_000))
     visitor = stranger(store, 2, address, **limits)
-    with pytest.raises(BadInput) as refused:
-        administration.check_kept(visitor, 10_000) if "megabytes" in limits else visitor.create(SPEC)
-    assert refused.value.field == field
+    act, *given = (administration.check_kept, visitor, 10_000) if "megabytes" in limits else (visitor.create, SPEC)
+    assert refusal_of(act, *given).field == field
     if "places" in limits or "all_seconds" in limits:
         store.create(SPEC)  # from a terminal
 
@@ -229,12 +220,10 @@ def test_all_visitors_together_have_no_more_than_the_server(store, home, limits,
 def test_rooms_are_limited_by_address_and_in_all(store):
     for number in range(2):
         rooms.Rooms(stranger(store, number, address_rooms=2)).open("Monday", f"token {number}")
-    with pytest.raises(BadInput) as refused:
-        rooms.Rooms(stranger(store, 2, address_rooms=2)).open("Monday", "token 2")
-    assert (refused.value.field, refused.value.value) == ("your rooms", 2)
-    with pytest.raises(BadInput) as refused:
-        rooms.Rooms(stranger(store, 3, "elsewhere", all_rooms=2)).open("Monday", "token 3")
-    assert (refused.value.field, refused.value.value) == ("rooms", 2)
+    refused = refusal_of(rooms.Rooms(stranger(store, 2, address_rooms=2)).open, "Monday", "token 2")
+    assert (refused.field, refused.value) == ("your rooms", 2)
+    refused = refusal_of(rooms.Rooms(stranger(store, 3, "elsewhere", all_rooms=2)).open, "Monday", "token 3")
+    assert (refused.field, refused.value) == ("rooms", 2)
     rooms.Rooms(store).open("Monday", "from a terminal")
 
 
@@ -248,9 +237,7 @@ def test_of_an_address_a_keyed_digest_is_kept_for_a_day(store, home):
     open_run = stranger(store, 2, other).create(SPEC)
     store.change(update(tables.visitors).values(seen=time.time() - 86_401))
     administration.check_kept(stranger(store, 3, None), 1)
-    with store.reading() as connection:
-        found = dict(connection.execute(select(tables.visitors.c.owner, tables.visitors.c.address)).all())
-    assert found == {"fresh 2": other, "fresh 3": None}
+    assert store.pairs(select(tables.visitors.c.owner, tables.visitors.c.address)) == {"fresh 2": other, "fresh 3": None}
     assert store.get(open_run).status == "queued"
 
 

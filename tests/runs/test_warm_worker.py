@@ -73,11 +73,16 @@ def gone(one: process.Process) -> bool:
     return process.is_alive(one) is False
 
 
+def has_none_ready(app: LocalExecutor) -> bool:
+    """Whether the app, asked once more, has made no process ready."""
+    app.schedule()
+    return app.warm.waiting is None
+
+
 def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_waits_only_after_it(store, make):
     app = make("replay:1.0")
     ready = waiting(app)
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     assert store.get(run_id).process == ready
     until(lambda: app.schedule() or store.status(run_id) == "running")
     assert app.warm.waiting is None  # the run has the cores for itself
@@ -92,19 +97,16 @@ def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_wait
 
 def test_nothing_is_started_before_a_run_is_expected_or_for_another_store(store, make, tmp_path):
     app = LocalExecutor(store, stand_in.command("replay:0.1"), WarmWorker(stand_in.command("replay:0.1")))
-    app.schedule()
-    assert app.warm.waiting is None
+    assert has_none_ready(app)
     app.warm.expect(f"sqlite:///{tmp_path / 'other.sqlite'}", MODULE)
-    app.schedule()
-    assert app.warm.waiting is None
+    assert has_none_ready(app)
 
 
 @pytest.mark.slow
 def test_a_run_that_was_handed_over_stops_in_a_long_step_and_has_a_log_of_its_own(store, make):
     app = make("asleep")
     waiting(app)
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     until(lambda: store.status(run_id) == "running")
     app.stop(run_id)
     until(lambda: app.schedule() or store.status(run_id) == "cancelled")
@@ -120,8 +122,7 @@ def test_a_run_stops_even_if_its_process_is_still_loading(store, make, monkeypat
     app.warm.expect(store.url, "heavy_part")
     ready = waiting(app)
     until(begun.exists)
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     assert store.get(run_id).process == ready  # it has answered while it was loading
     app.stop(run_id)
     until(lambda: app.schedule() or store.status(run_id) == "cancelled")
@@ -132,8 +133,7 @@ def test_a_run_stops_even_if_its_process_is_still_loading(store, make, monkeypat
 def test_a_run_that_was_handed_over_ends_with_the_system(store, make):
     app = make("asleep")
     waiting(app)
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     until(lambda: store.status(run_id) == "running")
     os.kill(store.get(run_id).process.pid, signal.SIGTERM)
     until(lambda: app.schedule() or store.status(run_id) == "lost")
@@ -146,8 +146,7 @@ def test_a_module_that_cannot_be_loaded_is_left_to_the_run(store, make, monkeypa
     app.warm.expect(store.url, "broken_part")
     ready = waiting(app)
     until((tmp_path / "tried").exists)
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     assert store.get(run_id).process == ready
     until(lambda: store.status(run_id) == "finished")
 
@@ -169,8 +168,7 @@ def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_it
     app = make()
     ready = waiting(app)
     harm(ready)
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     finishes_without(store, run_id, ready)
 
 
@@ -199,8 +197,7 @@ def test_a_warm_worker_of_another_state_of_the_program_or_its_surroundings_is_no
     else:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("PYTHONPATH", str(Path(stand_in.__file__).parents[2]))
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
+    run_id = replay.submit(app)
     finishes_without(store, run_id, ready)
 
 
@@ -219,27 +216,22 @@ def test_one_that_nobody_wants_any_more_gives_its_memory_back(store, make, monke
     ready = waiting(app)
     monkeypatch.setattr(process, "WANTED_SECONDS", -1.0)
     app.warm.expect(store.url, MODULE)
-    app.schedule()
-    assert app.warm.waiting is None
+    assert has_none_ready(app)
     until(lambda: gone(ready))
 
 
 def test_one_that_dies_is_not_started_again_and_again(store, make):
     app = make()
     killed(waiting(app))
-    until(lambda: app.schedule() or app.warm.waiting is None, 2)
-    app.schedule()
-    assert app.warm.waiting is None
+    until(lambda: has_none_ready(app), 2)
+    assert has_none_ready(app)
 
 
 def test_where_it_cannot_be_started_a_run_says_so_itself(store):
     app = LocalExecutor(store, ("/no/such/program",), WarmWorker(("/no/such/program",)))
     app.warm.expect(store.url, MODULE)
-    app.schedule()
-    assert app.warm.waiting is None
-    run_id = store.create(replay.a_spec())
-    app.submit(run_id)
-    assert store.get(run_id).error == "The process of this run could not be started: No such file or directory."
+    assert has_none_ready(app)
+    assert store.get(replay.submit(app)).error == "The process of this run could not be started: No such file or directory."
 
 
 @pytest.mark.parametrize("has_run", quick(1, [True, False]))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
 import pytest
@@ -19,7 +17,7 @@ from dpcl_core.runs import process, tables, worker
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.spec import RunSpec
 from tests.support import replay
-from tests.support.waiting import until
+from tests.support.waiting import python, until
 
 
 @dataclass
@@ -27,16 +25,9 @@ class Bystander:
     """An executor that only counts."""
 
     pumped: int = 0
-    submitted: list[str] = field(default_factory=list)
-
-    def submit(self, run_id: str) -> None:
-        self.submitted.append(run_id)
 
     def schedule(self) -> None:
         self.pumped += 1
-
-    def stop(self, run_id: str) -> None:
-        raise AssertionError("a worker stops nobody")
 
 
 def engine_of(said: list[Event], error: BaseException | None = None):
@@ -291,4 +282,4 @@ def test_the_worker_says_in_one_line_what_is_wrong_with_its_arguments(home, caps
 def test_a_worker_loads_no_torch_before_its_engine_does():
     names = "('torch', 'streamlit', 'pandas', 'dp_accounting', 'plotly')"
     script = f"import sys, dpcl_core.runs.worker; print([name for name in {names} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert python("-c", script) == "[]\n"

@@ -1,14 +1,42 @@
-"""Several texts that something includes, or does not: the first that fails is named."""
+"""What tests of many rooms assert: that something includes texts or not, the first that fails named; what a refusal is.
+
+And what a command prints that has to end well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container
+import json
+from collections.abc import Callable, Container
+from typing import Any
+
+import pytest
+
+from dpcl_core import cli
+from dpcl_core.errors import BadInput
 
 
 def includes(said: Container[object], *wanted: object) -> None:
     """Asserts that each of these is in it."""
     for one in wanted:
         assert one in said, f"{one!r} is missing"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command prints that has to end well."""
+    assert cli.main(words) == 0
+    return capsys.readouterr().out
+
+
+def document_of(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """The one JSON document that a command prints that has to end well."""
+    return json.loads(printed(capsys, *words, "--json"))
+
+
+def refusal_of(act: Callable[..., object], *given: Any, **named: Any) -> BadInput:
+    """The refusal of what must be refused."""
+    with pytest.raises(BadInput) as caught:
+        act(*given, **named)
+    return caught.value
 
 
 def excludes(said: Container[object], *others: object) -> None:

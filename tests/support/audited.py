@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 import time
 
+from dpcl_core.attacks import one_run
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.runs import audits, worker
+from dpcl_core.runs import worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
@@ -45,5 +46,5 @@ def endless(spec: RunSpec, epsilon: float) -> Audited:
 
 
 if __name__ == "__main__":
-    turn = audits.engine_of(Store(), sys.argv[1], play=endless)
-    sys.exit(worker.main(sys.argv[1:], engine=turn, worker=COMMAND))
+    one_run.audited = endless
+    sys.exit(worker.main(sys.argv[1:], worker=COMMAND))

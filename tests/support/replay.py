@@ -101,6 +101,13 @@ def set_state(store: Store, run_id: str, status: str, failure: Failure, device: 
     alter(store, run_id, **values)  # no run passes through these states in such order by itself
 
 
+def submit(app: Any) -> str:
+    """The id of a new run that an app has been given."""
+    run_id = app.store.create(a_spec())
+    app.submit(run_id)
+    return run_id
+
+
 def claim(store: Store, spec: RunSpec | None = None, **options: Any) -> str:
     """The id of a new run that this process has claimed."""
     run_id = store.create(spec or a_spec(), **options)

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from dpcl_core import checks
 from dpcl_core.errors import Diverged
 from dpcl_core.events import Event, Progress
-from dpcl_core.runs import audits, worker
-from dpcl_core.runs.store import Store
+from dpcl_core.runs import worker
 from dpcl_core.spec import Params
+from dpcl_core.tuning import search
 from dpcl_core.tuning.search import Prepare, Prepared
 from dpcl_core.tuning.settings import Sizes, TuneSpec
 
@@ -61,5 +61,5 @@ def command(seconds: float) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    turn = audits.engine_of(Store(), sys.argv[2], prepare=preparing(float(sys.argv[1])))
-    sys.exit(worker.main(sys.argv[2:], engine=turn, worker=command(float(sys.argv[1]))))
+    search.prepared = preparing(float(sys.argv[1]))
+    sys.exit(worker.main(sys.argv[2:], worker=command(float(sys.argv[1]))))
