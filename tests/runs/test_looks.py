@@ -29,11 +29,6 @@ def own_run(name: str = "own:mine", **privacy: object) -> RunSpec:
     return checks.parse({**raw, "labels": "prior", "privacy": {"epsilons": [1.0, 2.0], **privacy}, "seeds": [0, 1]})
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
-
-
 def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store: Store) -> None:
     """An app has claimed it and dies before it has started a process; the run is stopped while it waits again."""
     run_id = store.create(own_run())
@@ -129,10 +124,8 @@ def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None
     assert found.sentence.startswith("These data have been used 4 times: one of these uses has no bound")
 
 
-def test_a_result_says_it_in_its_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+def test_a_result_says_it_in_its_statement(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "_figures", lambda *_: {})
-    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
     spec = own_run()
     run_id = replay.fill(store, spec, replay.recorded(spec, n_tasks=2))
     launched(store, spec)
@@ -142,16 +135,8 @@ def test_a_result_says_it_in_its_statement(tmp_path: Path, monkeypatch: pytest.M
     assert b'"looks": {\n  "dataset": "own:mine",\n  "runs": 2,' in files["result.json"]
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_DATA", raising=False)
-    return tmp_path
-
-
 def n_runs(store: Store, name: str) -> int:
-    found = administration.looks_at(store, name)
-    return found.runs
+    return administration.looks_at(store, name).runs
 
 
 def test_two_processes_that_begin_at_once_make_one_key_of_marks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
