@@ -29,6 +29,7 @@ from dpcl_core.spec import RunSpec
 from tests.data.making import write
 from tests.data.test_images import in_lab, long_transparency
 from tests.support import outside
+from tests.support.asserting import refusal_of
 from tests.support.doors import DOORS, SINGLE, TOGETHER, Change
 from tests.support.tiers import of_methods
 
@@ -312,15 +313,8 @@ def test_what_a_method_refuses_is_said_in_public_numbers(method, data_dir, tmp_p
     found = []
     for change in (D, TOGETHER):
         lies(door, change, tmp_path, monkeypatch)
-        found.append([refusal(spec(method, changes, door[0], **one)) for one in refused])
+        found.append([str(refusal_of(checks.check_run, spec(method, changes, door[0], **one))) for one in refused])
     assert found[0] == found[1]
-
-
-def refusal(asked: RunSpec) -> str:
-    """The sentence."""
-    with pytest.raises(BadInput) as caught:
-        checks.check_run(asked)
-    return str(caught.value)
 
 
 def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(data_dir, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sqlite3
 import sys
 import time
 from dataclasses import replace
@@ -21,6 +20,7 @@ from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import columns_of
 from dpcl_core.runs.store import Store
 from scripts.record_outages import Starts, race
+from tests.runs.test_outages import locked
 from tests.support import replay, stand_in
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
@@ -179,12 +179,10 @@ def test_silence_counts_only_while_the_store_takes_writes(store, home, stranger,
     monkeypatch.setattr(executor, "STUCK_SECONDS", 0.2)
     its = process.process_of(stranger.pid) if machine == "here" else process.Process("elsewhere", 1, 1)
     run_id = _under_way(store, its, "running", silent=3600)
-    app, other = LocalExecutor(Store()), sqlite3.connect(home / "store.sqlite", isolation_level=None)
+    app = LocalExecutor(Store())
     app.check()
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreTrouble, match="locked"):
+    with locked(home), pytest.raises(StoreTrouble, match="locked"):
         app.check()  # waits for longer than a run may be silent
-    other.execute("ROLLBACK")
     app.check()
     assert store.status(run_id) == "running"
     until(lambda: app.check() is None or store.status(run_id) == "lost")

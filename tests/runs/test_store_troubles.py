@@ -21,6 +21,7 @@ from dpcl_core.errors import StoreTrouble, StoreUnknown
 from dpcl_core.events import Note, Progress
 from dpcl_core.runs import database, process, resumption
 from dpcl_core.runs.store import Store
+from tests.runs.test_outages import locked
 from tests.support import replay
 from tests.support.full_disk import no_room
 from tests.support.together import together
@@ -147,12 +148,10 @@ def test_a_damaged_file_is_named_and_kept(store, home):
 def test_a_store_locked_by_another_program_is_told_from_a_broken_one(store, home, monkeypatch):
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.2)
     impatient = Store()
-    other = sqlite3.connect(home / "store.sqlite", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    assert impatient.list_runs() == []  # readers do not wait for a writer
-    with pytest.raises(StoreTrouble, match=r"locked for 0\.2 seconds; try again"):
-        impatient.create(replay.a_spec())
-    other.execute("ROLLBACK")
+    with locked(home):
+        assert impatient.list_runs() == []  # readers do not wait for a writer
+        with pytest.raises(StoreTrouble, match=r"locked for 0\.2 seconds; try again"):
+            impatient.create(replay.a_spec())
     assert impatient.status(impatient.create(replay.a_spec())) == "queued"
 
 
