@@ -56,8 +56,7 @@ def test_an_audit_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, 
 
 def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: str) -> None:
     audit_id = Audits(store).create(run_id)
-    assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id) == "finished"
+    assert replay.carried_out(store, audit_id) == "finished"
     (found,) = Audits(Store()).of_run(run_id)
     assert found.results == (audited.result(1.0), audited.result(math.inf))
     assert store.estimates([work_of(SPEC)])[0] is not None  # of the run alone, as below
@@ -76,8 +75,7 @@ def test_what_goes_wrong_is_one_sentence_and_keeps_what_was_found(store: Store, 
 
     monkeypatch.setattr(one_run, "audited", broken)
     audit_id = Audits(store).create(run_id)
-    assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id) == "failed"
+    assert replay.carried_out(store, audit_id) == "failed"
     found = Audits(store).get(audit_id)
     assert found.turn.error == "params = x: must be something else"
     assert found.results == (audited.result(1.0),)
@@ -118,8 +116,7 @@ def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: 
     os.utime(file)
     with pytest.raises(BadInput, match=f"own:mine: must be as run {run_id} read it, but was written again since"):
         Audits(store).create(run_id)
-    assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id) == "failed"
+    assert replay.carried_out(store, audit_id) == "failed"
     assert "written again since" in str(store.get(audit_id).error), "also where they were written while it waited"
 
 
@@ -163,8 +160,7 @@ def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, hom
     administration.check_set(store, second)
     os.utime(home / "data" / "mine" / "train.csv", (1e10, 1e10))
     administration.check_set(store, first)
-    assert store.claim(second, process.me())
-    assert worker.carry_out(store, second) == "failed"
+    assert replay.carried_out(store, second) == "failed"
     assert f"must be as run {first} read it" in str(store.get(second).error)
 
 

@@ -160,8 +160,7 @@ def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(sto
     assert len(runner.seen) == 3
     assert {shard.status for shard in shards.parts_of(store, run_id)} == {"lost", "cancelled"}
     resumption.resume(store, run_id)
-    assert store.claim(run_id, process.me())
-    assert worker.carry_out(store, run_id, executor=InProcess(store)) == "finished"
+    assert replay.carried_out(store, run_id, executor=InProcess(store)) == "finished"
     assert is_the_unsplit_run(store, run_id, spec)
 
 
@@ -195,8 +194,7 @@ def test_a_stop_ends_the_run_and_its_parts(store, spec):
     assert worker.carry_out(store, run_id, executor=InProcess(store, stopped)) == "cancelled"
     assert {shard.status for shard in shards.parts_of(store, run_id)} == {"cancelled"}
     resumption.resume(store, run_id)
-    assert store.claim(run_id, process.me())
-    assert worker.carry_out(store, run_id, executor=InProcess(store)) == "finished"
+    assert replay.carried_out(store, run_id, executor=InProcess(store)) == "finished"
     assert is_the_unsplit_run(store, run_id, spec)
 
 
@@ -220,8 +218,7 @@ def test_a_run_whose_own_process_dies_at_any_event_finds_its_parts_again(store, 
         assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""), resumption.resume_by_itself)
         if store.status(run_id) == "lost":  # nothing was saved yet: a person presses Resume
             resumption.resume(store, run_id)
-        assert store.claim(run_id, process.me())
-        assert worker.carry_out(store, run_id, executor=runner) == "finished"
+        assert replay.carried_out(store, run_id, executor=runner) == "finished"
         assert len(runner.seen) == 3
         assert is_the_unsplit_run(store, run_id, spec)
     assert n_events > 15

@@ -75,8 +75,7 @@ def test_a_tuning_whose_method_is_gone_is_left_out_of_the_list_and_named(
 
 def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studies: Studies) -> None:
     study_id = studies.create(tuned.a_tuning(4))
-    assert store.claim(study_id, process.me())
-    assert worker.carry_out(store, study_id) == "finished"
+    assert replay.carried_out(store, study_id) == "finished"
     found = studies.get(study_id)
     assert [trial.number for trial in found.trials] == list(range(4))
     assert found.turn.status == "finished"
@@ -101,9 +100,8 @@ def test_a_tuning_outlasts_a_store_that_is_away_for_a_moment(store: Store, studi
 
 def test_a_tuning_in_which_nothing_ends_well_fails_and_keeps_its_trials(store: Store, studies: Studies, monkeypatch) -> None:
     study_id = studies.create(tuned.a_tuning(2))
-    assert store.claim(study_id, process.me())
     monkeypatch.setattr(search, "prepared", tuned.preparing(limit=0.0))
-    assert worker.carry_out(store, study_id) == "failed"
+    assert replay.carried_out(store, study_id) == "failed"
     found = studies.get(study_id)
     assert found.turn.error_kind == "diverged"
     assert "none of the 2 trials ended well" in str(found.turn.error)
@@ -156,8 +154,7 @@ def test_a_stop_takes_effect_in_a_long_trial_and_keeps_the_trials(store: Store, 
 def test_how_long_a_tuning_took_says_nothing_about_runs(store: Store, studies: Studies) -> None:
     tune = tuned.a_tuning(2)
     study_id = studies.create(tune)
-    assert store.claim(study_id, process.me())
-    worker.carry_out(store, study_id)
+    replay.carried_out(store, study_id)
     assert store.estimates([work_of(tune.base)])[0] is None
     assert studies.get(studies.create(tune)).turn.estimate_seconds is not None
 

@@ -14,7 +14,7 @@ from dpcl_core import checks, metrics
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import FailureKind
 from dpcl_core.events import AuditNote, CellFinished, Claim, Event, Guarantee, Note, Progress, Started, TaskLearned
-from dpcl_core.runs import process
+from dpcl_core.runs import process, worker
 from dpcl_core.runs.run import Failure, Status
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, runs
@@ -113,6 +113,12 @@ def claim(store: Store, spec: RunSpec | None = None, **options: Any) -> str:
     run_id = store.create(spec or a_spec(), **options)
     assert store.claim(run_id, process.me())
     return run_id
+
+
+def carried_out(store: Store, run_id: str, **options: Any) -> Status:
+    """How a waiting run ends that this process claims and carries out."""
+    assert store.claim(run_id, process.me())
+    return worker.carry_out(store, run_id, **options)
 
 
 def alter(store: Store, run_id: str, **columns: object) -> None:
