@@ -10,11 +10,13 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.lessons import adding, noise
+from dpcl_core.lessons import adding
 from dpcl_core.privacy import accounting, continual, gaussian
 from dpcl_core.privacy.statement import gaussian_odds_bound, shown_number
 
 DELTA = 1e-5
+SIGMA = gaussian.sigma(1.0, DELTA)
+BEST = f"{100 * gaussian_odds_bound(SIGMA):.1f} %"  # guesses that are right at most under noise for epsilon 1
 Vector = NDArray[np.float64]
 
 
@@ -29,7 +31,7 @@ class Shown:
 
 def fresh_accountant() -> Shown:
     """Ten tasks of epsilon 1 each, and one person in all of them."""
-    total = accounting.in_every_task([1.0] * 10, DELTA)[-1]
+    total = adding.total(1.0, 10)
     rows = (("a new accountant each task", "1"), ("one ledger for life", shown_number(total)))
     finding = f"A person in all ten tasks has spent ε = {shown_number(total)}, not 1."
     return Shown(("who counts", "ε after ten tasks"), rows, finding)
@@ -47,11 +49,10 @@ def labels_from_data() -> Shown:
 
 def memory_reuse() -> Shown:
     """A kept example that nine later tasks replay, each time under the noise that its own task had."""
-    epsilon_of_task = 1.0
-    total = accounting.in_every_task([epsilon_of_task] * 10, DELTA)
+    total = accounting.in_every_task([1.0] * 10, DELTA)
     rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown_number(total[n])) for n in (1, 4, 9))
     finding = f"Nine replays bring her from ε = 1 to {shown_number(total[9])}, whatever the ledger of the later tasks says."
-    return Shown(("her ledger", "ε"), (("replays uncharged", shown_number(epsilon_of_task)), *rows), finding)
+    return Shown(("her ledger", "ε"), (("replays uncharged", "1"), *rows), finding)
 
 
 def realised_batch() -> Shown:
@@ -67,12 +68,8 @@ def realised_batch() -> Shown:
 def batch_clipping() -> Shown:
     """Thirty-one small gradients and her huge one: the average clipped to length 1, or each gradient."""
     others, hers = np.full(31, 0.05), 1000.0
-
-    def clipped(value: Vector | float) -> Vector:
-        return np.minimum(np.maximum(np.asarray(value, dtype=np.float64), -1.0), 1.0)
-
-    batch = abs(float(clipped(np.append(others, -hers).mean()) - clipped(np.append(others, 0.0).mean())))
-    by_example = abs(float(clipped(np.append(others, -hers)).sum() - others.sum())) / 32
+    batch = abs(float(np.clip(np.append(others, -hers).mean(), -1, 1) - np.clip(np.append(others, 0.0).mean(), -1, 1)))
+    by_example = abs(float(np.clip(np.append(others, -hers), -1, 1).sum() - others.sum())) / 32
     rows = (("the average", f"{batch:.3f}", "0.031"), ("each example", f"{by_example:.3f}", "0.031"))
     finding = f"Clipped as an average, the step moves {batch * 32:.0f} times as far as is accounted."
     return Shown(("clipped is", "she moves the step by", "accounted"), rows, finding)
@@ -96,10 +93,8 @@ def normalisation() -> Shown:
 
 def class_counts() -> Shown:
     """The number of examples of a class, exact and with the noise of epsilon 1."""
-    sigma = gaussian.sigma(1.0, DELTA)
-    noisy = 24 + sigma * np.random.default_rng().standard_normal(2) - np.array([1, 0])
-    best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
-    rows = (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), best))
+    noisy = 24 + SIGMA * np.random.default_rng().standard_normal(2) - np.array([1, 0])
+    rows = (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), BEST))
     finding = "An exact count gives her away for certain."
     return Shown(("count", "without her", "with her", "best guess is right"), rows, finding)
 
@@ -124,13 +119,10 @@ def early_stopping() -> Shown:
 
 def recorded_seed() -> Shown:
     """A noisy number whose seed is in the log, and one whose noise was never recorded."""
-    sigma, truth = gaussian.sigma(1.0, DELTA), 1.0
-    released = truth + sigma * float(np.random.default_rng(2024).standard_normal())
-    subtracted = released - sigma * float(np.random.default_rng(2024).standard_normal())
-    fresh = truth + sigma * float(np.random.default_rng().standard_normal())
-    guessed = fresh - sigma * float(np.random.default_rng(2024).standard_normal())
-    pairs = (("seed 2024, recorded", released, subtracted), ("not recorded", fresh, guessed))
-    rows = tuple((name, f"{value:.3f}", f"{rest:.3f}") for name, value, rest in pairs)
+    truth, of_seed = 1.0, SIGMA * float(np.random.default_rng(2024).standard_normal())
+    fresh = truth + SIGMA * float(np.random.default_rng().standard_normal())
+    pairs = (("seed 2024, recorded", truth + of_seed), ("not recorded", fresh))
+    rows = tuple((name, f"{released:.3f}", f"{released - of_seed:.3f}") for name, released in pairs)
     finding = f"The truth is {truth:.3f}. Anyone who knows the seed can subtract the noise and read it."
     return Shown(("noise", "released", "less the seed's noise"), rows, finding)
 
@@ -140,8 +132,7 @@ def last_digits() -> Shown:
     rows = []
     for name, way in (("floating-point sum", "naive"), ("rounded with its noise", "rounded")):
         played = adding.play(1.0, 400, way)  # type: ignore[arg-type]  # a literal of two
-        (proven,) = noise.proven(played, [400], adding.DELTA)
-        rows.append((name, f"{len(played.stayed_away) - played.false_alarms} of 400", f"{proven:.1f}"))
+        rows.append((name, f"{400 - played.false_alarms} of 400", f"{played.proven(DELTA):.1f}"))
     finding = f"Digits alone prove ε ≥ {rows[0][2]} where 1 was asked for."
     return Shown(("release", "caught by a digit", "proves ε at least"), tuple(rows), finding)
 
@@ -167,7 +158,7 @@ def by_rank() -> Shown:
 
 def private_tuning() -> Shown:
     """Twenty trainings of epsilon 1 on the same people; the best one is used."""
-    total = accounting.in_every_task([1.0] * 20, DELTA)[-1]
+    total = adding.total(1.0, 20)
     rows = (("the best one alone", "1"), ("all that were looked at", shown_number(total)))
     return Shown(("counted is", "ε"), rows, f"Twenty trainings looked at these people: together ε = {shown_number(total)}.")
 
@@ -186,23 +177,21 @@ def huge_number() -> Shown:
 
 def stolen_state() -> Shown:
     """Her task's sum after five tasks with remembered noise, for who has the program's memory or its releases alone."""
-    sigma, of = gaussian.sigma(1.0, DELTA), continual.square_root(5)
-    stds = {"remembered: releases alone": sigma * of.sensitivity(), "fresh: all that is kept": sigma}
-    best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
+    stds = {"remembered: releases alone": SIGMA * continual.square_root(5).sensitivity(), "fresh: all that is kept": SIGMA}
     rows: list[tuple[str, ...]] = [("remembered: the sums in memory", "23", "24", "100 %")]
     for name, std in stds.items():
         seen = np.array([23, 24]) + std * np.random.default_rng().standard_normal(2)
-        rows.append((name, *(f"{value:.1f}" for value in seen), best))
-    finding = f"With the releases alone a guess is right at most {best} of the time, with the memory always."
+        rows.append((name, *(f"{value:.1f}" for value in seen), BEST))
+    finding = f"With the releases alone a guess is right at most {BEST} of the time, with the memory always."
     return Shown(("what the thief holds", "without her", "with her", "best guess is right"), tuple(rows), finding)
 
 
 def latecomers() -> Shown:
     """Twenty tasks of epsilon 1 in all, she in the fifth: what running sums tell who comes so many tasks later."""
-    sigma, hers, later = gaussian.sigma(1.0, DELTA), 4, (0, 1, 2, 5, 10, 15)
+    hers, later = 4, (0, 1, 2, 5, 10, 15)
     kinds = {"remembered": continual.choose(20).factorisation, "fresh": continual.fresh(20)}
     told = {
-        name: [shown_number(gaussian.epsilon(1 / continual.latecomer(of, sigma, hers, hers + n), DELTA)) for n in later]
+        name: [shown_number(gaussian.epsilon(1 / continual.latecomer(of, SIGMA, hers, hers + n), DELTA)) for n in later]
         for name, of in kinds.items()
     }
     finding = f"Who comes ten tasks later can prove ε = {told['remembered'][4]} about her with remembered noise, "
@@ -213,19 +202,18 @@ def latecomers() -> Shown:
 
 def delete_me() -> Shown:
     """Her row taken out of a sum of 500 rows of length 1, seen by who kept the sum of the day before."""
-    random, sigma = np.random.default_rng(7), gaussian.sigma(1.0, DELTA)
-    rows = random.standard_normal((500, 64))
+    rows = np.random.default_rng(7).standard_normal((500, 64))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     before, hers = rows.sum(axis=0), rows[0]
 
     def alike(difference: Vector) -> str:
         return f"{abs(float(difference @ hers)) / float(np.linalg.norm(difference)):.2f}"
 
-    noise = sigma * np.random.default_rng().standard_normal((2, 64))
+    noise = SIGMA * np.random.default_rng().standard_normal((2, 64))
     ways = (
         ("subtract her row", before - (before - hers), "100 %"),
         ("train anew without her", before - rows[1:].sum(axis=0), "100 %"),
-        ("noise for ε = 1 in both", hers + noise[0] - noise[1], f"{100 * gaussian_odds_bound(sigma):.1f} %"),
+        ("noise for ε = 1 in both", hers + noise[0] - noise[1], BEST),
     )
     finding = "Without noise the difference of two models is her row, however carefully she was taken out. "
     finding += "Noise hides her in both, and deletes nothing: what was released of her stays, within its ε."

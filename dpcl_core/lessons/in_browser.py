@@ -9,7 +9,6 @@ import base64
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import cache
 from html import escape
 from typing import Final
@@ -155,7 +154,13 @@ _ELSEWHERE: Final[Mapping[str, Mapping[str, object]]] = {
         "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA), "odds": statement.ODDS,
         "no_odds": statement.NO_ODDS,
     },
-    "label": {"lists": LISTS, "empty_rules": label_game.EMPTY_RULES},
+    "label": {
+        "lists": LISTS,
+        "empty_rules": {
+            "none": "no classifier for an empty task", "untrained": "an untrained classifier for an empty task",
+            "same": "the same noisy steps for an empty task",
+        },
+    },
     "noise": {
         "names": {
             "clean": "without noise (public teaching data only)", "one": LABELS["prior-const"], "own": LABELS["prior"],
@@ -165,36 +170,8 @@ _ELSEWHERE: Final[Mapping[str, Mapping[str, object]]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a visitor is in a lesson: step from 0, steps done, place of the choice predicted by step, controls by name."""
-
-    step: int = 0
-    done: tuple[int, ...] = ()
-    predictions: Mapping[int, int] = field(default_factory=dict)
-    values: Mapping[str, float] = field(default_factory=dict)
-
-    def changed(self, reported: object, name: str) -> Progress:
-        """This progress in a lesson with what the browser reports; unchanged where it cannot have reported that."""
-        lesson = text.load(name)
-        choices = {str(place): len(step.choices) for place, step in enumerate(lesson.steps)}
-        controls = {control.name: control for control in lesson.controls}
-        match reported:
-            case {"step": step, "done": [*done], "predictions": Mapping() as predictions, "values": Mapping() as values}:
-                is_known = step in range(len(choices)) and all(one in range(len(choices)) for one in done)
-                is_known &= all(choice in range(choices.get(str(place), 0)) for place, choice in predictions.items())
-                is_known &= set(values) == set(controls) and all(
-                    isinstance(value, int | float) and controls[control].least <= value <= controls[control].most
-                    for control, value in values.items()
-                )
-                if is_known:
-                    chosen = {int(place): int(choice) for place, choice in predictions.items()}
-                    return Progress(step, tuple(sorted(map(int, done))), chosen, {key: float(values[key]) for key in values})
-        return self
-
-
 def document(
-    name: str, start: Progress | None = None, *, epoch: str = "", hidden: Sequence[str] = (), is_quiet: bool = False,
+    name: str, start: text.Progress | None = None, *, epoch: str = "", hidden: Sequence[str] = (), is_quiet: bool = False,
     first: int = 0, is_alone: bool = True,
 ) -> dict[str, object]:  # fmt: skip
     """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
@@ -202,13 +179,14 @@ def document(
     `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `first`: the step before which none is
     needed; `is_alone`: on a page of its own, which lists the steps above and keeps the progress in the browser.
     """
-    lesson, progress = text.load(name), start or Progress()
-    values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
+    progress = start or text.Progress()
+    values = {control.name: control.default for control in text.load(name).controls} | progress.values
+    begin = {"step": progress.step, "done": sorted(progress.done), "predictions": progress.predictions, "values": values}
     words = {key: words for part in ("shared", name) for key, words in (_WORDS[part] | _ELSEWHERE[part]).items()}
     if not is_alone:  # as every lesson of the course says it
         words["where"] = f"Lesson {text.number(name)}, {words['where']}"
     return {
-        "name": name, "epoch": epoch, "lesson": _lesson(name), "start": {**asdict(progress), "values": values},
+        "name": name, "epoch": epoch, "lesson": _lesson(name), "start": begin,
         "hidden": list(hidden), "is_quiet": is_quiet, "first": first, "is_alone": is_alone, "delta": label_game.DELTA,
         "words": words, "game": _GAMES[name](),
     }  # fmt: skip
@@ -249,10 +227,7 @@ def _label() -> dict[str, object]:
     sums = np.stack([rows[pair.labels == label].sum(axis=0) for label in range(n_classes)])
     unit = "one training example"
     promises = {f"{epsilon:g}": statement.headline(unit, epsilon, label_game.DELTA, {}) for epsilon in EPSILONS}
-    doors = {
-        listing: [[door.name, door.without, door.with_person] for door in label_game.doors(pair, listing, EPSILONS[0])]
-        for listing in LISTS
-    }
+    doors = {listing: label_game.doors(pair, listing, EPSILONS[0]) for listing in LISTS}
     return {
         "classes": list(pair.classes), "label": pair.label, "size": sums.shape[1],
         "counts": np.bincount(pair.labels, minlength=n_classes).tolist(), "sums": _encoded(sums, np.float32),
@@ -270,7 +245,7 @@ def _noise() -> dict[str, object]:
     n_runs = len(noise_game.SEEDS)
     levels = np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS)
     return {
-        "classes": list(stream.classes), "watched": noise_game.first_class(noise_game.stream()), "size": sums.shape[1],
+        "classes": list(stream.classes), "watched": noise_game.stream().tasks[0].prior[0], "size": sums.shape[1],
         "sums": _encoded(sums, np.float32), "tests": _encoded(levels, np.uint8),
         "test_labels": _encoded(test.labels, np.uint8), "epsilons": list(EPSILONS), "n_tasks": noise_game.N_TASKS,
         "cuts": list(noise_game.CUTS), "returns": list(noise_game.RETURNS), "n_runs": n_runs,

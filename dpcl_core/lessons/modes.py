@@ -103,7 +103,7 @@ def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENT
 
 def picture(mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """The grey levels [8, 8] in [0, 1] of a mean [d] of digits, reconstructed from its principal axes."""
-    drawn: NDArray[np.float64] = np.clip(pixels(mean).reshape(8, 8), 0.0, None)
+    drawn = np.clip(pixels(mean).reshape(8, 8), 0.0, None)
     return drawn / max(float(drawn.max()), 1e-9)
 
 
@@ -206,8 +206,7 @@ def _assigned(
 
 def _mean_of(lists: Lists, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Mean [d] of the chosen entries; zero where none is."""
-    mean: NDArray[np.float64] = lists.means[chosen].sum(axis=0) / max(int(chosen.sum()), 1)
-    return mean
+    return np.asarray(lists.means[chosen].sum(axis=0) / max(int(chosen.sum()), 1), np.float64)
 
 
 def _group_names() -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Annotated
 
@@ -127,6 +128,38 @@ class Lesson(Document):
     steps: tuple[Step, ...] = Field(min_length=4, max_length=MAX_STEPS)
     think: tuple[Question, Question]
     exercises: tuple[Exercise, ...] = Field(min_length=1, max_length=3)
+
+
+@dataclass
+class Progress:
+    """Where a visitor is in a lesson: step from 0, steps done, place of the choice predicted by step, controls by name.
+
+    `moves`: how often a page, not the lesson in the browser, went to another step.
+    """
+
+    step: int = 0
+    done: set[int] = field(default_factory=set)
+    predictions: dict[int, int] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+    moves: int = 0
+
+    def take(self, reported: object, lesson: Lesson) -> None:
+        """Takes over what the browser reports; changes nothing where it cannot have reported that."""
+        choices = {str(place): len(step.choices) for place, step in enumerate(lesson.steps)}
+        controls = {control.name: control for control in lesson.controls}
+        match reported:
+            case {"step": step, "done": [*done], "predictions": Mapping() as predictions, "values": Mapping() as values}:
+                is_known = step in range(len(choices)) and all(one in range(len(choices)) for one in done)
+                is_known &= all(choice in range(choices.get(str(place), 0)) for place, choice in predictions.items())
+                is_known &= set(values) == set(controls) and all(
+                    isinstance(value, int | float) and controls[control].least <= value <= controls[control].most
+                    for control, value in values.items()
+                )
+                if is_known:
+                    self.step = step
+                    self.done.update(map(int, done))
+                    self.predictions.update({int(place): int(choice) for place, choice in predictions.items()})
+                    self.values.update({name: float(value) for name, value in values.items()})
 
 
 @lru_cache(maxsize=len(NAMES))

@@ -78,7 +78,9 @@ def no_end(stage: Stage) -> int:
     picture = stream.secret_nats(
         {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
-    stage.card(picture, None, _courses(courses), "The secret during training")
+    columns = {f"{form}: {what}": getattr(one, what) for form, one in courses.items() for what in ("secret", "ordinary")}
+    table = pd.DataFrame({"step": range(len(courses["none"].secret)), **columns})
+    stage.card(picture, None, table, "The secret during training")
     draw_table(("", "nats per digit of the secret", "nats per ordinary word"), [
         ("before training", f"{start:.1f}", f"{courses['none'].ordinary[0]:.2f}"),
         *((game.FORMS[form], f"{one.secret[-1]:.1f}", f"**{one.ordinary[-1]:.2f}**") for form, one in courses.items()),
@@ -157,7 +159,18 @@ def _exposures(stage: Stage, record: game.Record, rows: dict[str, game.Variant])
         {name: [one.exposures(level) for level in LEVELS] for name, one in rows.items()},
         controls=float(np.mean([one.mean("exposure", "0") for one in rows.values()])), most=MOST, dark=stage.dark,
     )  # fmt: skip
-    stage.card(picture, _source(record), _leaks(rows), "Exposure of planted codes")
+    seeds = [
+        (name, int(level), seed, exposure)
+        for name, one in rows.items()
+        for level in ("0", *LEVELS)
+        for seed, exposure in enumerate(one.exposures(level))
+    ]
+    source = Provenance(
+        f"public synthetic mails with planted codes, {record.date}", int(record.settings["n_texts"]),
+        f"LoRA on {record.settings['backbone']}, no noise", n_seeds=(len(record.variants[0].seeds),),
+    )  # fmt: skip
+    table = pd.DataFrame(seeds, columns=["term", "repetitions", "seed", "exposure"])
+    stage.card(picture, source, table, "Exposure of planted codes")
     draw_table(("term", "planted 16 times, bits", "most likely of 10,000", "written out by the model"), (
         (name, f"{one.mean('exposure', '16'):.1f}", percent(one.mean("first", "16"), 0),
          percent(one.mean("extracted", "16"), 0))
@@ -173,32 +186,6 @@ def _made(record: game.Record) -> str:
         "secrets unless a row says otherwise. "
         f"Made again by: {record.command}"
     )
-
-
-def _source(record: game.Record) -> Provenance:
-    return Provenance(
-        dataset=f"public synthetic mails with planted codes, {record.date}",
-        n_train=int(record.settings["n_texts"]),
-        method=f"LoRA on {record.settings['backbone']}, no noise",
-        n_seeds=(len(record.variants[0].seeds),),
-    )
-
-
-def _courses(courses: dict[UnlearningForm, game.Course]) -> pd.DataFrame:
-    """Columns step, then nats of the secret and of ordinary words for each term."""
-    columns = {f"{form}: {what}": getattr(one, what) for form, one in courses.items() for what in ("secret", "ordinary")}
-    return pd.DataFrame({"step": range(len(courses["none"].secret)), **columns})
-
-
-def _leaks(rows: dict[str, game.Variant]) -> pd.DataFrame:
-    """Columns term, repetitions, seed, exposure."""
-    records = [
-        (name, int(level), seed, exposure)
-        for name, one in rows.items()
-        for level in ("0", *LEVELS)
-        for seed, exposure in enumerate(one.exposures(level))
-    ]
-    return pd.DataFrame(records, columns=["term", "repetitions", "seed", "exposure"])
 
 
 def _pull(form: UnlearningForm, score: float, strength: float) -> float:
@@ -265,8 +252,7 @@ def anchors(stage: Stage) -> int:
     def matched() -> dict[float, tuple[projection_maps.Matched, float]]:
         return {m: _share(modes.server_side(_world(384), matching.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
 
-    by_count, m = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
-    nearest = min(COUNTS, key=lambda each: abs(each - m))
+    by_count, _, nearest = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
     world = _world(384)
     maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(int(nearest)))
     event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, by_count[nearest][0], maps)
@@ -282,10 +268,10 @@ def anchors(stage: Stage) -> int:
 
 def projection(stage: Stage) -> int:
     """Agreement of the matchers at every noise level, for short and long vectors."""
-    curves, length = stage.moved_in(
+    curves, _, nearest = stage.moved_in(
         "Match at every noise", lambda: {each: _under_noise(_world(int(each))) for each in LENGTHS}, "numbers", LENGTHS
     )
-    _curves(stage, curves[length], {})
+    _curves(stage, curves[nearest], {})
     arrow("explore", "More matchers and noise on Explore", {"view": "clients"})
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}
     ours, plain = middle[matching.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
@@ -295,14 +281,13 @@ def projection(stage: Stage) -> int:
 
 def demanded(stage: Stage) -> int:
     """All lists matched under the noise that a budget requires of each list alone."""
+    world = _world(32)
 
-    epsilon, world = stage.choose("epsilon", BUDGETS), _world(32)
-
-    def matched() -> dict[str, float]:
+    def matched(epsilon: float) -> dict[str, float]:
         lists = matching.noised(world.lists, modes.std_of_lists(world, epsilon), np.random.default_rng(1))
         return matching.agreement(lists, world.modes, world.by_name(50), world.view, 1)
 
-    agreement = stage.results("Noise the lists and match", matched, epsilon)
+    agreement, epsilon = stage.chosen("Noise the lists and match", matched, "epsilon", BUDGETS)
     rows = ((name, f"{value:.2f}") for name, value in agreement.items())
     draw_table(("matcher", f"agreement at ε = {epsilon_text(epsilon)}"), rows)
     st.caption("Adjusted Rand index: 1 for the true groups, about 0 for random ones (within 0.1).")
@@ -316,14 +301,13 @@ def demanded(stage: Stage) -> int:
 
 def on_the_client(stage: Stage) -> int:
     """Four rounds in which clients match their entries to released groups."""
+    world = _world(32)
 
-    epsilon, world = stage.choose("epsilon", BUDGETS), _world(32)
-
-    def play() -> list[float]:
+    def play(epsilon: float) -> list[float]:
         rounds = range(modes.N_ROUNDS + 1)
         return [_share(modes.client_side(world, matching.CENTRED, 50, epsilon, n, 1))[1] for n in rounds]
 
-    shares = stage.results("Play four rounds", play, epsilon)
+    shares, epsilon = stage.chosen("Play four rounds", play, "epsilon", BUDGETS)
     cells = [percent(share, 0) for share in shares]
     draw_table(["round", *map(str, range(len(shares)))], [["in their group", *cells]])
     noise = f"{modes.std_of_released(world, epsilon):.2g}" if not math.isinf(epsilon) else "none"

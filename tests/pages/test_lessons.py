@@ -344,11 +344,22 @@ def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page
     assert "Correct." in said
 
 
-def test_a_link_with_another_strength_keeps_it(open_page: Open) -> None:
-    page = done(open_page, "shared", 4, 0, "Train them all", b3="33")
-    assert "Strength of the noise, b: **33**" in words(page)
+@pytest.mark.parametrize(
+    ("lesson", "step", "button", "key", "kept", "told"),
+    [
+        ("shared", 4, "Train them all", "b", "Strength of the noise, b: **33**", "With b = 45"),
+        ("choice", 2, "Compute both", "e", "Your ε: **3**", "From ε = 1 to ε = 3"),
+        ("members", 4, "Train with noise", "e", "Privacy budget ε: **3**", "At ε = 4 the attacker"),
+    ],
+)
+def test_a_link_with_a_value_that_no_slider_has_keeps_it(
+    open_page: Open, lesson: str, step: int, button: str, key: str, kept: str, told: str
+) -> None:
+    """What was trained is told for the nearest one."""
+    value = kept.split("**")[1]
+    page = done(open_page, lesson, step, 0, button, **{f"{key}{text.link_number(lesson)}": value})
     assert not page.select_slider
-    assert "With b = 45" in words(page), "the nearest strength that was trained"
+    includes(words(page), kept, told)
 
 
 def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) -> None:
