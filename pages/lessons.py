@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import streamlit as st
 
@@ -15,9 +15,6 @@ from dpcl_core.lessons.text import Lesson, Progress
 from pages.parts import figure_card, layout, lesson_stage, link
 from pages.parts.state import View
 from pages.parts.text import WORDS, is_dark
-
-if TYPE_CHECKING:
-    from dpcl_core.lessons.edges import Shown
 
 VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
@@ -312,13 +309,14 @@ def _edge(view: View, number: int, edge: text.Edge) -> None:
             if st.button("Show it", key=f"show-{edge.key}", help=f"Demonstrates the mistake: {edge.title}"):
                 from dpcl_core.lessons import edges  # loads the accountants, which take a second
 
-                st.session_state[key] = edges.demonstration(edge.key)
+                st.session_state[key] = edges.demonstration(edge)
             if edge.lesson is not None:
                 query = view.linked({"view": "steps", "v": link.VERSION, "l": edge.lesson})
                 layout.arrow("lessons", f"Lesson {text.number(edge.lesson)}", query)
-        if (shown := cast("Shown | None", st.session_state.get(key))) is not None:
-            layout.draw_table(shown.head, shown.rows)
-            st.markdown(f"**{shown.finding}**")
+        if key in st.session_state:
+            rows, finding = st.session_state[key]
+            layout.draw_table(edge.head, rows)
+            st.markdown(f"**{finding}**")
 
 
 if __name__ == "__main__":

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.lessons import adding
+from dpcl_core.lessons import adding, text
 from dpcl_core.privacy import accounting, continual, gaussian
 from dpcl_core.privacy.statement import gaussian_odds_bound, shown_number
 
@@ -18,23 +17,22 @@ DELTA = 1e-5
 SIGMA = gaussian.sigma(1.0, DELTA)
 BEST = f"{100 * gaussian_odds_bound(SIGMA):.1f} %"  # guesses that are right at most under noise for epsilon 1
 Vector = NDArray[np.float64]
+Rows = tuple[tuple[str, ...], ...]
+# A table, with the wrong way in its first row and the right one in its last, and what its finding says.
+Shown = tuple[Rows, dict[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A result: a small table, with the wrong way in its first row and the right one in its last, and the finding."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    finding: str
+def demonstration(edge: text.Edge) -> tuple[Rows, str]:
+    """The demonstration of a pitfall by the function of its key's name: the rows under its `head`, and the finding."""
+    show: Callable[[], Shown] = globals()[edge.key.replace("-", "_")]
+    rows, found = show()
+    return rows, edge.finding.format(**found)
 
 
 def fresh_accountant() -> Shown:
     """Ten tasks of epsilon 1 each, and one person in all of them."""
-    total = adding.total(1.0, 10)
-    rows = (("a new accountant each task", "1"), ("one ledger for life", shown_number(total)))
-    finding = f"A person in all ten tasks has spent ε = {shown_number(total)}, not 1."
-    return Shown(("who counts", "ε after ten tasks"), rows, finding)
+    total = shown_number(adding.total(1.0, 10))
+    return (("a new accountant each task", "1"), ("one ledger for life", total)), {"total": total}
 
 
 def labels_from_data() -> Shown:
@@ -42,17 +40,15 @@ def labels_from_data() -> Shown:
     others = ["flu", "cold", "flu", "fever", "cold"]
     public = "cold, fever, flu, gout"
     lists = [", ".join(sorted({*others, *more})) for more in ([], ["gout"])]
-    finding = f"The list read from the data {'reveals' if lists[0] != lists[1] else 'does not reveal'} that she was there."
-    rows = (("read from the data", *lists), ("public beforehand", public, public))
-    return Shown(("list of labels", "without her", "with her"), rows, finding)
+    reveals = "reveals" if lists[0] != lists[1] else "does not reveal"
+    return (("read from the data", *lists), ("public beforehand", public, public)), {"reveals": reveals}
 
 
 def memory_reuse() -> Shown:
     """A kept example that nine later tasks replay, each time under the noise that its own task had."""
     total = accounting.in_every_task([1.0] * 10, DELTA)
     rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown_number(total[n])) for n in (1, 4, 9))
-    finding = f"Nine replays bring her from ε = 1 to {shown_number(total[9])}, whatever the ledger of the later tasks says."
-    return Shown(("her ledger", "ε"), (("replays uncharged", "1"), *rows), finding)
+    return (("replays uncharged", "1"), *rows), {"total": shown_number(total[9])}
 
 
 def realised_batch() -> Shown:
@@ -61,8 +57,7 @@ def realised_batch() -> Shown:
     by_drawn = abs(others.mean() - np.append(others, -1.0).mean())
     by_expected = abs(others.sum() - np.append(others, -1.0).sum()) / expected
     rows = (("the number drawn", f"{by_drawn:.3f}", "0.100"), ("the expected number", f"{by_expected:.3f}", "0.100"))
-    finding = f"Divided by the number drawn, the step moves {by_drawn / by_expected:.2f} times as far as is accounted."
-    return Shown(("divided by", "she moves the step by", "accounted"), rows, finding)
+    return rows, {"times": f"{by_drawn / by_expected:.2f}"}
 
 
 def batch_clipping() -> Shown:
@@ -71,8 +66,7 @@ def batch_clipping() -> Shown:
     batch = abs(float(np.clip(np.append(others, -hers).mean(), -1, 1) - np.clip(np.append(others, 0.0).mean(), -1, 1)))
     by_example = abs(float(np.clip(np.append(others, -hers), -1, 1).sum() - others.sum())) / 32
     rows = (("the average", f"{batch:.3f}", "0.031"), ("each example", f"{by_example:.3f}", "0.031"))
-    finding = f"Clipped as an average, the step moves {batch * 32:.0f} times as far as is accounted."
-    return Shown(("clipped is", "she moves the step by", "accounted"), rows, finding)
+    return rows, {"times": f"{batch * 32:.0f}"}
 
 
 def normalisation() -> Shown:
@@ -83,20 +77,14 @@ def normalisation() -> Shown:
         centre, width = (0.0, 1.0) if is_public else (values.mean(), values.std())
         return float(np.clip((values - centre) / width, -1, 1).sum())
 
-    def moved(is_public: bool) -> float:
-        return abs(total(np.append(others, 50.0), is_public) - total(others, is_public))
-
-    rows = tuple((name, f"{moved(is_public):.1f}", "1") for name, is_public in (("the data's", False), ("public", True)))
-    finding = f"Her one number moves everybody's: the sum moves by {moved(False):.0f} where noise for 1 is added."
-    return Shown(("mean and spread are", "she moves the sum by", "accounted"), rows, finding)
+    by_data, by_range = (abs(total(np.append(others, 50.0), one) - total(others, one)) for one in (False, True))
+    return (("the data's", f"{by_data:.1f}", "1"), ("public", f"{by_range:.1f}", "1")), {"moved": f"{by_data:.0f}"}
 
 
 def class_counts() -> Shown:
     """The number of examples of a class, exact and with the noise of epsilon 1."""
     noisy = 24 + SIGMA * np.random.default_rng().standard_normal(2) - np.array([1, 0])
-    rows = (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), BEST))
-    finding = "An exact count gives her away for certain."
-    return Shown(("count", "without her", "with her", "best guess is right"), rows, finding)
+    return (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), BEST)), {}
 
 
 def early_stopping() -> Shown:
@@ -111,10 +99,9 @@ def early_stopping() -> Shown:
             weight, last, step = weight - 0.05 * float(((weight * x - y) * x).mean()), loss, step + 1
         return step
 
-    counts = steps(x, y), steps(np.append(x, 3.0), np.append(y, -6.0))
-    rows = (("the loss falls no more", *(f"{n}" for n in counts)), ("60 steps are done", "60", "60"))
-    finding = f"The number of steps alone gives her away: {counts[0]} without her, {counts[1]} with her."
-    return Shown(("stops when", "without her", "with her"), rows, finding)
+    without, hers = f"{steps(x, y)}", f"{steps(np.append(x, 3.0), np.append(y, -6.0))}"
+    rows = (("the loss falls no more", without, hers), ("60 steps are done", "60", "60"))
+    return rows, {"without": without, "hers": hers}
 
 
 def recorded_seed() -> Shown:
@@ -123,18 +110,15 @@ def recorded_seed() -> Shown:
     fresh = truth + SIGMA * float(np.random.default_rng().standard_normal())
     pairs = (("seed 2024, recorded", truth + of_seed), ("not recorded", fresh))
     rows = tuple((name, f"{released:.3f}", f"{released - of_seed:.3f}") for name, released in pairs)
-    finding = f"The truth is {truth:.3f}. Anyone who knows the seed can subtract the noise and read it."
-    return Shown(("noise", "released", "less the seed's noise"), rows, finding)
+    return rows, {"truth": f"{truth:.3f}"}
 
 
 def last_digits() -> Shown:
     """The attacker of the lesson on last digits, 400 rounds a side."""
-    rows = []
-    for name, way in (("floating-point sum", "naive"), ("rounded with its noise", "rounded")):
-        played = adding.play(1.0, 400, way)  # type: ignore[arg-type]  # a literal of two
-        rows.append((name, f"{400 - played.false_alarms} of 400", f"{played.proven(DELTA):.1f}"))
-    finding = f"Digits alone prove ε ≥ {rows[0][2]} where 1 was asked for."
-    return Shown(("release", "caught by a digit", "proves ε at least"), tuple(rows), finding)
+    ways: dict[str, adding.Way] = {"floating-point sum": "naive", "rounded with its noise": "rounded"}
+    played = {name: adding.play(1.0, 400, way) for name, way in ways.items()}
+    rows = tuple((name, f"{400 - one.false_alarms} of 400", f"{one.proven(DELTA):.1f}") for name, one in played.items())
+    return rows, {"proven": rows[0][2]}
 
 
 def by_rank() -> Shown:
@@ -150,17 +134,14 @@ def by_rank() -> Shown:
         return {row: int.from_bytes(blake2b(row.encode(), digest_size=8).digest()) < 0.8 * 2**64 for row in table}
 
     splits = [(deal(rows), deal(more)) for deal in (shuffled, by_coin)]
-    changed = [sum(before[row] != after[row] for row in rows) for before, after in splits]
-    finding = f"One row more moves {changed[0]} others between the training and the test part."
-    table_rows = (("rank", f"{changed[0]}"), ("a coin of each row's bytes", f"{changed[1]}"))
-    return Shown(("dealt out by", "others moved"), table_rows, finding)
+    by_shuffle, by_bytes = (f"{sum(before[row] != after[row] for row in rows)}" for before, after in splits)
+    return (("rank", by_shuffle), ("a coin of each row's bytes", by_bytes)), {"moved": by_shuffle}
 
 
 def private_tuning() -> Shown:
     """Twenty trainings of epsilon 1 on the same people; the best one is used."""
-    total = adding.total(1.0, 20)
-    rows = (("the best one alone", "1"), ("all that were looked at", shown_number(total)))
-    return Shown(("counted is", "ε"), rows, f"Twenty trainings looked at these people: together ε = {shown_number(total)}.")
+    total = shown_number(adding.total(1.0, 20))
+    return (("the best one alone", "1"), ("all that were looked at", total)), {"total": total}
 
 
 def huge_number() -> Shown:
@@ -170,9 +151,7 @@ def huge_number() -> Shown:
         squared = row @ row
         gradient = np.float32(row[0] * row[0]) * (np.float32(1) / np.sqrt(squared))
     finite = np.where(np.isfinite(squared), row, 0).sum()
-    rows = (("clipped by its length", f"{squared}", f"{gradient}"), ("counted as zero", f"{squared}", f"{finite:g}"))
-    finding = "Infinity times zero is not a number, so training breaks down, and the breakdown gives her away."
-    return Shown(("her row", "length squared", "its share of the sum"), rows, finding)
+    return (("clipped by its length", f"{squared}", f"{gradient}"), ("counted as zero", f"{squared}", f"{finite:g}")), {}
 
 
 def stolen_state() -> Shown:
@@ -182,8 +161,7 @@ def stolen_state() -> Shown:
     for name, std in stds.items():
         seen = np.array([23, 24]) + std * np.random.default_rng().standard_normal(2)
         rows.append((name, *(f"{value:.1f}" for value in seen), BEST))
-    finding = f"With the releases alone a guess is right at most {BEST} of the time, with the memory always."
-    return Shown(("what the thief holds", "without her", "with her", "best guess is right"), tuple(rows), finding)
+    return tuple(rows), {"best": BEST}
 
 
 def latecomers() -> Shown:
@@ -194,10 +172,8 @@ def latecomers() -> Shown:
         name: [shown_number(gaussian.epsilon(1 / continual.latecomer(of, SIGMA, hers, hers + n), DELTA)) for n in later]
         for name, of in kinds.items()
     }
-    finding = f"Who comes ten tasks later can prove ε = {told['remembered'][4]} about her with remembered noise, "
-    finding += f"{told['fresh'][4]} with fresh noise. Who saw all can prove ε = 1 with both."
-    head = ("noise", "ε from her task on", *(f"{n} later" for n in later[1:]))
-    return Shown(head, tuple((name, *values) for name, values in told.items()), finding)
+    ten_later = {name: values[later.index(10)] for name, values in told.items()}
+    return tuple((name, *values) for name, values in told.items()), ten_later
 
 
 def delete_me() -> Shown:
@@ -215,13 +191,4 @@ def delete_me() -> Shown:
         ("train anew without her", before - rows[1:].sum(axis=0), "100 %"),
         ("noise for ε = 1 in both", hers + noise[0] - noise[1], BEST),
     )
-    finding = "Without noise the difference of two models is her row, however carefully she was taken out. "
-    finding += "Noise hides her in both, and deletes nothing: what was released of her stays, within its ε."
-    head = ("asked to delete her", "the difference is her row (1: exactly)", "best guess that she was there is right")
-    return Shown(head, tuple((name, alike(difference), best) for name, difference, best in ways), finding)
-
-
-def demonstration(key: str) -> Shown:
-    """The demonstration of the pitfall with this key in `assets/edges.toml`, by the function of that name."""
-    show: Callable[[], Shown] = globals()[key.replace("-", "_")]
-    return show()
+    return tuple((name, alike(difference), best) for name, difference, best in ways), {}

@@ -34,12 +34,6 @@ MINUTES = 45  # of a lesson at school
 _TALK = 2  # minutes after each lesson for its questions
 _RUN = 8  # minutes that a run in a room takes at least
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
-_STYLE = """@page{size:A4;margin:18mm}
-body{font-family:Georgia,serif;font-size:11pt;line-height:1.4;max-width:46rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.5em}h2{font-size:1.2em;margin:1.4em 0 .3em}h3{font-size:1em;margin:1em 0 .2em}
-section+section{break-before:page}.step{break-inside:avoid}
-ul{list-style:none;padding:0;margin:.3em 0}li::before{content:"\\2610  "}.line{border-bottom:1px solid #999;height:1.7em}
-table{border-collapse:collapse}td{padding:.2em .8em .4em 0;text-align:left;vertical-align:top}"""
 
 
 def plan(part: str) -> list[tuple[int, int, str]]:
@@ -69,6 +63,7 @@ def page(part: str) -> str:
     """
     lessons = [(text.number(name), text.load(name)) for name in _names(part)]
     title, place, asked = escape(part), list(text.PARTS).index(part) + 1, exercises.sheet(part)
+    style = (paths.assets_dir() / "lessons" / "handout.css").read_text(encoding="utf-8").strip()
     rows = "".join(
         f'<div class="step"><p><b>{place}{one.letter}</b> {_words(one.ask)} ({_words(one.wanted)})</p>{_LINE}</div>'
         for one in asked
@@ -77,7 +72,7 @@ def page(part: str) -> str:
     solved = "".join(f"<p><b>{place}{one.letter} {_words(one.shown)}.</b> {_words(one.how)}</p>" for one in asked)
     answers = "".join(_answers(number, lesson) for number, lesson in lessons) + f"<h2>Exercises</h2>{solved}"
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style><body>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style><body>'
         f"<section><h1>{title}: for the teacher</h1>{_notes(part)}{_plan(part)}</section>"
         f"<section><h1>{title}</h1>{sheets}</section>"
         f'<section class="answers"><h1>{title}: answers</h1>{answers}</section></body></html>'
@@ -154,13 +149,7 @@ _ELSEWHERE: Final[Mapping[str, Mapping[str, object]]] = {
         "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA), "odds": statement.ODDS,
         "no_odds": statement.NO_ODDS,
     },
-    "label": {
-        "lists": LISTS,
-        "empty_rules": {
-            "none": "no classifier for an empty task", "untrained": "an untrained classifier for an empty task",
-            "same": "the same noisy steps for an empty task",
-        },
-    },
+    "label": {"lists": LISTS},
     "noise": {
         "names": {
             "clean": "without noise (public teaching data only)", "one": LABELS["prior-const"], "own": LABELS["prior"],

@@ -232,13 +232,16 @@ def one_class() -> tuple[Block, ...]:
 class Edge(Document):
     """The texts of a pitfall: what goes `wrong`, how it is `prevented` here, and `where` in the code.
 
-    `key` names the function of `lessons/edges.py` that demonstrates it; `lesson` one that teaches it at length.
+    `key` names the function of `lessons/edges.py` that demonstrates it, in a table under `head` with a `finding`, a template
+    for what the function computes; `lesson` one that teaches it at length.
     """
 
     key: _Words
     title: _Words
     wrong: _Words
     prevented: _Words
+    head: tuple[_Words, ...]
+    finding: _Words
     where: _Words
     lesson: str | None = None
 
