@@ -86,7 +86,7 @@ def _names(part: str) -> tuple[str, ...]:
 
 
 def _notes(part: str) -> str:
-    notes = text.notes(part)
+    notes = text.notes()[part]
     beliefs = "".join(f"<p><i>“{_words(one.belief)}”</i> {_words(one.reply)}</p>" for one in notes.misconceptions)
     return (
         f"<h3>What to look for</h3><p>{_words(notes.look_for)}</p><h3>What students often believe</h3>{beliefs}"

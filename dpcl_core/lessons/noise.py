@@ -14,7 +14,6 @@ from dpcl_core import engine
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
-from dpcl_core.methods import catalog
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams
@@ -131,24 +130,15 @@ METHODS: Mapping[str, Params] = {
 TO_TRAIN: Mapping[str, Params] = {"l2dp-ml": L2dpMlParams(batch_size=100, epochs=10), "dp-coeff-memory": CoeffMemoryParams()}
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """A method's result: mean test accuracy over the seeds (in [0, 1]), and its guarantee from the ledger."""
-
-    title: str
-    accuracy: float
-    guarantee: Guarantee
-
-
-def repaired(epsilon: float) -> dict[str, Repaired]:
-    """The result of each of `METHODS` at one budget."""
+def repaired(epsilon: float) -> dict[str, tuple[float, Guarantee]]:
+    """By each of `METHODS` at one budget: mean test accuracy over the seeds (in [0, 1]), and the ledger's guarantee."""
     results = {}
     for method in METHODS:
         # The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters.
         privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release")
         run_events = list(engine.run(_on_digits(method, METHODS[method], ClassIncremental(tasks=1), privacy)))
         reached = float(np.mean(frames.accuracy(run_events)["accuracy"]))
-        results[method] = Repaired(catalog.card(method).title, reached, frames.guarantees(run_events)[epsilon])
+        results[method] = reached, frames.guarantees(run_events)[epsilon]
     return results
 
 

@@ -202,16 +202,10 @@ class Notes(Document):
     when_wrong: _Words
 
 
-def notes(part: str) -> Notes:
-    """The notes on a part. Raises BadInput naming the parts."""
-    if part not in PARTS:
-        raise unknown("part", part, PARTS)
-    return next(one for one in _notes() if one.part == part)
-
-
 @lru_cache(maxsize=1)
-def _notes() -> tuple[Notes, ...]:
-    return tuple(map(Notes.model_validate, paths.asset_table("notes.toml")["parts"]))
+def notes() -> dict[str, Notes]:
+    """The notes on each part."""
+    return {one.part: one for one in map(Notes.model_validate, paths.asset_table("notes.toml")["parts"])}
 
 
 class Block(Document):

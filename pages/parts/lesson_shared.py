@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import fmean
 
 import numpy as np
@@ -14,6 +15,7 @@ from dpcl_core.figures import stream
 from dpcl_core.figures.stream import scale_text
 from dpcl_core.lessons import noise
 from dpcl_core.lessons import shared_noise as game
+from dpcl_core.methods import catalog
 from dpcl_core.privacy.audit_bounds import Coins
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown_number
@@ -66,21 +68,13 @@ def subtract(stage: Stage) -> int:
     scale, noisy = _noisy_pictures(stage)
     mine = int(ten[label or 0])
     others = np.delete(np.arange(len(pictures.train)), mine)
-
-    def attacked() -> dict[game.Sharing, tuple[NDArray[np.float64], game.Recovery]]:
-        attempts = {sharing: difference(rows, mine, pictures.train[mine]) for sharing, rows in noisy.items()}
-        return {
-            sharing: (rows[ten], game.recovered(rows[others], pictures.train[others], pictures.levels))
-            for sharing, rows in attempts.items()
-        }
-
-    recovered = stage.latest("recovered", attacked, scale, mine)
+    attempts = _attempts(stage, lambda rows: difference(rows, mine, pictures.train[mine]), noisy, others, scale, mine)
     stage.see()
-    counts = {sharing: round(result.pictures * len(others)) for sharing, (_, result) in recovered.items()}
+    counts = {sharing: round(close.pictures * len(others)) for sharing, (_, close) in attempts.items()}
     strips = {"published: one noise for all": noisy["shared"][ten]}
-    strips |= {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in recovered.items()}
+    strips |= {f"after your subtraction: {ROWS[sharing]}": found[ten] for sharing, (found, _) in attempts.items()}
     stage.strips(strips, pictures.classes, source=pictures_source().line(), n=len(others), **counts)
-    share = recovered["shared"][1].pictures
+    share = attempts["shared"][1].pictures
     return 2 if share > 0.99 else 1 if share > 0 else 0
 
 
@@ -88,34 +82,24 @@ def nobody(stage: Stage) -> int:
     """The attack with public pictures of other people only."""
     stage.press("Compare the means", lambda: True)
     pictures = bundled_pictures()
-    ten = pictures.one_of_each()
+    ten, every = pictures.one_of_each(), np.arange(len(pictures.train))
     scale, noisy = _noisy_pictures(stage)
-
-    def attacked() -> dict[game.Sharing, tuple[NDArray[np.float64], game.Recovery, float]]:
-        attempts = {sharing: game.from_mean(rows, pictures.test) for sharing, rows in noisy.items()}
-        return {
-            sharing: (
-                rows[ten],
-                game.recovered(rows, pictures.train, pictures.levels),
-                game.recognised(rows, pictures.train, range(N_RECOGNISED)),
-            )
-            for sharing, rows in attempts.items()
-        }
-
-    recovered = stage.latest("recovered", attacked, scale)
+    attempts = _attempts(stage, lambda rows: game.from_mean(rows, pictures.test), noisy, every, scale)
     stage.see()
-    (_, shared, known), (_, _, fresh_known) = recovered["shared"], recovered["independent"]
+    known = {
+        sharing: game.recognised(found, pictures.train, range(N_RECOGNISED)) for sharing, (found, _) in attempts.items()
+    }
     strips = {_CLEAN: pictures.train[ten]}
-    strips |= {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in recovered.items()}
+    strips |= {f"found with public pictures alone: {ROWS[sharing]}": found[ten] for sharing, (found, _) in attempts.items()}
+    pixels = attempts["shared"][1].pixels
     stage.strips(
-        strips, pictures.classes, source=pictures_source().line(), pixels=shared.pixels, known=known, n=N_RECOGNISED,
-        fresh_known=fresh_known,
+        strips, pictures.classes, source=pictures_source().line(), pixels=pixels, known=known["shared"], n=N_RECOGNISED,
+        fresh_known=known["independent"],
     )  # fmt: skip
     draw_table(("", "error of a pixel (root mean square; its range is 2)", "recognised"), (
-        (ROWS[sharing], _size(result.rms_error), percent(recognised))
-        for sharing, (_, result, recognised) in recovered.items()
+        (ROWS[sharing], _size(close.rms_error), percent(known[sharing])) for sharing, (_, close) in attempts.items()
     ))  # fmt: skip
-    return 2 if shared.pixels > 0.9 else 1 if known > 0.5 else 0
+    return 2 if pixels > 0.9 else 1 if known["shared"] > 0.5 else 0
 
 
 def a_learner(stage: Stage) -> int:
@@ -148,10 +132,7 @@ def the_claim(stage: Stage) -> int:
          f"**{one.proven(0.0):.2f}**")
         for sharing, one in duels.items()
     ))  # fmt: skip
-    st.markdown(
-        f"At b = {scale_text(scale)} the theorem's term for the noisy pictures, ε₁/γₓ, is 1/b = {claimed:.2g}. It ignores "
-        "whether the noise is shared."
-    )
+    st.markdown(WORDS["lesson_shared"]["claim"].format(scale=scale_text(scale), claimed=claimed))
     with st.expander("The attacker, and what this does not show"):
         st.markdown(WORDS["lesson_shared"]["attacker"])
     arrow("privacy", "Attack what the method itself keeps and releases", {"v": "1", "l": "1"})
@@ -163,17 +144,18 @@ def the_claim(stage: Stage) -> int:
 def repair(stage: Stage) -> int:
     """Three methods with a valid ledger: their ε and their accuracy."""
     repaired, epsilon = stage.chosen("Run all three", noise.repaired, "epsilon", EPSILONS)
+    titles = {method: catalog.card(method).title for method in repaired}
     draw_table(("noise", "method", "ε at most", "accuracy"), (
-        (REPAIRS[method], one.title, shown_number(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
-        for method, one in repaired.items()
+        (REPAIRS[method], titles[method], shown_number(promised.epsilon), f"**{percent(accuracy)}**")
+        for method, (accuracy, promised) in repaired.items()
     ), names=2)  # fmt: skip
     st.caption(WORDS["lesson_shared"]["repair"])
-    pecl_claim.side_by_side([(f"{one.title}:", one.guarantee) for one in repaired.values()])
+    pecl_claim.side_by_side([(f"{titles[method]}:", promised) for method, (_, promised) in repaired.items()])
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
         for method, label in (("l2dp-ml", "Train with one noise for all"), ("dp-coeff-memory", "Train with noise on sums")):
             arrow("train", label, train_form.parameters_of(noise.to_train(method, epsilon)))
-    accuracies = [repaired[method].accuracy for method in REPAIRS]
+    accuracies = [repaired[method][0] for method in REPAIRS]
     return accuracies.index(min(accuracies))
 
 
@@ -186,6 +168,20 @@ def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
         return {sharing: game.perturbed(train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
 
     return scale, stage.latest("noisy", noisy, scale)
+
+
+def _attempts(
+    stage: Stage, attack: Callable[[NDArray[np.float64]], NDArray[np.float64]], noisy: Noisy, rows: NDArray[np.int64],
+    *settings: object,
+) -> dict[game.Sharing, tuple[NDArray[np.float64], game.Recovery]]:  # fmt: skip
+    """By kind of noise: what an attack makes of all noisy pictures, and how close it comes to these rows."""
+    clean, levels = bundled_pictures().train[rows], bundled_pictures().levels
+
+    def attempted() -> dict[game.Sharing, tuple[NDArray[np.float64], game.Recovery]]:
+        found = {sharing: attack(published) for sharing, published in noisy.items()}
+        return {sharing: (one, game.recovered(one[rows], clean, levels)) for sharing, one in found.items()}
+
+    return stage.latest("recovered", attempted, *settings)
 
 
 def _sizes(pictures: game.Pictures, scale: float) -> dict[game.Sharing, float]:

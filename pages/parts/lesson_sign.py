@@ -42,10 +42,7 @@ def one_step(stage: Stage) -> int:
          f"**{_chance(after[form])}**")
         for form in FORMS
     ))  # fmt: skip
-    st.caption(
-        f"The public model gives this token a chance of {_chance(before)}: a Score of {score:g}. The step has size 1, on "
-        "the token's logit only, and all tokens of the text count in the loss."
-    )
+    st.caption(WORDS["lesson_sign"]["one_step"].format(chance=_chance(before), score=score))
     return 2 if after["printed"] > after["none"] else 1 if after["printed"] > before else 0
 
 
@@ -58,10 +55,7 @@ def turn_it(stage: Stage) -> int:
     table = pd.DataFrame({"score": scores, **lines})
     stage.card(picture, None, table, "How each term pulls at a token", note=f"λ = {strength:g}")
     least = 1 / (DIGIT - game.THETA)
-    st.caption(
-        f"The dotted line is a random digit. Turned, the term unlearns it only above λ = 1 / ({DIGIT:g} − {game.THETA:g}) = "
-        f"{least:.1f}. The hinge is drawn for a token that the model finds as likely as the public model does."
-    )
+    st.caption(WORDS["lesson_sign"]["turn_it"].format(digit=DIGIT, theta=game.THETA, least=least))
     return 0 if _pull("flipped", DIGIT, strength) < 0 else 1
 
 
@@ -180,12 +174,8 @@ def _exposures(stage: Stage, record: game.Record, rows: dict[str, game.Variant])
 
 
 def _made(record: game.Record) -> str:
-    return plain(
-        f"Recorded on {record.date}: {len(record.variants[0].seeds)} seeds on {record.settings['backbone']}, with "
-        f"{record.codes['16']} codes each for every number of repetitions. Terms are on the true "
-        "secrets unless a row says otherwise. "
-        f"Made again by: {record.command}"
-    )
+    n_seeds, n_codes = len(record.variants[0].seeds), record.codes["16"]
+    return plain(WORDS["lesson_sign"]["made"].format(record=record, n_seeds=n_seeds, n_codes=n_codes))
 
 
 def _pull(form: UnlearningForm, score: float, strength: float) -> float:
@@ -312,10 +302,7 @@ def on_the_client(stage: Stage) -> int:
     draw_table(["round", *map(str, range(len(shares)))], [["in their group", *cells]])
     noise = f"{modes.std_of_released(world, epsilon):.2g}" if not math.isinf(epsilon) else "none"
     st.markdown(f"**At ε = {epsilon_text(epsilon)} for all four rounds together, {cells[-1]} are in their group.**")
-    st.caption(
-        f"Noise on a coordinate of a released group: {noise}; groups are about 0.4 apart. Seeded noise on public digits, "
-        "for demonstration."
-    )
+    st.caption(WORDS["lesson_sign"]["on_the_client"].format(noise=noise))
     arrow("explore", "Watch the rounds on Explore", {"view": "clients", "v": "1", "w": "client"})
     return 2 if shares[-1] >= _NEARLY else 1 if shares[-1] > 0.4 else 0
 

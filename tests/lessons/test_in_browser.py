@@ -123,30 +123,16 @@ def test_without_noise_the_classifier_is_that_of_a_run() -> None:
 
 
 @javascript.NEEDED
-@pytest.mark.parametrize("is_one_list", [False, True])
-def test_noise_moves_the_classifier_as_written_out_plainly(is_one_list: bool) -> None:
-    n_tasks, std = 5, 20.0
-    case = f"console.log(finalAccuracy(game, {json.dumps(is_one_list)}, {n_tasks}, {std}, [...Array(10).keys()], given));"
-    found = run("noise", case)
-    task = noise.stream(1).tasks[0]
-    rows, tests = unit_rows(task.train.inputs), np.asarray(task.test.inputs, dtype=np.float64)
-    n_layers = n_tasks if is_one_list else 1
-    draws = np.sin(np.arange(1, 10 * n_layers * 64 + 1, dtype=np.float64) ** 2).reshape(10, n_layers, 64).sum(axis=1)
-    sums = np.stack([rows[task.train.labels == label].sum(axis=0) for label in range(10)]) + std * draws
-    chosen = (tests @ (sums / np.linalg.norm(sums, axis=1, keepdims=True)).T).argmax(axis=1)
-    hits = chosen == task.test.labels
-    accuracies = [hits[np.isin(task.test.labels, (2 * k, 2 * k + 1))].mean() for k in range(n_tasks)]
-    assert found == pytest.approx(np.mean(accuracies), abs=1e-12)
-    assert found < 0.8, "the noise must show"
-
-
-@javascript.NEEDED
-def test_the_noise_grows_by_its_formula() -> None:
-    """200 x 64 numbers, five standard errors (6e-7 a task)."""
-    case = "console.log(JSON.stringify([true, false].map((one) => measuredStd(one, 3, 10, 200, 64))));"
-    found = run("noise", case)
-    assert np.array(found[0]) / (3 * np.sqrt(np.arange(1, 11))) == pytest.approx(1, abs=5 / math.sqrt(2 * 200 * 64))
-    assert np.array(found[1]) / 3 == pytest.approx(1, abs=5 / math.sqrt(2 * 200 * 64))
+def test_the_noise_grows_by_its_formula_and_remembered_noise_is_as_wide_as_its_own() -> None:
+    """200 x 64 numbers a number of tasks, five standard errors (6e-7)."""
+    case = (
+        "console.log(JSON.stringify([...[true, false].map((one) => measuredStd(one, 3, 10, 200, 64)),"
+        "[1, 10, 50].map((n) => measuredRemembered(n, 200, 64))]));"
+    )
+    added, alone, remembered = map(np.array, run("noise", case))
+    least = [continual.choose(n).least for n in (1, 10, 50)]
+    ratios = [added / (3 * np.sqrt(np.arange(1, 11))), alone / 3, remembered / least]
+    assert np.concatenate(ratios) == pytest.approx(1, abs=5 / math.sqrt(2 * 200 * 64))
 
 
 @javascript.NEEDED
@@ -164,27 +150,21 @@ def test_the_square_root_is_that_of_the_mechanism(n_tasks: int) -> None:
 
 
 @javascript.NEEDED
-def test_a_shrunk_list_is_the_mechanisms_rule_on_every_task() -> None:
-    n_tasks, std = 5, 14.0
-    case = f"console.log(finalAccuracy(game, true, {n_tasks}, {std}, [...Array(10).keys()], given, true));"
-    found = run("noise", case)
-    task = noise.stream(1).tasks[0]
-    rows, tests = unit_rows(task.train.inputs), np.asarray(task.test.inputs, dtype=np.float64)
-    released = std * np.sin(np.arange(1, 10 * n_tasks * 64 + 1, dtype=np.float64) ** 2).reshape(10, n_tasks, 64)
-    released[:, 0] += np.stack([rows[task.train.labels == label].sum(axis=0) for label in range(10)])
-    sums = continual.shrunk(released, std).sum(axis=1)
-    hits = (tests @ (sums / np.linalg.norm(sums, axis=1, keepdims=True)).T).argmax(axis=1) == task.test.labels
-    accuracies = [hits[np.isin(task.test.labels, (2 * k, 2 * k + 1))].mean() for k in range(n_tasks)]
+@pytest.mark.parametrize(("way", "std", "least"), [("per task", 20.0, 0), ("one list", 20.0, 0), ("shrunk", 14.0, 0.3)])
+def test_noise_moves_the_classifier_as_written_out_plainly(way: str, std: float, least: float) -> None:
+    """The released sums of each digit's task, or of all tasks; shrunk by the mechanism's rule on every task."""
+    n_tasks, rest = 5, f"[...Array(10).keys()], given, {json.dumps(way == 'shrunk')}"
+    found = run("noise", f"console.log(finalAccuracy(game, {json.dumps(way != 'per task')}, {n_tasks}, {std}, {rest}));")
+    ((rows, labels, _, truth),) = noise.unit_digits(1)
+    n_layers = 1 if way == "per task" else n_tasks
+    released = std * np.sin(np.arange(1, 10 * n_layers * 64 + 1, dtype=np.float64) ** 2).reshape(10, n_layers, 64)
+    released[:, 0] += np.stack([rows[labels == label].sum(axis=0) for label in range(10)])
+    sums = (continual.shrunk(released, std) if way == "shrunk" else released).sum(axis=1)
+    raw = np.asarray(noise.stream(1).tasks[0].test.inputs, dtype=np.float64)
+    hits = (raw @ (sums / np.linalg.norm(sums, axis=1, keepdims=True)).T).argmax(axis=1) == truth
+    accuracies = [hits[np.isin(truth, (2 * k, 2 * k + 1))].mean() for k in range(n_tasks)]
     assert found == pytest.approx(np.mean(accuracies), abs=1e-12)
-    assert 0.3 < found < 0.9, "the noise must show"
-
-
-@javascript.NEEDED
-def test_remembered_noise_is_as_wide_as_its_formula() -> None:
-    """200 x 64 numbers a number of tasks, five standard errors (6e-7)."""
-    found = run("noise", "console.log(JSON.stringify([1, 10, 50].map((n) => measuredRemembered(n, 200, 64))));")
-    expected = [continual.choose(n).least for n in (1, 10, 50)]
-    assert found == pytest.approx(expected, rel=5 / math.sqrt(2 * 200 * 64))
+    assert least <= found < (0.9 if way == "shrunk" else 0.8), "the noise must show"
 
 
 @javascript.NEEDED

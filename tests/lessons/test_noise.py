@@ -171,13 +171,13 @@ def test_all_promise_the_same_and_one_is_left_with_guessing() -> None:
     """Measured at ε = 2: 8 to 13 %, 78 to 80 %, 75 to 83 %, means of three seeds; the limits are six deviations away."""
     found = noise.repaired(2.0)
     assert list(found) == list(noise.METHODS)
-    for one in found.values():
-        assert one.guarantee.epsilon == pytest.approx(2.0, rel=1e-3)
-        assert one.guarantee.epsilon <= 2.0
-        assert one.guarantee.adjacency.startswith("replace")
-        assert one.guarantee.noise == "release"
-    assert [one.accuracy > 0.6 for one in found.values()] == [False, True, True]
-    assert found["independent-laplace"].accuracy < 0.3
+    for _, promised in found.values():
+        assert promised.epsilon == pytest.approx(2.0, rel=1e-3)
+        assert promised.epsilon <= 2.0
+        assert promised.adjacency.startswith("replace")
+        assert promised.noise == "release"
+    lost, *learned = (accuracy for accuracy, _ in found.values())
+    assert lost < 0.3 < 0.6 < min(learned)
 
 
 @pytest.mark.parametrize("method", list(noise.TO_TRAIN))

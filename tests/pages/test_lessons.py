@@ -482,7 +482,7 @@ def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> No
     page = open_page("teach", view="plan", part="1")
     page.session_state["teacher-notes"] = True
     assert "What to look for." in words(page.run())
-    assert text.notes("One release").ask in words(page)
+    assert text.notes()["One release"].ask in words(page)
     page.session_state["teacher-views"] = "Codes"
     page.run()
     page.text_area[0].set_value(f"{good}\n{other} {good.replace('ab', 'abc')}\n=1+1")
