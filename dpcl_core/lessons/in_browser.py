@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.errors import unknown
 from dpcl_core.lessons import exercises, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
@@ -39,10 +38,10 @@ _BOLD = re.compile(r"\*\*(.+?)\*\*")
 def plan(part: str) -> list[tuple[int, int, str]]:
     """Lessons of a part that fit into `MINUTES` with the talk after each: first minute, last minute, name.
 
-    Lessons are taken in order while they fit; the others are left for home. Raises BadInput naming the parts.
+    Lessons are taken in order while they fit; the others are left for home.
     """
     rows, now = [], 0
-    for name in _names(part):
+    for name in text.PARTS[part]:
         end = now + text.load(name).minutes + _TALK
         if end <= MINUTES:
             rows.append((now, end, name))
@@ -59,9 +58,9 @@ def run_from(part: str) -> int | None:
 def page(part: str) -> str:
     """The part as one HTML document to print, without scripts: notes and plan, sheet, answers.
 
-    Exercises have the numbers of `exercises.PAPER`, the same on every sheet. Raises BadInput naming the parts.
+    Exercises have the numbers of `exercises.PAPER`, the same on every sheet.
     """
-    lessons = [(text.number(name), text.load(name)) for name in _names(part)]
+    lessons = [(text.number(name), text.load(name)) for name in text.PARTS[part]]
     title, place, asked = escape(part), list(text.PARTS).index(part) + 1, exercises.sheet(part)
     style = (paths.assets_dir() / "lessons" / "handout.css").read_text(encoding="utf-8").strip()
     rows = "".join(
@@ -77,12 +76,6 @@ def page(part: str) -> str:
         f"<section><h1>{title}</h1>{sheets}</section>"
         f'<section class="answers"><h1>{title}: answers</h1>{answers}</section></body></html>'
     )
-
-
-def _names(part: str) -> tuple[str, ...]:
-    if part not in text.PARTS:
-        raise unknown("part", part, text.PARTS)
-    return text.PARTS[part]
 
 
 def _notes(part: str) -> str:
@@ -105,7 +98,7 @@ def _plan(part: str) -> str:
     if (spare := run_from(part)) is not None:
         what = "<b>A run of your own</b><br>In the app's classroom, everybody starts a run. Look at the plot."
         rows += f"<tr><td>{spare} to {MINUTES} min</td><td>{what}</td></tr>"
-    left = [text.load(name).title for name in _names(part) if name not in {one for _, _, one in planned}]
+    left = [text.load(name).title for name in text.PARTS[part] if name not in {one for _, _, one in planned}]
     rest = "".join(f"<li>{_words(title)}</li>" for title in left)
     rest = f"<p>At home, or in a second hour:</p><ul>{rest}</ul>" if left else ""
     return f"<h2>A plan for {MINUTES} minutes</h2><table>{rows}</table>{rest}"
@@ -187,16 +180,14 @@ def _lesson(name: str) -> dict[str, object]:
     lesson, seen = text.load(name), set[text.Word]()
     intro = _parts(lesson.intro, seen)
     steps = [
-        {
-            "key": step.key, "title": step.title, "choices": list(step.choices),
-            **{part: _parts(getattr(step, part), seen) for part in ("predict", "do", "see", "explain")},
-        }
+        step.model_dump(include={"key", "title", "choices"})
+        | {part: _parts(getattr(step, part), seen) for part in ("predict", "do", "see", "explain")}
         for step in lesson.steps
-    ]  # fmt: skip
+    ]
     think = [{"question": " ".join(one.question.split()), "answer": _parts(one.answer, seen)} for one in lesson.think]
-    controls = [{"name": control.name, "title": control.title} for control in lesson.controls]
+    controls = [control.model_dump(include={"name", "title"}) for control in lesson.controls]
     shown = {"intro": intro, "steps": steps, "controls": controls, "think": think}
-    return {"title": lesson.title, "question": lesson.question, **shown}
+    return lesson.model_dump(include={"title", "question"}) | shown
 
 
 def _parts(words: str, seen: set[text.Word]) -> list[str | list[str]]:
@@ -227,10 +218,8 @@ def _label() -> dict[str, object]:
 
 @cache
 def _noise() -> dict[str, object]:
-    stream = noise_game.stream(n_tasks=1)
-    train, test = stream.tasks[0].train, stream.tasks[0].test
-    rows = unit_rows(train.inputs)
-    sums = np.stack([rows[train.labels == label].sum(axis=0) for label in range(len(stream.classes))])
+    stream, sums = noise_game.stream(n_tasks=1), noise_game.digit_sums()
+    test = stream.tasks[0].test
     n_runs = len(noise_game.SEEDS)
     levels = np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS)
     return {

@@ -118,8 +118,8 @@ def test_the_browser_has_the_limits_of_the_terminal(name: str, limit: str, beyon
 
 
 def test_a_report_is_taken_over_and_what_the_element_cannot_have_reported_changes_nothing() -> None:
-    wrong = {"x": 1}, {"find": "everything"}, {"epsilon": 3}, {"epsilon": "1" * 21}, {"tasks": 51}, {"task_epsilon": math.inf}
-    for reported in (None, 3, *wrong):
+    typed = {"find": "everything"}, {"epsilon": 3}, {"epsilon": "1" * 21}, {"tasks": 51}, {"task_epsilon": math.inf}
+    for reported in (None, 3, {"x": 1}, *typed):
         assert Question().changed(reported) == Question()
     now = Question().changed({"find": "epsilon", "sigma": "2", "steps": "40", "mechanism": "sampled"})
     assert now.numbers() == {"sigma": 2.0, "delta": 1e-5, "rate": 0.01, "steps": 40}

@@ -39,15 +39,12 @@ def test_sampling_helps_more_the_fewer_are_drawn_and_not_at_all_with_everybody()
     assert totals[-1] == pytest.approx(everybody) == adding.if_known(adding.N_STEPS)
     assert adding.sampled(0.01) < adding.if_known(adding.participations(0.01)[0])
     assert adding.if_known(0) == 0
-
-
-def test_95_of_100_people_are_in_so_many_batches() -> None:
     low, high = adding.participations(0.01)
     drawn = np.random.default_rng(0).binomial(adding.N_STEPS, 0.01, 50_000)
-    assert 0.94 < ((drawn >= low) & (drawn <= high)).mean() < 0.99
+    assert 0.94 < ((drawn >= low) & (drawn <= high)).mean() < 0.99, "as 95 of 100 people are"
 
 
-def test_no_work_on_a_release_helps_the_attacker() -> None:
+def test_no_work_on_a_release_helps_the_attacker_and_mending_makes_counts_of_rare_entries_better() -> None:
     """20,000 rounds a side in the measured half: five standard errors of a share are 1.3 points."""
     for epsilon in (1.0, 4.0):
         found = adding.worked_on(epsilon, 40_000)
@@ -55,9 +52,6 @@ def test_no_work_on_a_release_helps_the_attacker() -> None:
         assert max(found.values()) < best + 0.013
         assert found["as released"] == pytest.approx(best, abs=0.016)
         assert found["negative counts set to 0"] > 0.5
-
-
-def test_mending_makes_counts_of_rare_entries_better() -> None:
     found = adding.errors(1.0, 500)
     sigma = gaussian.sigma(1.0, adding.DELTA)
     assert found["as released"] == pytest.approx(sigma, rel=5 / math.sqrt(2 * 500 * len(adding.COUNTS)))
@@ -72,6 +66,8 @@ def test_small_sums_with_her_lie_on_her_grid_always() -> None:
     released = adding.releases(True, 1.0, 200, "naive")
     assert not adding.cannot_be_hers(released).any()
     assert (np.abs(released) < np.abs(adding.person()) / 4).any()  # there were small ones to look at
+    shown = np.abs(released[0][adding.smallest(released[0], 4)])
+    assert shown.tolist() == np.sort(np.abs(released[0]))[:4].tolist()
 
 
 def test_the_attack_proves_more_than_epsilon_allows() -> None:
@@ -90,11 +86,6 @@ def test_the_same_attack_on_rounded_sums_proves_nothing() -> None:
     for is_in in (True, False):
         steps = adding.steps_of(adding.releases(is_in, 1.0, 5, "rounded"), 1.0)
         assert (steps == np.rint(steps)).all()
-
-
-def test_the_smallest_numbers_are_shown() -> None:
-    released = np.linspace(-3, 3, adding.N_NUMBERS)
-    assert np.abs(released[adding.smallest(released, 4)]).max() <= np.sort(np.abs(released))[3]
 
 
 # The small classifier's gradient is that of its loss, it forgets as the lesson says, and sums do not.
@@ -158,12 +149,8 @@ def test_likeness_is_measured_as_the_formula_says(n: int) -> None:
     out terms of 1 / 64."""
     measured, formula = adding.likeness(1.0, n)
     assert measured == pytest.approx(formula, abs=0.045)
-
-
-def test_half_the_people_are_half_the_sum_beside_the_same_noise() -> None:
-    """Pictures of one digit differ, so sums grow only nearly in proportion."""
-    ratios = [formula / math.sqrt(1 - formula**2) for formula in (adding.likeness(1.0, n)[1] for n in (20, 40))]
-    assert ratios[1] / ratios[0] == pytest.approx(2, rel=0.05)
+    ratios = [one / math.sqrt(1 - one**2) for one in (adding.likeness(1.0, few)[1] for few in (20, 40))]
+    assert ratios[1] / ratios[0] == pytest.approx(2, rel=0.05), "pictures differ, so sums grow only nearly in proportion"
 
 
 def test_counting_ten_times_drowns_the_others_and_a_shared_label_does_not() -> None:

@@ -248,13 +248,6 @@ def test_the_plan_for_one_class_fills_its_time_with_steps_that_are_there() -> No
         assert not FORBIDDEN.search(block.ask)
 
 
-def test_an_unknown_part_or_lesson_is_refused_in_one_sentence() -> None:
-    with pytest.raises(BadInput, match="must be one of One release"):
-        in_browser.page("Magic")
-    with pytest.raises(BadInput, match=f"lesson = magic: must be one of {', '.join(text.NAMES)}"):
-        text.load("magic")
-
-
 # The words of the lessons: complete, short, and free of words that promise too much.
 
 

@@ -121,6 +121,8 @@ def test_answers_are_kept_as_often_as_epsilon_says(epsilon: float) -> None:
     assert label.keeps(epsilon) == pytest.approx(p, rel=1e-11)
     assert label.keeps(epsilon) == pytest.approx(statement.odds_bound(epsilon, 0.0), rel=1e-11)
     assert kept == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / len(truth)))
+    before, after = (share / (1 - share) for share in (label.SHARE, label.posterior(epsilon)))
+    assert after / before == pytest.approx(math.exp(epsilon)), "a yes is more likely true by the odds"
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
@@ -136,18 +138,10 @@ def test_the_crowds_estimate_is_unbiased_with_the_error_that_is_shown(epsilon: f
     assert label.clerk_std(2000, epsilon) * 2000 == pytest.approx(math.sqrt(2) / epsilon), "once, it is Laplace noise"
 
 
-def test_a_yes_is_more_likely_true_by_the_odds_of_epsilon_exactly() -> None:
-    before, after = label.SHARE / (1 - label.SHARE), label.posterior(1.0) / (1 - label.posterior(1.0))
-    assert after / before == pytest.approx(math.e)
-
-
-def test_only_a_person_larger_than_the_noise_was_made_for_breaks_the_promise() -> None:
+def test_clipping_trades_what_is_above_it_for_noise_and_only_who_is_larger_breaks_the_promise() -> None:
     for epsilon in (0.25, 1.0, 4.0):
         usual, largest, hers = (label.attack_rates(income, epsilon) for income in (3000, label.LARGEST, 1e6))
         assert usual < largest < statement.odds_bound(epsilon, label.DELTA) < hers
-
-
-def test_clipping_loses_what_is_above_the_clip_and_noise_is_in_proportion_to_it() -> None:
     lost, noise = label.lost_and_noise(5000, 1.0)
     assert lost == pytest.approx(sum(max(0.0, one - 5000) for one in label.incomes().tolist()))
     assert noise == pytest.approx(5000 * gaussian.sigma(1.0, label.DELTA))
@@ -172,13 +166,10 @@ def test_the_program_prints_as_many_people_as_delta_allows() -> None:
     assert label.expected_prints(0.01) == 10
 
 
-def test_the_best_of_n_is_the_mean_over_all_ways_to_draw_them() -> None:
+def test_the_best_of_n_is_the_mean_over_all_ways_to_draw_them_and_luck_flatters_more_under_more_noise() -> None:
     values = np.array([0.1, 0.5, 0.2, 0.9, 0.4])
     for n in (1, 2, 3, 5):
         assert label.best_of(values, n) == pytest.approx(np.mean([max(some) for some in combinations(values, n)]))
-
-
-def test_luck_flatters_more_under_more_noise() -> None:
     gifts = [label.best_of(label.scores(e), 20) - label.scores(e).mean() for e in (0.25, 1.0, 4.0)]
     assert gifts[0] > gifts[1] > gifts[2] > 0
 
@@ -198,10 +189,13 @@ def test_a_person_with_k_examples_is_the_accountants_group(k: int) -> None:
     assert delta > label.DELTA if k > 1 else delta == pytest.approx(label.DELTA)
 
 
-def test_a_text_is_never_more_than_the_sum_of_its_words_and_less_for_many() -> None:
+def test_a_text_is_never_more_than_the_sum_of_its_words_and_the_smallest_number_is_the_weakest_promise() -> None:
     assert label.of_text(1.0, 1) == pytest.approx(1.0, rel=1e-3)
     assert label.of_text(1.0, 400) < 0.8 * 400
     assert all(label.of_text(0.5, n) <= 0.5 * n for n in (2, 10, 40))
+    words, mails = label.of_text(1.0, label.N_WORDS * label.N_MAILS), label.of_person(2.0, label.N_MAILS)
+    assert math.inf > words > mails > 8
+    assert label.noise_on_mean(1.0, 20) / label.noise_on_mean(1.0, 10_000) == pytest.approx(500)
 
 
 def test_averaging_first_is_worth_as_much_as_wider_noise() -> None:
@@ -211,10 +205,3 @@ def test_averaging_first_is_worth_as_much_as_wider_noise() -> None:
     assert found["example"] > found["group"] + 0.1
     alone = label.accuracies(2.0, 1)
     assert alone["example"] == alone["group"] == pytest.approx(alone["clipped"])
-
-
-def test_the_smallest_number_is_the_weakest_promise_and_units_share_the_noise_on_their_mean() -> None:
-    assert label.noise_on_mean(1.0, 20) / label.noise_on_mean(1.0, 10_000) == pytest.approx(500)
-    words, mails = label.of_text(1.0, label.N_WORDS * label.N_MAILS), label.of_person(2.0, label.N_MAILS)
-    assert words > mails > 8
-    assert math.isfinite(words)

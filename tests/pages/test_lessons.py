@@ -195,7 +195,9 @@ def test_the_course_has_its_parts_and_each_opens_on_a_lesson_of_its_own(open_pag
         assert {"l": "label", **page.query_params}["l"] in names
 
 
-def test_a_lesson_alone_has_no_way_to_the_others(open_page: Open) -> None:
+def test_a_lesson_alone_has_no_way_to_the_others_and_start_leads_to_the_first(open_page: Open) -> None:
+    links = {link.proto.page: link.proto.query_string for link in open_page("start").get("page_link")}
+    assert links["lessons"] == f"view=steps&v=1&l={text.NAMES[0]}&s=1"
     page = open_page("lessons", l="shared", s="2", alone="1")
     assert [box.label for box in (*page.selectbox, *page.radio)] == ["Your prediction"]
     assert not page.multiselect
@@ -302,11 +304,6 @@ def test_the_longest_link_is_short_enough() -> None:
     assert CODEC.read(CODEC.write(values)).values == values
 
 
-def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
-    links = {link.proto.page: link.proto.query_string for link in open_page("start").get("page_link")}
-    assert links["lessons"] == f"view=steps&v=1&l={text.NAMES[0]}&s=1"
-
-
 def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:
     page = done(open_page, "shared", 2, 2, "Subtract", b3="8000")
     includes(words(page), "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346.", "Correct.")
@@ -379,7 +376,9 @@ def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
     includes(words(page), "You matched 4 of 4 right.", "Correct.")
 
 
-def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open, store: Store, monkeypatch) -> None:
+def test_who_opened_a_room_asks_a_steps_question_and_who_is_in_it_brings_predictions(
+    open_page: Open, store: Store, monkeypatch: Patch
+) -> None:
     monkeypatch.setattr("pages.parts.visitor.token", lambda: "a" * 32)
     rooms = Rooms(store)
     assert "lesson-ask" not in {button.key for button in open_page("lessons", l="coin").button}, "no room is open"
@@ -397,12 +396,8 @@ def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open,
     predict(page)
     press(page, "○ 3.")
     assert elements(page) == [], "another step is another question"
-
-
-def test_who_is_in_a_room_brings_predictions_there(open_page: Open, store: Store, monkeypatch) -> None:
     monkeypatch.setattr("pages.parts.visitor.token", lambda: "b" * 32)
-    rooms = Rooms(store)
-    rooms.join(rooms.open("Monday", "a" * 32), "b" * 32)
+    rooms.join(code, "b" * 32)
     page = open_page("lessons", l="coin")
     assert elements(page) == ["ballot"]
     assert "lesson-ask" not in {button.key for button in page.button}
