@@ -69,7 +69,7 @@ def if_known(times: int) -> float:
     return gaussian.epsilon(SIGMA / math.sqrt(times), DELTA) if times else 0.0
 
 
-def worked_on(epsilon: float, rounds: int) -> dict[str, float]:
+def worked_on(epsilon: float, rounds: int = 20_000) -> dict[str, float]:
     """Share of right guesses from a small noisy count, and from what others make of it.
 
     The attacker takes the best cut of the first half of the rounds, on either side of it, and is measured on the second.
@@ -101,7 +101,7 @@ def _right(with_her: NDArray[np.float64], without: NDArray[np.float64]) -> float
     return found if first[best] >= 0.5 else 1 - found
 
 
-def errors(epsilon: float, draws: int) -> Mapping[str, float]:
+def errors(epsilon: float, draws: int = 300) -> Mapping[str, float]:
     """Root mean square error of the catalogue's noisy counts, and after negative ones are set to 0."""
     clean = np.tile(COUNTS, (draws, 1))
     released = ReleaseNoise().added(clean, gaussian.sigma(epsilon, DELTA))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -68,9 +69,9 @@ def the_crowd(stage: Stage) -> int:
 def the_odds(stage: Stage) -> int:
     """How often a guesser is right who believes what is said, measured and by its formula."""
 
-    def played() -> dict[float, float]:
+    def played(epsilon: float) -> float:
         truth = np.arange(N_GAMES, dtype=np.int64) % 2
-        return {epsilon: float((game.answers(truth, epsilon) == truth).mean()) for epsilon in EPSILONS}
+        return float((game.answers(truth, epsilon) == truth).mean())
 
     measured, epsilon, nearest = stage.moved_in(f"Play {N_GAMES:,} rounds at every ε", played, "epsilon", EPSILONS)
     grid = np.geomspace(EPSILONS[0], EPSILONS[-1], 25)
@@ -318,7 +319,7 @@ def look(stage: Stage) -> int:
     text = corpus.text(picked, number - 1)
     stage.see()
     token_heat.draw_shaded(text, dials, ["score1"], f"A made-up text of {corpus.sources[picked]}", key=stage.key("scored"))
-    tokens = explorers_tokens.gathered(texts)
+    tokens = _tokens()
     surprise = np.concatenate([values(each, "score1", dials) for each in texts])
     most = surprise >= np.quantile(surprise, 1 - TOP)
     private, lookalike = tokens.is_private[most].mean(), tokens.is_lookalike[most].mean()
@@ -349,13 +350,11 @@ def lookalikes(stage: Stage) -> int:
 def alpha(stage: Stage) -> int:
     """Detection of personal data at every weight α."""
 
-    def ranked() -> dict[str, dict[float, float]]:
-        texts = modes.everything()
-        tokens = explorers_tokens.gathered(texts)
-        by = {each: explorers_tokens.scores(modes.ranked(texts, Dials(alpha=each)), tokens).auroc for each in ALPHAS}
-        return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
+    def ranked(weight: float) -> dict[str, float]:
+        return dict(explorers_tokens.scores(modes.ranked(modes.everything(), Dials(alpha=weight)), _tokens()).auroc)
 
-    curves, _, nearest = stage.moved_in("Rank at every α", ranked, "mix", ALPHAS)
+    found, _, nearest = stage.moved_in("Rank at every α", ranked, "mix", ALPHAS)
+    curves = {name: {each: found[each][name] for each in ALPHAS} for name in found[nearest]}
     picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
     stage.card(picture, _provenance(), pd.DataFrame(curves).rename_axis("alpha").reset_index(), _TITLE)
     best = max(curves[explorers_tokens.AGAINST].values())
@@ -375,11 +374,7 @@ def misses(stage: Stage) -> int:
 
 def feedback(stage: Stage) -> int:
     """Scores by a model that has memorised the texts to a growing share."""
-
-    def learned() -> list[tuple[float, float, float, float, float]]:
-        return [(share, *_private(_by_heart(share))) for share in SHARES]
-
-    rows_by_share, share, _ = stage.moved_in("Learn by heart", learned, "by-heart", SHARES)
+    found, share, _ = stage.moved_in("Learn by heart", lambda share: _private(_by_heart(share)), "by-heart", SHARES)
     texts = modes.everything()
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, partly memorised"
@@ -387,11 +382,11 @@ def feedback(stage: Stage) -> int:
     draw_table(("memorised", "mean score", "mean nominal ε (no guarantee)", "above θ", "AUROC, all tokens"), (
         (f"**{percent(each, 0)}**" if each == share else percent(each, 0), f"{score:.2f}", f"{nominal:.2g}",
          percent(recall, 0), f"{auroc:.2f}")
-        for each, score, nominal, recall, auroc in rows_by_share
+        for each, (score, nominal, recall, auroc) in found.items()
     ), names=0, title=f"Personal tokens of {len(texts)} texts")  # fmt: skip
     st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
     arrow("explore", "Score other texts on Explore", {"view": "words"})
-    change = rows_by_share[-1][1] - rows_by_share[0][1]
+    change = found[SHARES[-1]][0] - found[SHARES[0]][0]
     return 2 if change < -0.02 else 0 if change > 0.02 else 1
 
 
@@ -402,6 +397,12 @@ def _bars(stage: Stage, groups: list[str]) -> dict[str, float]:
     stage.card(figures.detection(shown, dark=stage.dark), _provenance(), shown, _TITLE)
     by = shown[shown["detector"] == "score"].set_index("group")["auroc"]
     return {str(group): float(value) for group, value in by.items()}
+
+
+@cache
+def _tokens() -> explorers_tokens.Tokens:
+    """The tokens of all texts."""
+    return explorers_tokens.gathered(modes.everything())
 
 
 @st.cache_resource(max_entries=len(SHARES), show_spinner=False)

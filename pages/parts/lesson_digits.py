@@ -19,7 +19,7 @@ from pages.parts.text import percent
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 RELEASES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-N_ROUNDS, N_DRAWS = 2000, 300
+N_ROUNDS = 2000
 
 
 def ten_releases(stage: Stage) -> int:
@@ -57,9 +57,7 @@ def other_people(stage: Stage) -> int:
 
 def sampled(stage: Stage) -> int:
     """A thousand noisy steps on random batches."""
-    totals, rate, nearest = stage.moved_in(
-        "Account for every rate", lambda: {rate: game.sampled(rate) for rate in RATES}, "rate", RATES
-    )
+    totals, rate, nearest = stage.moved_in("Account for every rate", game.sampled, "rate", RATES)
     source = f"privacy loss distributions: {game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5"
     everybody, lines = totals[1.0], {"a thousand steps": list(totals.values())}
     stage.curves(lines, RATES, source=source, chosen=rate, everybody=everybody, rate=nearest, total=totals[nearest])
@@ -82,9 +80,7 @@ def who_was_drawn(stage: Stage) -> int:
 
 def afterwards(stage: Stage) -> int:
     """What an attacker gets from a released count, and from what others make of it."""
-    shares, epsilon = stage.chosen(
-        "Work on it, then attack", lambda epsilon: game.worked_on(epsilon, 10 * N_ROUNDS), "epsilon", EPSILONS
-    )
+    shares, epsilon = stage.chosen("Work on it, then attack", game.worked_on, "epsilon", EPSILONS)
     best, largest = game.best_of_averages(epsilon, 1), max(shares.values())
     stage.bars(shares, largest=largest, best=best)
     return 0 if largest < best + 0.02 and largest < statement.odds_bound(epsilon, game.DELTA) + 0.02 else 1
@@ -92,7 +88,7 @@ def afterwards(stage: Stage) -> int:
 
 def for_free(stage: Stage) -> int:
     """Error of noisy counts before and after impossible ones are mended."""
-    found, epsilon = stage.chosen("Mend the counts", lambda epsilon: game.errors(epsilon, N_DRAWS), "epsilon", EPSILONS)
+    found, epsilon = stage.chosen("Mend the counts", game.errors, "epsilon", EPSILONS)
     before, after = found.values()
     draw_table(("counts", "error, people", "ε"), [(name, f"{value:.2f}", f"{epsilon:g}") for name, value in found.items()])
     change = "smaller" if after < before else "larger"

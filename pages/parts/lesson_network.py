@@ -72,7 +72,7 @@ def whole_training(stage: Stage) -> int:
     n = len(game.digits()[0])
     clean = game.accuracy(game.plain(n))
     found, epsilon, nearest = stage.moved_in(
-        "Train them all", lambda: {one: game.accuracy(game.private(n, one)) for one in EPSILONS}, "epsilon", EPSILONS
+        "Train them all", lambda one: game.accuracy(game.private(n, one)), "epsilon", EPSILONS
     )
     rows = [(name, one, value) for one in EPSILONS for name, value in (("DP-SGD", found[one]), ("without noise", clean))]
     drawn = pd.DataFrame(rows, columns=["series", "x", "y"])
@@ -88,7 +88,6 @@ def whole_training(stage: Stage) -> int:
 PEOPLE = (20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 CUTS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MEMBERS_EPSILONS = (1.0, 4.0, 16.0, 64.0)
-N_MEMBERS, N_TIMES = 160, 4
 _ATTACKED = "attacker right in pairs", "new digits recognised"
 
 
@@ -133,12 +132,9 @@ def more_people(stage: Stage) -> int:
 
 def with_dp(stage: Stage) -> int:
     """The attack on pairs, and the accuracy, under DP-SGD at every budget."""
-    trained = {one: (N_MEMBERS, one, N_TIMES) for one in MEMBERS_EPSILONS}
-    values, epsilon, nearest = stage.moved_in(
-        "Train with noise", lambda: {one: game.attacked(*of) for one, of in trained.items()}, "epsilon", MEMBERS_EPSILONS
-    )
+    values, epsilon, nearest = stage.moved_in("Train with noise", game.attacked, "epsilon", MEMBERS_EPSILONS)
     lines = by_name(_ATTACKED, values.values())
-    (right, accuracy), (clean, clean_accuracy) = values[nearest], _attacked(N_MEMBERS)
+    (right, accuracy), (clean, clean_accuracy) = values[nearest], _attacked(game.N_MEMBERS)
     stage.curves(
         lines, MEMBERS_EPSILONS, chosen=epsilon, epsilon=nearest, right=right, accuracy=accuracy, clean=clean,
         clean_accuracy=clean_accuracy,

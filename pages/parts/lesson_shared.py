@@ -108,7 +108,9 @@ def a_learner(stage: Stage) -> int:
     def train() -> dict[float, game.Accuracies]:
         return {scale: game.accuracies(bundled_pictures(), scale) for scale in (0.0, *SCALES)}
 
-    accuracies, _, nearest = stage.moved_in("Train them all", train, "strength", SCALES)
+    accuracies, scale = stage.press("Train them all", train), stage.choose("strength", SCALES)
+    stage.see()
+    nearest = min(accuracies, key=lambda each: abs(each - scale))
     curves, chance = accuracy_curves(accuracies), 1 / len(bundled_pictures().classes)
     picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=chance, dark=stage.dark)
     table = pd.DataFrame(curves).rename_axis("b").reset_index()
@@ -227,8 +229,8 @@ def what_it_proves(stage: Stage) -> int:
     def bounds(right: float) -> tuple[float, float]:
         return noise.audit_proven(Coins(noise.N_RECORDS, n_guessed, int(right)))
 
-    found, right, _ = stage.moved_in("Compute the bounds", lambda: [bounds(right) for right in RIGHT], "right", RIGHT)
-    (plain, normal), lines = bounds(right), by_name(_KINDS, found)
+    found, right, _ = stage.moved_in("Compute the bounds", bounds, "right", RIGHT)
+    (plain, normal), lines = bounds(right), by_name(_KINDS, found.values())
     stage.curves(lines, RIGHT, source=_SOURCE, chosen=right, n_guessed=n_guessed, plain=plain, normal=normal)
     least = bounds(120)[0]
     return 0 if least == 0 else 1 if least < 0.9 else 2

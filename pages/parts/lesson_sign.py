@@ -239,8 +239,8 @@ def by_place(stage: Stage) -> int:
 def anchors(stage: Stage) -> int:
     """All lists matched by signatures, for every number of anchors."""
 
-    def matched() -> dict[float, tuple[projection_maps.Matched, float]]:
-        return {m: _share(modes.server_side(_world(384), matching.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
+    def matched(m: float) -> tuple[projection_maps.Matched, float]:
+        return _share(modes.server_side(_world(384), matching.CENTRED, int(m), _LEVEL, 1))
 
     by_count, _, nearest = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
     world = _world(384)
@@ -258,9 +258,7 @@ def anchors(stage: Stage) -> int:
 
 def projection(stage: Stage) -> int:
     """Agreement of the matchers at every noise level, for short and long vectors."""
-    curves, _, nearest = stage.moved_in(
-        "Match at every noise", lambda: {each: _under_noise(_world(int(each))) for each in LENGTHS}, "numbers", LENGTHS
-    )
+    curves, _, nearest = stage.moved_in("Match at every noise", lambda n: _under_noise(_world(int(n))), "numbers", LENGTHS)
     _curves(stage, curves[nearest], {})
     arrow("explore", "More matchers and noise on Explore", {"view": "clients"})
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}

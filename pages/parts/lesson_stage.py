@@ -89,11 +89,13 @@ class Stage:
         self.see()
         return values
 
-    def moved_in(self, label: str, do: Callable[[], T], name: str, options: tuple[float, ...]) -> tuple[T, float, float]:
-        """The button of a step with one control for what to look at in the result of `do`: this, its value, and the option
-        nearest to it, since a link may set any value.
+    def moved_in(
+        self, label: str, do: Callable[[float], T], name: str, options: tuple[float, ...]
+    ) -> tuple[dict[float, T], float, float]:
+        """The button of a step with one control for what to look at in the results of `do`, by option: these, the control's
+        value, and the option nearest to it, since a link may set any value.
         """
-        done, value = self.press(label, do), self.choose(name, options)
+        done, value = self.press(label, lambda: {option: do(option) for option in options}), self.choose(name, options)
         self.see()
         return done, value, min(options, key=lambda option: abs(option - value))
 
