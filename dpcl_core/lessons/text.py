@@ -48,8 +48,9 @@ class Scale(Document):
 class Chart(Document):
     """The chart of a step: curves, bars where it has no `y`, or rows of pictures. `source`: what its numbers come from.
 
-    Title and source are empty where the step's code computes them. `finding`: a template for what the step's code computes;
-    formats beside Python's are "pc" and "pc0" (percent), "eps", "least" and "budget" (as `privacy.statement` writes them).
+    Title and source are empty where the step's code computes them. `finding`: a template for the values of the lesson's
+    controls, by name, and for what the step's code computes; formats beside Python's are "pc" and "pc0" (percent), "eps",
+    "least" and "budget" (as `privacy.statement` writes them).
     """
 
     title: str = ""
