@@ -5,20 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import streamlit as st
 
 from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
-from dpcl_core.lessons.text import Lesson
+from dpcl_core.lessons.text import Lesson, Progress
 from pages.parts import figure_card, layout, lesson_stage, link
 from pages.parts.state import View
 from pages.parts.text import WORDS, is_dark
-
-if TYPE_CHECKING:
-    from dpcl_core.lessons.edges import Shown
-    from dpcl_core.lessons.in_browser import Progress
 
 VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
@@ -54,11 +50,10 @@ def _fields() -> list[object]:
         fields += [
             link.Field(f"{name}:done", f"d{number}", "steps done", link.Many(link.Whole(1, n_steps), n_steps), ()),
             link.Field(f"{name}:predictions", f"p{number}", "predictions", link.Many(choice, n_steps), ()),
-            *(
-                link.Field(f"{name}:{one.name}", f"{one.key}{number}", one.title, lesson_stage.kind(one), one.default)
-                for one in lesson.controls
-            ),
         ]
+        for one in lesson.controls:
+            kind = link.Number(one.least, one.most)
+            fields.append(link.Field(f"{name}:{one.name}", f"{one.key}{number}", one.title, kind, one.default))
     return fields
 
 
@@ -103,15 +98,15 @@ def _lessons(view: View, linked: str) -> None:
         else:
             _step(state, lesson)
         with above:
-            lesson_stage.strip(lesson.steps[state.step])
+            lesson_stage.strip(lesson.steps[state.progress.step])
     view.commit(state.values(), CODEC)
     with side:
         # The list of steps with their ticks; a press goes to a step.
         with st.container(key="lesson-steps", gap=None):
-            st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
+            st.markdown(f"**Steps**, {len(state.progress.done)} of {state.n_steps} done")
             for place, step in enumerate(lesson.steps):
-                label = f"{'✓' if place in state.done else '○'} {place + 1}. {step.title}"
-                label = f"**{label} (here)**" if place == state.step else label
+                label = f"{'✓' if place in state.progress.done else '○'} {place + 1}. {step.title}"
+                label = f"**{label} (here)**" if place == state.progress.step else label
                 st.button(
                     label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,),
                     disabled=place > state.last_open,
@@ -122,31 +117,25 @@ def _lessons(view: View, linked: str) -> None:
 
 
 class _State:
-    """A visitor's state in one lesson, kept over reruns: step (from 0), ticks, predictions, controls."""
+    """A visitor's state in one lesson: the progress, which the session keeps, and what the link asks for."""
 
     def __init__(self, view: View, name: str, lesson: Lesson) -> None:
-        self.view, self.name = view, name
-        self.n_steps = len(lesson.steps)
+        self.view, self.name, self.n_steps = view, name, len(lesson.steps)
         self.hidden = frozenset(cast("tuple[str, ...]", view["hide"]))
-        stored = st.session_state.setdefault
-        ticks = cast("tuple[int, ...]", view[f"{name}:done"])
-        self.done: set[int] = stored(view.key(f"{name}-done"), {n - 1 for n in ticks})
-        linked = cast("tuple[int | None, ...]", view[f"{name}:predictions"])
-        self.predictions: dict[int, int] = stored(
-            view.key(f"{name}-predictions"),
-            {place: n - 1 for place, n in enumerate(linked) if n is not None and n <= len(lesson.steps[place].choices)},
-        )
-        self.controls: dict[str, float] = stored(
-            view.key(f"{name}-controls"), {one.name: cast(float, view[f"{name}:{one.name}"]) for one in lesson.controls}
-        )
-        linked_step, first = (cast("int | None", view[key]) if name == view["lesson"] else None for key in ("step", "first"))
+        step, first = (cast("int | None", view[key]) if name == view["lesson"] else None for key in ("step", "first"))
         self.first = min(first or 1, self.n_steps) - 1
-        undone = [step for step in range(self.n_steps) if step not in self.done]
-        start = linked_step - 1 if linked_step is not None else undone[0] if undone else 0
-        wanted = min(stored(view.key(f"{name}-step"), start), self.n_steps - 1)
-        self.step: int = min(wanted, self.last_open)
-        self.is_held = self.step < wanted
-        st.session_state[view.key(f"{name}-step")] = self.step
+        key = view.key(f"{name}-progress")
+        if key not in st.session_state:
+            done = {n - 1 for n in cast("tuple[int, ...]", view[f"{name}:done"])}
+            linked = zip(lesson.steps, cast("tuple[int | None, ...]", view[f"{name}:predictions"]), strict=False)
+            predictions = {place: n - 1 for place, (of, n) in enumerate(linked) if n is not None and n <= len(of.choices)}
+            start = min({*range(self.n_steps)} - done, default=0) if step is None else step - 1
+            controls = {one.name: cast(float, view[f"{name}:{one.name}"]) for one in lesson.controls}
+            st.session_state[key] = Progress(start, done, predictions, controls)
+        self.progress: Progress = st.session_state[key]
+        wanted = min(self.progress.step, self.n_steps - 1)
+        self.progress.step = min(wanted, self.last_open)
+        self.is_held = self.progress.step < wanted
 
     @property
     def last_open(self) -> int:
@@ -154,49 +143,32 @@ class _State:
 
         Steps before the first one of a class need none.
         """
-        places = range(self.first, self.n_steps)
-        unasked = [place for place in places if place not in self.predictions and place not in self.done]
-        return unasked[0] if unasked and PREDICTION not in self.hidden else self.n_steps - 1
+        asked = {*range(self.first, self.n_steps)} - self.progress.predictions.keys() - self.progress.done
+        return self.n_steps - 1 if PREDICTION in self.hidden else min(asked, default=self.n_steps - 1)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the step that is open has its tick."""
+        return self.progress.step in self.progress.done
 
     def go(self, step: int) -> None:
         """Goes to another step; a callback."""
-        st.session_state[self.view.key(f"{self.name}-step")] = step
-        st.session_state[self.view.key(f"{self.name}-jumps")] = self.jumps + 1
-
-    @property
-    def jumps(self) -> int:
-        """How often this page, not the browser's element, went to another step."""
-        return int(st.session_state.get(self.view.key(f"{self.name}-jumps"), 0))
-
-    @property
-    def progress(self) -> Progress:
-        """The same for the browser's element."""
-        from dpcl_core.lessons.in_browser import Progress
-
-        return Progress(self.step, tuple(sorted(self.done)), dict(self.predictions), dict(self.controls))
-
-    def take(self, now: Progress) -> None:
-        """Takes over what the browser's element reports."""
-        self.step = st.session_state[self.view.key(f"{self.name}-step")] = now.step
-        self.done.update(now.done)
-        self.predictions.update(now.predictions)
-        self.controls.update(now.values)
+        self.progress.step = step
+        self.progress.moves += 1
 
     def values(self) -> dict[str, object]:
         """All values of the link, with other lessons in their last state."""
-        fields: dict[str, object] = {"lesson": self.name, "step": self.step + 1}
+        fields: dict[str, object] = {"lesson": self.name, "step": self.progress.step + 1}
         fields |= {"first": self.first + 1 if self.first else None, "alone": self.view["alone"], "hide": self.view["hide"]}
         for name in text.NAMES:
-            done = st.session_state.get(self.view.key(f"{name}-done"))
-            if done is None:  # not opened since the link was followed
+            progress: Progress | None = st.session_state.get(self.view.key(f"{name}-progress"))
+            if progress is None:  # not opened since the link was followed
                 fields |= {key: value for key, value in self.view.read.values.items() if key.startswith(f"{name}:")}
                 continue
-            predictions: dict[int, int] = st.session_state[self.view.key(f"{name}-predictions")]
-            n_places = max(predictions, default=-1) + 1
-            choices = tuple(predictions[place] + 1 if place in predictions else None for place in range(n_places))
-            controls: dict[str, float] = st.session_state[self.view.key(f"{name}-controls")]
-            fields |= {f"{name}:done": tuple(sorted(step + 1 for step in done)), f"{name}:predictions": choices}
-            fields |= {f"{name}:{control}": value for control, value in controls.items()}
+            predicted = {place: choice + 1 for place, choice in progress.predictions.items()}
+            choices = tuple(map(predicted.get, range(max(predicted, default=-1) + 1)))
+            fields |= {f"{name}:done": tuple(sorted(step + 1 for step in progress.done)), f"{name}:predictions": choices}
+            fields |= {f"{name}:{control}": value for control, value in progress.values.items()}
         return fields
 
 
@@ -205,7 +177,7 @@ def _in_browser(state: _State) -> None:
     with st.spinner("Opening the lesson ..."):
         from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
 
-    epoch = state.view.key(f"{state.name}-{state.jumps}")
+    epoch = state.view.key(f"{state.name}-{state.progress.moves}")
     data = in_browser.document(
         state.name,
         state.progress,
@@ -216,24 +188,24 @@ def _in_browser(state: _State) -> None:
         is_alone=False,
     )
     reported = figure_card.mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
-    state.take(state.progress.changed(reported, state.name))
-    if len(state.done) == state.n_steps:
+    state.progress.take(reported, text.load(state.name))
+    if len(state.progress.done) == state.n_steps:
         lesson_stage.onward(state.view, state.name, CODEC, state.values())
 
 
 def _step(state: _State, lesson: Lesson) -> None:
     """Draws a step; each of its four parts appears when the previous one is done."""
-    step = lesson.steps[state.step]
+    place, was_done = state.progress.step, state.is_done
+    step = lesson.steps[place]
     controls = {one.name: one for one in lesson.controls}
-    stage = lesson_stage.Stage(state.name, step, controls, state.controls, state.hidden, state.view.key, is_dark())
-    if st.session_state.setdefault(stage.key("opened"), state.step in state.done) is False:
-        stage.forget()  # a link without this tick restarts the step
+    stage = lesson_stage.Stage(state.name, step, controls, state.progress.values, state.hidden, state.view.key, is_dark())
+    if st.session_state.setdefault(stage.key("opened"), was_done) is False:
+        stage.memory.clear()  # a link without this tick restarts the step
         st.session_state[stage.key("opened")] = True
-    st.caption(f"Lesson {text.number(state.name)}, {lesson.title}: step {state.step + 1} of {state.n_steps}")
+    st.caption(f"Lesson {text.number(state.name)}, {lesson.title}: step {place + 1} of {state.n_steps}")
     st.header(step.title, anchor=False)
-    was_done = state.step in state.done
     if not (was_done and layout.is_on()):  # a projector has room for the result and its explanation, and for no more
-        if state.step == 0:
+        if place == 0:
             layout.markdown(lesson.intro)
         if not _predicted(state, stage):
             return
@@ -246,18 +218,18 @@ def _step(state: _State, lesson: Lesson) -> None:
         state.view.commit(state.values(), CODEC)
 
     layout.draw_apart(lambda: _done(state, stage), settle)
-    if state.step in state.done and state.step + 1 == state.n_steps:
+    is_last = place + 1 == state.n_steps
+    if state.is_done and is_last:
         lesson_stage.questions(lesson)
     with st.container(key="lesson-onward", horizontal=True, gap="small"):
-        if state.step > 0:
-            st.button("← Back", key="lesson-back", on_click=state.go, args=(state.step - 1,))
-        if state.step + 1 < state.n_steps:
-            following = lesson.steps[state.step + 1].title
+        if place > 0:
+            st.button("← Back", key="lesson-back", on_click=state.go, args=(place - 1,))
+        if not is_last:
             st.button(
-                f"Next: {following} →", key="lesson-next", on_click=state.go, args=(state.step + 1,),
-                type="primary" if (state.step in state.done) else "secondary",
+                f"Next: {lesson.steps[place + 1].title} →", key="lesson-next", on_click=state.go, args=(place + 1,),
+                type="primary" if state.is_done else "secondary",
             )  # fmt: skip
-        elif len(state.done) == state.n_steps:
+        elif len(state.progress.done) == state.n_steps:
             st.markdown("**You have done every step of this lesson.**")
             lesson_stage.onward(state.view, state.name, CODEC, state.values())
 
@@ -270,10 +242,10 @@ def _done(state: _State, stage: lesson_stage.Stage) -> None:
     stage = replace(stage, beside=beside if layout.is_on() else None)
     with result, suppress(lesson_stage.Waiting):
         truth = lesson_stage.act(state.name, stage.step)(stage)
-        state.done.add(state.step)
-    if state.step in state.done:
+        state.progress.done.add(state.progress.step)
+    if state.is_done:
         with beside, layout.card("lesson-explain"):
-            step, choice = stage.step, state.predictions.get(state.step)
+            step, choice = stage.step, state.progress.predictions.get(state.progress.step)
             st.subheader("Explain", anchor=False)
             if truth is not None and choice is not None:
                 outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
@@ -286,19 +258,18 @@ def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
     """Draws the question; returns whether it is answered or hidden by the link."""
     if PREDICTION in state.hidden:
         return True
-    step, place = stage.step, state.step
+    step, place, predictions = stage.step, state.progress.step, state.progress.predictions
     with layout.card("lesson-predict"):
         st.subheader("Predict", anchor=False)
         layout.markdown(step.predict)
         choice = st.radio(
-            "Your prediction", range(len(step.choices)), state.predictions.get(place),
-            format_func=step.choices.__getitem__, key=stage.key("predict"),
-            disabled=place in state.done and place in state.predictions,
+            "Your prediction", range(len(step.choices)), predictions.get(place), format_func=step.choices.__getitem__,
+            key=stage.key("predict"), disabled=state.is_done and place in predictions,
         )  # fmt: skip
         if choice is None:
             st.caption("Choose an answer to continue; it may be wrong.")
             return False
-    state.predictions[place] = choice
+    predictions[place] = choice
     return True
 
 
@@ -315,10 +286,11 @@ def _teacher(state: _State, lesson: Lesson) -> None:
         alone = st.toggle("This lesson alone", key=state.view.key("teacher-alone"), help="Leaves the other lessons out.")
         keeps = st.toggle("Include my ticks and predictions", key=state.view.key("teacher-ticks"))
         values = {**state.values(), "hide": tuple(hidden), "alone": alone}
+        place = state.progress.step
         if not keeps:
-            values["first"] = state.step + 1 if state.step and PREDICTION not in hidden else None
+            values["first"] = place + 1 if place and PREDICTION not in hidden else None
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
-        st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
+        st.markdown(f"Starts at step {place + 1}, “{lesson.steps[place].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
         part = lesson_stage.number(text.part_of_lesson(state.name))
         layout.arrow("teach", "Notes, plan, handout, codes", {"view": "plan", "p": str(part)})
@@ -337,13 +309,14 @@ def _edge(view: View, number: int, edge: text.Edge) -> None:
             if st.button("Show it", key=f"show-{edge.key}", help=f"Demonstrates the mistake: {edge.title}"):
                 from dpcl_core.lessons import edges  # loads the accountants, which take a second
 
-                st.session_state[key] = edges.demonstration(edge.key)
+                st.session_state[key] = edges.demonstration(edge)
             if edge.lesson is not None:
                 query = view.linked({"view": "steps", "v": link.VERSION, "l": edge.lesson})
                 layout.arrow("lessons", f"Lesson {text.number(edge.lesson)}", query)
-        if (shown := cast("Shown | None", st.session_state.get(key))) is not None:
-            layout.draw_table(shown.head, shown.rows)
-            st.markdown(f"**{shown.finding}**")
+        if key in st.session_state:
+            rows, finding = st.session_state[key]
+            layout.draw_table(edge.head, rows)
+            st.markdown(f"**{finding}**")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def _plan(part: str, number: int) -> None:
             layout.arrow("teach", "Classroom", {"view": "classroom", "v": "1"})
     box = layout.folded("Notes: what to look for, and what students often believe", "teacher-notes")
     if box is not None:
-        notes = text.notes(part)
+        notes = text.notes()[part]
         with box:
             layout.markdown(f"**What to look for.** {notes.look_for}")
             layout.markdown("**What students often believe**")

@@ -9,7 +9,7 @@ import numpy as np
 from dpcl_core import presets
 from dpcl_core.figures.picture import epsilon_label, minus
 from dpcl_core.figures.statistics import interval
-from dpcl_core.lessons import edges
+from dpcl_core.lessons import edges, text
 from dpcl_core.papers import questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.privacy import continual, gaussian
@@ -119,8 +119,9 @@ def _noise() -> str:
 
 
 def _latecomers() -> str:
-    shown = edges.latecomers()
-    return _table(list(shown.head), [list(row) for row in shown.rows])
+    (edge,) = (one for one in text.edges() if one.key == "latecomers")
+    rows, _ = edges.demonstration(edge)
+    return _table(list(edge.head), [list(row) for row in rows])
 
 
 def _forgetting() -> str:

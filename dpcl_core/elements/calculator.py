@@ -41,49 +41,22 @@ if TYPE_CHECKING:
 Matrices = list[list[list[float | None]]]  # [seed][after task][on task <= after task], in [0, 1]; None: not evaluated
 
 TASKS = (2, 5, 10)
-SETTINGS: Mapping[LabelSetting, tuple[str, str]] = {  # the name of a list of labels, and what it means
-    "prior-const": ("One public list", "All ten digits are public from the start; each task adds noise to all of them."),
-    "prior": ("A public list per task", "It is public which digits come in which task; only those get noise."),
-    "data": ("From the data: not DP", "The list can reveal who took part. For contrast only: no bound holds."),
-}
+_DRAG = paths.asset_table("drag/words.toml")
+SETTINGS: Mapping[LabelSetting, tuple[str, str]] = _DRAG["settings"]  # the name of a list of labels, and what it means
+DRAG_WORDS: Mapping[str, str] = _DRAG["words"]
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
 _EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
 _FINE = 12  # budgets computed from one stop to the next
 MAX_NUMBERS = 25_000  # largest table of trained cells that a page sends at once
 _EXACT = "Computed for exactly this budget while you drag, not interpolated."
-# Of four ways to handle noise over tasks under one public list (`assets/drag/arms.mjs`).
-ARMS = {
-    "arm_added": "added up", "arm_shrunk": "shrunk", "arm_remembered": "remembered", "arm_both": "remembered, shrunk",
-    "arms_sentence": "One public list, ε = {epsilon}, {tasks} tasks: fresh noise added up {added} % right, shrunk before "
-    "adding {shrunk} %, remembered {remembered} %, remembered and shrunk {both} %.",
-    "arms_clean": "Without noise all four are the same, {added} % right after {tasks} tasks, and no one is protected.",
-    "way_fresh": "fresh", "way_remembered": "remembered",
-    "newcomers_keep": "Nothing is forgotten, so the last sums still tell of everybody: less under fresh noise, which buries "
-    "old members deeper, than under remembered noise.",
-    "newcomers_forget": "Forgetting has two sides: the model knows less of old digits, and a newcomer learns less of who "
-    "brought them. Who saw all releases learns as much as ever.",
-    "newcomers_clean": "Without noise nothing is forgotten: a smaller sum has the same direction, and it tells everything.",
-}  # fmt: skip
 _MORE_THAN_REQUESTED = "The ledger of this run totals more than the ε of the slider: the bar states the guarantee."
 _LOOKED_UP = "Results of a real run. The slider has only the trained budgets; nothing is interpolated between them."
 
 
 def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str]:
     """All sentence templates of the slider. `what`: the classified items, such as "test digits"; `odds`: see `_odds`."""
-    right = f"{{accuracy}} % of {what} are right after {{tasks}} tasks"
-    return {
-        "bounded": f"At ε = {{epsilon}}, {right}; without noise {{clean}} %.",
-        "bounded_alone": f"At ε = {{epsilon}}, {right}.",
-        "noiseless": f"Without noise, {right}, and no one is protected.",
-        "lost": "Old tasks lost {lost} points since their best.",
-        "gained": "Old tasks gained {lost} points since their best.",
-        "odds": odds,
-        "no_odds": statement.NO_ODDS,
-        "complaint": "ε = {value}: must be a number from {low} to {high}, or ∞.",
-        **ARMS,
-        "badge": badge,
-        "badge_help": badge_help,
-    }
+    told = {name: text.replace("{what}", what) for name, text in DRAG_WORDS.items()}
+    return {**told, "odds": odds, "no_odds": statement.NO_ODDS, "badge": badge, "badge_help": badge_help}
 
 
 def _odds(labels: LabelSetting) -> str:

@@ -139,11 +139,6 @@ FIRST: Layer = "score"  # the layer shown at first
 _TOKENS = paths.asset_table("tokens/words.toml")
 TITLES: Mapping[Layer, str] = _TOKENS["titles"]
 WORDS: Mapping[str, str] = _TOKENS["words"]
-ROUNDS = (
-    ("I wrote a long letter to ___ last week.", ("Anna", "Paris")),
-    ("My name is ___ and I live here.", ("Grace", "Basel")),
-    ("The meeting with ___ is on Monday.", ("Okafor", "Toyota")),
-)
 
 
 def document(
@@ -171,7 +166,7 @@ def view_document(
     return {
         "text": of_text, "dials": asdict(dials), "layer": layer, "budgets": list(budgets),
         "layers": [_layer(each, dials) for each in layers or tokens.SHOWN], "is_still": bool(layers), "words": WORDS,
-        "game": {"rounds": [{"sentence": sentence, "words": list(words)} for sentence, words in ROUNDS]},
+        "game": {"rounds": _TOKENS["rounds"]},
     }  # fmt: skip
 
 

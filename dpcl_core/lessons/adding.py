@@ -17,7 +17,6 @@ from dpcl_core.privacy import accounting, calculator, gaussian, statement
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import Recurrence
 
 DELTA = 1e-5
@@ -70,7 +69,7 @@ def if_known(times: int) -> float:
     return gaussian.epsilon(SIGMA / math.sqrt(times), DELTA) if times else 0.0
 
 
-def worked_on(epsilon: float, rounds: int) -> dict[str, float]:
+def worked_on(epsilon: float, rounds: int = 20_000) -> dict[str, float]:
     """Share of right guesses from a small noisy count, and from what others make of it.
 
     The attacker takes the best cut of the first half of the rounds, on either side of it, and is measured on the second.
@@ -102,7 +101,7 @@ def _right(with_her: NDArray[np.float64], without: NDArray[np.float64]) -> float
     return found if first[best] >= 0.5 else 1 - found
 
 
-def errors(epsilon: float, draws: int) -> Mapping[str, float]:
+def errors(epsilon: float, draws: int = 300) -> Mapping[str, float]:
     """Root mean square error of the catalogue's noisy counts, and after negative ones are set to 0."""
     clean = np.tile(COUNTS, (draws, 1))
     released = ReleaseNoise().added(clean, gaussian.sigma(epsilon, DELTA))
@@ -141,28 +140,22 @@ def spacing(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.spacing(2.0 ** (np.floor(np.log2(np.abs(numbers))) - 1))
 
 
-def std_of(epsilon: float) -> float:
-    """Standard deviation of the noise on each number: one person's vector has length 1."""
-    return gaussian.sigma(epsilon, DELTA)
-
-
 def releases(is_in: bool, epsilon: float, n: int, way: Way) -> NDArray[np.float64]:
     """Releases [n, N_NUMBERS] of her numbers, or of zeros where she is not in, under Gaussian noise of this epsilon.
 
     "naive": the sum of two floating-point numbers, the noise as NumPy draws it, afresh. "rounded": as this project's
     mechanisms do it, a whole number of steps of a public grid.
     """
-    clean = np.tile(person() * is_in, (n, 1))
+    clean, std = np.tile(person() * is_in, (n, 1)), gaussian.sigma(epsilon, DELTA)  # one person's vector has length 1
     if way == "rounded":
-        return ReleaseNoise().added(clean, std_of(epsilon))
-    return clean + std_of(epsilon) * np.random.default_rng().standard_normal(clean.shape)
+        return ReleaseNoise().added(clean, std)
+    return clean + std * np.random.default_rng().standard_normal(clean.shape)
 
 
 def cannot_be_hers(released: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Mask [n, N_NUMBERS] of the numbers that cannot be sums of hers and noise: small ones off the grid of her own."""
     small = np.abs(released) < np.abs(person()) / 4
-    is_impossible: NDArray[np.bool_] = small & (np.mod(released / spacing(person()), 1.0) != 0)
-    return is_impossible
+    return np.asarray(small & (np.mod(released / spacing(person()), 1.0) != 0), np.bool_)
 
 
 def play(epsilon: float, n: int, way: Way) -> noise.Duel:
@@ -182,7 +175,7 @@ def smallest(released: NDArray[np.float64], count: int) -> NDArray[np.intp]:
 
 def steps_of(released: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
     """Released numbers in units of the public grid, which depends on the noise's standard deviation alone."""
-    return released / gaussian.grid(std_of(epsilon))
+    return released / gaussian.grid(gaussian.sigma(epsilon, DELTA))
 
 
 # Who pays for privacy: the digits with one of them rare, learned from class sums with the same noise on every sum.
@@ -203,7 +196,8 @@ class Recognised:
 
 def most() -> int:
     """How many people have the rare digit in the whole data."""
-    return int((noise.unit_digits()[1] == RARE).sum())
+    ((_, labels, _, _),) = noise.unit_digits(1)
+    return int((labels == RARE).sum())
 
 
 @lru_cache(maxsize=256)
@@ -214,9 +208,8 @@ def recognised(epsilon: float, n_rare: int, *, weight: float = 1.0, is_merged: b
     `is_merged`: rare digit and `ALIKE` share one label; recognised is who gets that label.
     """
     sums, counts = _sums(n_rare)
-    tests, truth = noise.unit_digits()[2:]
+    ((_, _, tests, truth),) = noise.unit_digits(1)
     std, random = gaussian.sigma(epsilon, DELTA, max(weight, 1.0)), np.random.default_rng(7)
-    sums = sums.copy()
     sums[RARE] *= weight
     label = np.arange(len(sums))
     if is_merged:
@@ -244,13 +237,13 @@ def likeness(epsilon: float, n_rare: int) -> tuple[float, float]:
     return float(cosines.mean()), math.sqrt(square / (square + len(clean) * std**2))
 
 
-@lru_cache(maxsize=32)
 def _sums(n_rare: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sums of unit rows by digit, and how many people each has."""
-    rows, labels, _, _ = noise.unit_digits()
-    n_classes = int(labels.max()) + 1
-    own = [np.flatnonzero(labels == one)[: n_rare if one == RARE else None] for one in range(n_classes)]
-    return np.stack([rows[places].sum(axis=0) for places in own]), np.array([float(len(places)) for places in own])
+    ((rows, labels, _, _),) = noise.unit_digits(1)
+    sums, counts = noise.digit_sums().copy(), np.bincount(labels).astype(np.float64)
+    rare = rows[labels == RARE][:n_rare]
+    sums[RARE], counts[RARE] = rare.sum(axis=0), len(rare)
+    return sums, counts
 
 
 # Why models forget: a linear classifier learns the digits two at a time by gradient steps; a classifier of sums only adds.
@@ -264,16 +257,6 @@ _STEPS, _RATE = 60, 20.0  # full-batch gradient steps a task, of a softmax on ro
 _FORGETTING_DRAWS = 10
 
 Matrix = NDArray[np.float64]  # [tasks, tasks]: accuracy on task j after task i; nan for j > i
-
-
-@lru_cache(maxsize=1)
-def _tasks() -> tuple[tuple[Matrix, NDArray[np.int64], Matrix, NDArray[np.int64]], ...]:
-    """Per task: unit rows and labels of its training digits, and of its test digits."""
-    return tuple(
-        (unit_rows(task.train.inputs).astype(np.float64), task.train.labels,
-         unit_rows(task.test.inputs).astype(np.float64), task.test.labels)
-        for task in noise.stream(N_TASKS).tasks
-    )  # fmt: skip
 
 
 def gradient(weights: Matrix, rows: Matrix, labels: NDArray[np.int64], listed: NDArray[np.bool_]) -> Matrix:
@@ -294,24 +277,20 @@ def accuracies(way: ForgettingWay, n_kept: int = 0) -> Matrix:
     in training. "replay": the first `n_kept` pictures of each earlier digit are mixed in, as heavy as the task's own digits.
     "sums": each digit's pictures are added up.
     """
-    tasks = _tasks()
+    if way == "sums":
+        return _by_sums(0.0, np.random.default_rng(7))
+    tasks = noise.unit_digits(N_TASKS)
     n_classes, width = 10, tasks[0][0].shape[1]
     weights, found = np.zeros((n_classes, width)), np.full((len(tasks), len(tasks)), np.nan)
     for now, (rows, labels, _, _) in enumerate(tasks):
-        if way == "sums":
-            for label in np.unique(labels):
-                total = rows[labels == label].sum(axis=0)
-                weights[label] = total / np.linalg.norm(total)
-        else:
-            listed = np.isin(np.arange(n_classes), labels) if way == "own labels" else np.ones(n_classes, dtype=np.bool_)
-            kept = [_first(*tasks[past][:2], n_kept) for past in range(now)] if way == "replay" and n_kept else []
-            for _ in range(_STEPS):
-                pull = gradient(weights, rows, labels, listed)
-                for old_rows, old_labels in kept:
-                    pull = pull + gradient(weights, old_rows, old_labels, listed)
-                weights = weights - _RATE * pull / (1 + len(kept))
-        for past in range(now + 1):
-            found[now, past] = _accuracy(weights, *tasks[past][2:])
+        listed = np.isin(np.arange(n_classes), labels) if way == "own labels" else np.ones(n_classes, dtype=np.bool_)
+        kept = [_first(*tasks[past][:2], n_kept) for past in range(now)] if way == "replay" and n_kept else []
+        for _ in range(_STEPS):
+            pull = gradient(weights, rows, labels, listed)
+            for old_rows, old_labels in kept:
+                pull = pull + gradient(weights, old_rows, old_labels, listed)
+            weights = weights - _RATE * pull / (1 + len(kept))
+        found[now, : now + 1] = _accuracies(weights, now)
     return found
 
 
@@ -327,18 +306,20 @@ def of_noise(epsilon: float) -> tuple[float, float]:
     Noise is added once to each digit's sum, in its own task: a public list of labels for each task.
     """
     std, random = gaussian.sigma(epsilon, DELTA), np.random.default_rng(7)
-    finals, losses = [], []
-    for _ in range(_FORGETTING_DRAWS):
-        weights, found = np.zeros((10, _tasks()[0][0].shape[1])), np.full((N_TASKS, N_TASKS), np.nan)
-        for now, (rows, labels, _, _) in enumerate(_tasks()):
-            for label in np.unique(labels):
-                total = rows[labels == label].sum(axis=0) + std * random.standard_normal(rows.shape[1])
-                weights[label] = total / np.linalg.norm(total)
-            for past in range(now + 1):
-                found[now, past] = _accuracy(weights, *_tasks()[past][2:])
-        finals.append(found[-1].mean())
-        losses.append(forgotten(found))
-    return float(np.mean(finals)), float(np.mean(losses))
+    runs = [_by_sums(std, random) for _ in range(_FORGETTING_DRAWS)]
+    return float(np.mean([found[-1].mean() for found in runs])), float(np.mean([forgotten(found) for found in runs]))
+
+
+def _by_sums(std: float, random: np.random.Generator) -> Matrix:
+    """Accuracies of the classifier of sums, whose noise of this standard deviation is drawn here."""
+    tasks = noise.unit_digits(N_TASKS)
+    weights, found = np.zeros((10, tasks[0][0].shape[1])), np.full((N_TASKS, N_TASKS), np.nan)
+    for now, (rows, labels, _, _) in enumerate(tasks):
+        for label in np.unique(labels):
+            total = rows[labels == label].sum(axis=0) + std * random.standard_normal(rows.shape[1])
+            weights[label] = total / np.linalg.norm(total)
+        found[now, : now + 1] = _accuracies(weights, now)
+    return found
 
 
 def _first(rows: Matrix, labels: NDArray[np.int64], n: int) -> tuple[Matrix, NDArray[np.int64]]:
@@ -346,7 +327,8 @@ def _first(rows: Matrix, labels: NDArray[np.int64], n: int) -> tuple[Matrix, NDA
     return rows[places], labels[places]
 
 
-def _accuracy(weights: Matrix, rows: Matrix, truth: NDArray[np.int64]) -> float:
-    """Accuracy among the digits that have been learned; an untouched row of weights is none of them."""
-    scores = np.where(np.any(weights != 0, axis=1), rows @ weights.T, -np.inf)
-    return float((scores.argmax(axis=1) == truth).mean())
+def _accuracies(weights: Matrix, now: int) -> list[float]:
+    """Accuracy on each task so far among the digits that have been learned; an untouched row of weights is none of them."""
+    is_learned, tasks = np.any(weights != 0, axis=1), noise.unit_digits(N_TASKS)[: now + 1]
+    hits = (np.where(is_learned, rows @ weights.T, -np.inf).argmax(axis=1) == truth for _, _, rows, truth in tasks)
+    return [float(one.mean()) for one in hits]

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.lessons import adding, noise
+from dpcl_core.lessons import adding, text
 from dpcl_core.privacy import accounting, continual, gaussian
 from dpcl_core.privacy.statement import gaussian_odds_bound, shown_number
 
 DELTA = 1e-5
+SIGMA = gaussian.sigma(1.0, DELTA)
+BEST = f"{100 * gaussian_odds_bound(SIGMA):.1f} %"  # guesses that are right at most under noise for epsilon 1
 Vector = NDArray[np.float64]
+Rows = tuple[tuple[str, ...], ...]
+# A table, with the wrong way in its first row and the right one in its last, and what its finding says.
+Shown = tuple[Rows, dict[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A result: a small table, with the wrong way in its first row and the right one in its last, and the finding."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    finding: str
+def demonstration(edge: text.Edge) -> tuple[Rows, str]:
+    """The demonstration of a pitfall by the function of its key's name: the rows under its `head`, and the finding."""
+    show: Callable[[], Shown] = globals()[edge.key.replace("-", "_")]
+    rows, found = show()
+    return rows, edge.finding.format(**found)
 
 
 def fresh_accountant() -> Shown:
     """Ten tasks of epsilon 1 each, and one person in all of them."""
-    total = accounting.in_every_task([1.0] * 10, DELTA)[-1]
-    rows = (("a new accountant each task", "1"), ("one ledger for life", shown_number(total)))
-    finding = f"A person in all ten tasks has spent ε = {shown_number(total)}, not 1."
-    return Shown(("who counts", "ε after ten tasks"), rows, finding)
+    total = shown_number(adding.total(1.0, 10))
+    return (("a new accountant each task", "1"), ("one ledger for life", total)), {"total": total}
 
 
 def labels_from_data() -> Shown:
@@ -40,18 +40,15 @@ def labels_from_data() -> Shown:
     others = ["flu", "cold", "flu", "fever", "cold"]
     public = "cold, fever, flu, gout"
     lists = [", ".join(sorted({*others, *more})) for more in ([], ["gout"])]
-    finding = f"The list read from the data {'reveals' if lists[0] != lists[1] else 'does not reveal'} that she was there."
-    rows = (("read from the data", *lists), ("public beforehand", public, public))
-    return Shown(("list of labels", "without her", "with her"), rows, finding)
+    reveals = "reveals" if lists[0] != lists[1] else "does not reveal"
+    return (("read from the data", *lists), ("public beforehand", public, public)), {"reveals": reveals}
 
 
 def memory_reuse() -> Shown:
     """A kept example that nine later tasks replay, each time under the noise that its own task had."""
-    epsilon_of_task = 1.0
-    total = accounting.in_every_task([epsilon_of_task] * 10, DELTA)
+    total = accounting.in_every_task([1.0] * 10, DELTA)
     rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown_number(total[n])) for n in (1, 4, 9))
-    finding = f"Nine replays bring her from ε = 1 to {shown_number(total[9])}, whatever the ledger of the later tasks says."
-    return Shown(("her ledger", "ε"), (("replays uncharged", shown_number(epsilon_of_task)), *rows), finding)
+    return (("replays uncharged", "1"), *rows), {"total": shown_number(total[9])}
 
 
 def realised_batch() -> Shown:
@@ -60,22 +57,16 @@ def realised_batch() -> Shown:
     by_drawn = abs(others.mean() - np.append(others, -1.0).mean())
     by_expected = abs(others.sum() - np.append(others, -1.0).sum()) / expected
     rows = (("the number drawn", f"{by_drawn:.3f}", "0.100"), ("the expected number", f"{by_expected:.3f}", "0.100"))
-    finding = f"Divided by the number drawn, the step moves {by_drawn / by_expected:.2f} times as far as is accounted."
-    return Shown(("divided by", "she moves the step by", "accounted"), rows, finding)
+    return rows, {"times": f"{by_drawn / by_expected:.2f}"}
 
 
 def batch_clipping() -> Shown:
     """Thirty-one small gradients and her huge one: the average clipped to length 1, or each gradient."""
     others, hers = np.full(31, 0.05), 1000.0
-
-    def clipped(value: Vector | float) -> Vector:
-        return np.minimum(np.maximum(np.asarray(value, dtype=np.float64), -1.0), 1.0)
-
-    batch = abs(float(clipped(np.append(others, -hers).mean()) - clipped(np.append(others, 0.0).mean())))
-    by_example = abs(float(clipped(np.append(others, -hers)).sum() - others.sum())) / 32
+    batch = abs(float(np.clip(np.append(others, -hers).mean(), -1, 1) - np.clip(np.append(others, 0.0).mean(), -1, 1)))
+    by_example = abs(float(np.clip(np.append(others, -hers), -1, 1).sum() - others.sum())) / 32
     rows = (("the average", f"{batch:.3f}", "0.031"), ("each example", f"{by_example:.3f}", "0.031"))
-    finding = f"Clipped as an average, the step moves {batch * 32:.0f} times as far as is accounted."
-    return Shown(("clipped is", "she moves the step by", "accounted"), rows, finding)
+    return rows, {"times": f"{batch * 32:.0f}"}
 
 
 def normalisation() -> Shown:
@@ -86,22 +77,14 @@ def normalisation() -> Shown:
         centre, width = (0.0, 1.0) if is_public else (values.mean(), values.std())
         return float(np.clip((values - centre) / width, -1, 1).sum())
 
-    def moved(is_public: bool) -> float:
-        return abs(total(np.append(others, 50.0), is_public) - total(others, is_public))
-
-    rows = tuple((name, f"{moved(is_public):.1f}", "1") for name, is_public in (("the data's", False), ("public", True)))
-    finding = f"Her one number moves everybody's: the sum moves by {moved(False):.0f} where noise for 1 is added."
-    return Shown(("mean and spread are", "she moves the sum by", "accounted"), rows, finding)
+    by_data, by_range = (abs(total(np.append(others, 50.0), one) - total(others, one)) for one in (False, True))
+    return (("the data's", f"{by_data:.1f}", "1"), ("public", f"{by_range:.1f}", "1")), {"moved": f"{by_data:.0f}"}
 
 
 def class_counts() -> Shown:
     """The number of examples of a class, exact and with the noise of epsilon 1."""
-    sigma = gaussian.sigma(1.0, DELTA)
-    noisy = 24 + sigma * np.random.default_rng().standard_normal(2) - np.array([1, 0])
-    best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
-    rows = (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), best))
-    finding = "An exact count gives her away for certain."
-    return Shown(("count", "without her", "with her", "best guess is right"), rows, finding)
+    noisy = 24 + SIGMA * np.random.default_rng().standard_normal(2) - np.array([1, 0])
+    return (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), BEST)), {}
 
 
 def early_stopping() -> Shown:
@@ -116,34 +99,26 @@ def early_stopping() -> Shown:
             weight, last, step = weight - 0.05 * float(((weight * x - y) * x).mean()), loss, step + 1
         return step
 
-    counts = steps(x, y), steps(np.append(x, 3.0), np.append(y, -6.0))
-    rows = (("the loss falls no more", *(f"{n}" for n in counts)), ("60 steps are done", "60", "60"))
-    finding = f"The number of steps alone gives her away: {counts[0]} without her, {counts[1]} with her."
-    return Shown(("stops when", "without her", "with her"), rows, finding)
+    without, hers = f"{steps(x, y)}", f"{steps(np.append(x, 3.0), np.append(y, -6.0))}"
+    rows = (("the loss falls no more", without, hers), ("60 steps are done", "60", "60"))
+    return rows, {"without": without, "hers": hers}
 
 
 def recorded_seed() -> Shown:
     """A noisy number whose seed is in the log, and one whose noise was never recorded."""
-    sigma, truth = gaussian.sigma(1.0, DELTA), 1.0
-    released = truth + sigma * float(np.random.default_rng(2024).standard_normal())
-    subtracted = released - sigma * float(np.random.default_rng(2024).standard_normal())
-    fresh = truth + sigma * float(np.random.default_rng().standard_normal())
-    guessed = fresh - sigma * float(np.random.default_rng(2024).standard_normal())
-    pairs = (("seed 2024, recorded", released, subtracted), ("not recorded", fresh, guessed))
-    rows = tuple((name, f"{value:.3f}", f"{rest:.3f}") for name, value, rest in pairs)
-    finding = f"The truth is {truth:.3f}. Anyone who knows the seed can subtract the noise and read it."
-    return Shown(("noise", "released", "less the seed's noise"), rows, finding)
+    truth, of_seed = 1.0, SIGMA * float(np.random.default_rng(2024).standard_normal())
+    fresh = truth + SIGMA * float(np.random.default_rng().standard_normal())
+    pairs = (("seed 2024, recorded", truth + of_seed), ("not recorded", fresh))
+    rows = tuple((name, f"{released:.3f}", f"{released - of_seed:.3f}") for name, released in pairs)
+    return rows, {"truth": f"{truth:.3f}"}
 
 
 def last_digits() -> Shown:
     """The attacker of the lesson on last digits, 400 rounds a side."""
-    rows = []
-    for name, way in (("floating-point sum", "naive"), ("rounded with its noise", "rounded")):
-        played = adding.play(1.0, 400, way)  # type: ignore[arg-type]  # a literal of two
-        (proven,) = noise.proven(played, [400], adding.DELTA)
-        rows.append((name, f"{len(played.stayed_away) - played.false_alarms} of 400", f"{proven:.1f}"))
-    finding = f"Digits alone prove ε ≥ {rows[0][2]} where 1 was asked for."
-    return Shown(("release", "caught by a digit", "proves ε at least"), tuple(rows), finding)
+    ways: dict[str, adding.Way] = {"floating-point sum": "naive", "rounded with its noise": "rounded"}
+    played = {name: adding.play(1.0, 400, way) for name, way in ways.items()}
+    rows = tuple((name, f"{400 - one.false_alarms} of 400", f"{one.proven(DELTA):.1f}") for name, one in played.items())
+    return rows, {"proven": rows[0][2]}
 
 
 def by_rank() -> Shown:
@@ -159,17 +134,14 @@ def by_rank() -> Shown:
         return {row: int.from_bytes(blake2b(row.encode(), digest_size=8).digest()) < 0.8 * 2**64 for row in table}
 
     splits = [(deal(rows), deal(more)) for deal in (shuffled, by_coin)]
-    changed = [sum(before[row] != after[row] for row in rows) for before, after in splits]
-    finding = f"One row more moves {changed[0]} others between the training and the test part."
-    table_rows = (("rank", f"{changed[0]}"), ("a coin of each row's bytes", f"{changed[1]}"))
-    return Shown(("dealt out by", "others moved"), table_rows, finding)
+    by_shuffle, by_bytes = (f"{sum(before[row] != after[row] for row in rows)}" for before, after in splits)
+    return (("rank", by_shuffle), ("a coin of each row's bytes", by_bytes)), {"moved": by_shuffle}
 
 
 def private_tuning() -> Shown:
     """Twenty trainings of epsilon 1 on the same people; the best one is used."""
-    total = accounting.in_every_task([1.0] * 20, DELTA)[-1]
-    rows = (("the best one alone", "1"), ("all that were looked at", shown_number(total)))
-    return Shown(("counted is", "ε"), rows, f"Twenty trainings looked at these people: together ε = {shown_number(total)}.")
+    total = shown_number(adding.total(1.0, 20))
+    return (("the best one alone", "1"), ("all that were looked at", total)), {"total": total}
 
 
 def huge_number() -> Shown:
@@ -179,61 +151,44 @@ def huge_number() -> Shown:
         squared = row @ row
         gradient = np.float32(row[0] * row[0]) * (np.float32(1) / np.sqrt(squared))
     finite = np.where(np.isfinite(squared), row, 0).sum()
-    rows = (("clipped by its length", f"{squared}", f"{gradient}"), ("counted as zero", f"{squared}", f"{finite:g}"))
-    finding = "Infinity times zero is not a number, so training breaks down, and the breakdown gives her away."
-    return Shown(("her row", "length squared", "its share of the sum"), rows, finding)
+    return (("clipped by its length", f"{squared}", f"{gradient}"), ("counted as zero", f"{squared}", f"{finite:g}")), {}
 
 
 def stolen_state() -> Shown:
     """Her task's sum after five tasks with remembered noise, for who has the program's memory or its releases alone."""
-    sigma, of = gaussian.sigma(1.0, DELTA), continual.square_root(5)
-    stds = {"remembered: releases alone": sigma * of.sensitivity(), "fresh: all that is kept": sigma}
-    best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
+    stds = {"remembered: releases alone": SIGMA * continual.square_root(5).sensitivity(), "fresh: all that is kept": SIGMA}
     rows: list[tuple[str, ...]] = [("remembered: the sums in memory", "23", "24", "100 %")]
     for name, std in stds.items():
         seen = np.array([23, 24]) + std * np.random.default_rng().standard_normal(2)
-        rows.append((name, *(f"{value:.1f}" for value in seen), best))
-    finding = f"With the releases alone a guess is right at most {best} of the time, with the memory always."
-    return Shown(("what the thief holds", "without her", "with her", "best guess is right"), tuple(rows), finding)
+        rows.append((name, *(f"{value:.1f}" for value in seen), BEST))
+    return tuple(rows), {"best": BEST}
 
 
 def latecomers() -> Shown:
     """Twenty tasks of epsilon 1 in all, she in the fifth: what running sums tell who comes so many tasks later."""
-    sigma, hers, later = gaussian.sigma(1.0, DELTA), 4, (0, 1, 2, 5, 10, 15)
+    hers, later = 4, (0, 1, 2, 5, 10, 15)
     kinds = {"remembered": continual.choose(20).factorisation, "fresh": continual.fresh(20)}
     told = {
-        name: [shown_number(gaussian.epsilon(1 / continual.latecomer(of, sigma, hers, hers + n), DELTA)) for n in later]
+        name: [shown_number(gaussian.epsilon(1 / continual.latecomer(of, SIGMA, hers, hers + n), DELTA)) for n in later]
         for name, of in kinds.items()
     }
-    finding = f"Who comes ten tasks later can prove ε = {told['remembered'][4]} about her with remembered noise, "
-    finding += f"{told['fresh'][4]} with fresh noise. Who saw all can prove ε = 1 with both."
-    head = ("noise", "ε from her task on", *(f"{n} later" for n in later[1:]))
-    return Shown(head, tuple((name, *values) for name, values in told.items()), finding)
+    ten_later = {name: values[later.index(10)] for name, values in told.items()}
+    return tuple((name, *values) for name, values in told.items()), ten_later
 
 
 def delete_me() -> Shown:
     """Her row taken out of a sum of 500 rows of length 1, seen by who kept the sum of the day before."""
-    random, sigma = np.random.default_rng(7), gaussian.sigma(1.0, DELTA)
-    rows = random.standard_normal((500, 64))
+    rows = np.random.default_rng(7).standard_normal((500, 64))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     before, hers = rows.sum(axis=0), rows[0]
 
     def alike(difference: Vector) -> str:
         return f"{abs(float(difference @ hers)) / float(np.linalg.norm(difference)):.2f}"
 
-    noise = sigma * np.random.default_rng().standard_normal((2, 64))
+    noise = SIGMA * np.random.default_rng().standard_normal((2, 64))
     ways = (
         ("subtract her row", before - (before - hers), "100 %"),
         ("train anew without her", before - rows[1:].sum(axis=0), "100 %"),
-        ("noise for ε = 1 in both", hers + noise[0] - noise[1], f"{100 * gaussian_odds_bound(sigma):.1f} %"),
+        ("noise for ε = 1 in both", hers + noise[0] - noise[1], BEST),
     )
-    finding = "Without noise the difference of two models is her row, however carefully she was taken out. "
-    finding += "Noise hides her in both, and deletes nothing: what was released of her stays, within its ε."
-    head = ("asked to delete her", "the difference is her row (1: exactly)", "best guess that she was there is right")
-    return Shown(head, tuple((name, alike(difference), best) for name, difference, best in ways), finding)
-
-
-def demonstration(key: str) -> Shown:
-    """The demonstration of the pitfall with this key in `assets/edges.toml`, by the function of that name."""
-    show: Callable[[], Shown] = globals()[key.replace("-", "_")]
-    return show()
+    return tuple((name, alike(difference), best) for name, difference, best in ways), {}

@@ -65,7 +65,7 @@ class Exercise:
 
 
 def sheet(part: str, name: str = PAPER) -> tuple[Exercise, ...]:
-    """The exercises of a part of the course, with the numbers of a name in its clean form (`codes.clean_name`).
+    """The exercises of a part of the course, with the numbers of a name in its clean form (`clean_name`).
 
     The tolerance is one unit of the last digit asked for: half of it for rounding the answer, half for what was rounded on
     the way. Where nothing needs rounding it is 0.
@@ -73,7 +73,8 @@ def sheet(part: str, name: str = PAPER) -> tuple[Exercise, ...]:
     asked = [(lesson, one) for lesson in text.PARTS[part] for one in text.load(lesson).exercises]
     made = []
     for letter, (lesson, one) in zip(ascii_lowercase, asked, strict=False):
-        places, answer = _DRAWN[lesson, one.key](_Numbers(f"{name} {lesson} {one.key}"))
+        draw: Callable[[_Numbers], Drawn] = globals()[f"_{lesson}_{one.key}"]
+        places, answer = draw(_Numbers(f"{name} {lesson} {one.key}"))
         made.append(
             Exercise(
                 letter, lesson, _filled(one.ask, places), _filled(one.how, places), one.unit, one.digits,
@@ -103,19 +104,22 @@ class _Numbers:
         return self.one_of(range(low, high + 1)) / 10
 
 
-def _odds(numbers: _Numbers) -> Drawn:
+# Each exercise's numbers and answer, by a function named after its lesson and its key.
+
+
+def _coin_odds(numbers: _Numbers) -> Drawn:
     epsilon = numbers.tenths(3, 30)
     return {"epsilon": epsilon}, 100 * statement.odds_bound(epsilon, 0.0)
 
 
-def _share(numbers: _Numbers) -> Drawn:
+def _coin_share(numbers: _Numbers) -> Drawn:
     keeps, truly = numbers.one_of(range(65, 91)) / 100, numbers.one_of(range(10, 61)) / 100
     said = round(100 * (keeps * truly + (1 - keeps) * (1 - truly)))
     places = {"keeps": f"{100 * keeps:.0f}", "turns": f"{100 * (1 - keeps):.0f}", "said": said}
     return places, 100 * label.unturned(said / 100, keeps)
 
 
-def _clip(numbers: _Numbers) -> Drawn:
+def _coin_clip(numbers: _Numbers) -> Drawn:
     incomes = [*numbers.some_of(range(800, 5000, 100), 4), numbers.one_of(range(10_000, 40_000, 500))]
     clip = numbers.one_of(range(2000, 4500, 500))
     listed = [f"{income:,}" for income in incomes]
@@ -123,67 +127,67 @@ def _clip(numbers: _Numbers) -> Drawn:
     return places, label.cut_off(np.array(incomes, np.float64), clip)
 
 
-def _mail(numbers: _Numbers) -> Drawn:
+def _unit_mail(numbers: _Numbers) -> Drawn:
     epsilon, words = numbers.tenths(1, 15), numbers.one_of(range(8, 61))
     return {"epsilon": epsilon, "words": words}, label.by_groups(epsilon, words)[0]
 
 
-def _mean(numbers: _Numbers) -> Drawn:
+def _unit_mean(numbers: _Numbers) -> Drawn:
     patients, hospitals = numbers.one_of(range(1000, 10_001, 500)), numbers.one_of(range(5, 41))
     std = numbers.one_of(range(1, 6)) / 100
     ratio = label.noise_on_mean(1.0, hospitals) / label.noise_on_mean(1.0, patients)
     return {"patients": f"{patients:,}", "hospitals": hospitals, "std": std}, std * ratio
 
 
-def _total(numbers: _Numbers) -> Drawn:
+def _adding_total(numbers: _Numbers) -> Drawn:
     releases, epsilon = numbers.one_of((5, 10, 20, 50)), numbers.one_of((0.25, 0.5, 1.0, 2.0))
     return {"releases": releases, "epsilon": f"{epsilon:g}"}, adding.total(epsilon, releases)
 
 
-def _average(numbers: _Numbers) -> Drawn:
+def _adding_average(numbers: _Numbers) -> Drawn:
     std, answers = numbers.one_of(range(10, 61)), numbers.one_of(range(4, 101))
     return {"std": std, "answers": answers}, adding.of_average(std, answers)
 
 
-def _people(numbers: _Numbers) -> Drawn:
+def _adding_people(numbers: _Numbers) -> Drawn:
     first, second = numbers.tenths(5, 30), numbers.tenths(5, 30)
     third = round(max(first, second) + numbers.tenths(1, 12), 1)
     return {"first": first, "second": second, "third": third}, max(first + second, third)
 
 
-def _points(numbers: _Numbers) -> Drawn:
+def _forgetting_points(numbers: _Numbers) -> Drawn:
     a1, b2 = numbers.some_of(range(88, 100), 2)
     a2, b3, a3 = numbers.one_of(range(60, 86)), numbers.one_of(range(50, 86)), numbers.one_of(range(20, 58))
     matrix = np.array([[a1, np.nan, np.nan], [a2, b2, np.nan], [a3, b3, 100.0]])  # of task 3 nothing can be forgotten yet
     return {"a1": a1, "a2": a2, "a3": a3, "b2": b2, "b3": b3}, adding.forgotten(matrix)
 
 
-def _alarms(numbers: _Numbers) -> Drawn:
+def _label_alarms(numbers: _Numbers) -> Drawn:
     epsilon, alarms = numbers.tenths(5, 20), numbers.one_of(range(1, 7))
     (most,) = noise.promised_hits(np.array([alarms / 100]), epsilon, 0.0)
     return {"epsilon": epsilon, "alarms": alarms}, 100 * float(most)
 
 
-def _pile(numbers: _Numbers) -> Drawn:
+def _noise_pile(numbers: _Numbers) -> Drawn:
     sigma, tasks = numbers.tenths(20, 90), numbers.one_of(range(3, 51))
     return {"sigma": sigma, "tasks": tasks}, accounting.noise_over_tasks(sigma, tasks)["prior-const"][-1]
 
 
-def _mask(numbers: _Numbers) -> Drawn:
+def _shared_mask(numbers: _Numbers) -> Drawn:
     (mine, other), mask = numbers.some_of(range(17), 2), numbers.one_of([*range(-90, -19), *range(20, 91)])
     kept = np.array([[mine + mask], [other + mask]], np.float64)
     places = {"mine": mine, "published": _signed(mine + mask), "other": _signed(other + mask)}
     return places, float(difference(kept, 0, np.array([mine], np.float64))[1, 0])
 
 
-def _pairs(numbers: _Numbers) -> Drawn:
+def _surprise_pairs(numbers: _Numbers) -> Drawn:
     scores = [hundredths / 100 for hundredths in numbers.some_of(range(5, 100, 5), 7)]
     is_personal = np.arange(7) < 3
     places = {"personal": _listed(scores[:3]), "others": _listed(scores[3:])}
     return places, 100 * tokens.auroc(np.array(scores), is_personal)
 
 
-def _weight(numbers: _Numbers) -> Drawn:
+def _sign_weight(numbers: _Numbers) -> Drawn:
     strength, score = numbers.one_of(range(2, 21)), numbers.one_of(range(62, 96)) / 100
     p = shared_noise.probability(score)
     return {"strength": strength, "score": score, "theta": shared_noise.THETA}, shared_noise.pull(
@@ -191,80 +195,66 @@ def _weight(numbers: _Numbers) -> Drawn:
     )
 
 
-def _match(numbers: _Numbers) -> Drawn:
+def _modes_match(numbers: _Numbers) -> Drawn:
     distances = np.array([numbers.some_of(range(1, 10), 3) for _ in range(3)])
     places = {name: _listed(row) for name, row in zip(("first", "second", "third"), distances.tolist(), strict=True)}
     return places, float(distances[linear_sum_assignment(distances)].sum())
 
 
-def _overall(numbers: _Numbers) -> Drawn:
+def _rare_average(numbers: _Numbers) -> Drawn:
     people, before, after = numbers.one_of(range(5, 61)), numbers.one_of(range(85, 96)), numbers.one_of(range(10, 51))
     lost = np.average([before - after, 0], weights=[people, 1000 - people])
     return {"people": people, "before": before, "after": after}, float(lost)
 
 
-def _printed(numbers: _Numbers) -> Drawn:
+def _contract_printed(numbers: _Numbers) -> Drawn:
     delta, people = numbers.one_of(range(1, 11)) / 1000, numbers.one_of(range(2000, 50_001, 500))
     return {"delta": delta, "people": f"{people:,}"}, label.expected_prints(delta, people)
 
 
-def _luck(numbers: _Numbers) -> Drawn:
+def _contract_luck(numbers: _Numbers) -> Drawn:
     scores = numbers.some_of(range(55, 86), 5)
     values = np.array(scores, np.float64)
     return {"scores": _listed(scores)}, label.best_of(values, len(values)) - label.best_of(values, 1)
 
 
-def _coins(numbers: _Numbers) -> Drawn:
+def _audit_coins(numbers: _Numbers) -> Drawn:
     epsilon, guesses = numbers.tenths(2, 20), numbers.one_of(range(100, 501, 20))
     return {"epsilon": epsilon, "guesses": guesses}, guesses * statement.odds_bound(epsilon, 0.0)
 
 
-def _least(numbers: _Numbers) -> Drawn:
+def _audit_least(numbers: _Numbers) -> Drawn:
     share = numbers.one_of(range(55, 96))
     return {"share": share}, math.log(share / (100 - share))
 
 
-def _grid(numbers: _Numbers) -> Drawn:
+def _digits_grid(numbers: _Numbers) -> Drawn:
     step, whole = numbers.one_of((0.125, 0.25, 0.5)), numbers.one_of(range(1, 40))
     value = whole + (10 * numbers.one_of(range(10)) + numbers.one_of((1, 2, 3, 4, 6, 7, 8, 9))) / 100  # never in a middle
     (steps,), _ = gaussian.parts(np.array([value]), step)
     return {"step": step, "value": f"{value:.2f}"}, float(steps * step)
 
 
-def _shorten(numbers: _Numbers) -> Drawn:
+def _network_shorten(numbers: _Numbers) -> Drawn:
     first, second = numbers.one_of(((3, 4), (4, 3), (6, 8), (8, 6), (5, 12), (12, 5), (8, 15), (15, 8)))
     clip, row = numbers.tenths(5, 25), np.array([[first, second]], np.float64)
     places = {"first": first, "second": second, "length": round(math.hypot(first, second)), "clip": clip}
     return places, float(network.clipped(row, clip)[0, 0])
 
 
-def _line(numbers: _Numbers) -> Drawn:
+def _members_line(numbers: _Numbers) -> Drawn:
     hits, alarms = numbers.one_of(range(40, 100)), numbers.one_of(range(1, 40))
     return {"hits": hits, "alarms": alarms}, (hits + 100 - alarms) / 2
 
 
-def _quotient(numbers: _Numbers) -> Drawn:
+def _gradient_quotient(numbers: _Numbers) -> Drawn:
     pixel, bias = numbers.one_of(range(1, 16)) / 16, numbers.one_of((-8, -6, -4, -2, 2, 4, 6, 8))
     return {"bias": _signed(bias), "weight": _signed(round(pixel * bias, 4))}, pixel
 
 
-def _code(numbers: _Numbers) -> Drawn:
+def _choice_code(numbers: _Numbers) -> Drawn:
     secrets, epsilon = numbers.one_of((10, 20, 50, 100, 1000)), numbers.tenths(10, 60)
     return {"secrets": f"{secrets:,}", "epsilon": epsilon}, 100 * network.named(epsilon, secrets)
-
-
-_DRAWN: Mapping[tuple[str, str], Callable[[_Numbers], Drawn]] = {
-    ("coin", "odds"): _odds, ("coin", "share"): _share, ("coin", "clip"): _clip,
-    ("unit", "mail"): _mail, ("unit", "mean"): _mean,
-    ("adding", "total"): _total, ("adding", "average"): _average, ("adding", "people"): _people,
-    ("forgetting", "points"): _points,
-    ("label", "alarms"): _alarms, ("noise", "pile"): _pile, ("shared", "mask"): _mask, ("surprise", "pairs"): _pairs,
-    ("sign", "weight"): _weight, ("modes", "match"): _match, ("rare", "average"): _overall,
-    ("contract", "printed"): _printed, ("contract", "luck"): _luck,
-    ("audit", "coins"): _coins, ("audit", "least"): _least,
-    ("digits", "grid"): _grid, ("choice", "code"): _code,
-    ("network", "shorten"): _shorten, ("members", "line"): _line, ("gradient", "quotient"): _quotient,
-}  # fmt: skip
 
 
 def _filled(words: str, places: Mapping[str, object]) -> str:

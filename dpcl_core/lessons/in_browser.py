@@ -9,7 +9,6 @@ import base64
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import cache
 from html import escape
 from typing import Final
@@ -18,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.errors import unknown
 from dpcl_core.lessons import exercises, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
@@ -35,21 +33,15 @@ MINUTES = 45  # of a lesson at school
 _TALK = 2  # minutes after each lesson for its questions
 _RUN = 8  # minutes that a run in a room takes at least
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
-_STYLE = """@page{size:A4;margin:18mm}
-body{font-family:Georgia,serif;font-size:11pt;line-height:1.4;max-width:46rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.5em}h2{font-size:1.2em;margin:1.4em 0 .3em}h3{font-size:1em;margin:1em 0 .2em}
-section+section{break-before:page}.step{break-inside:avoid}
-ul{list-style:none;padding:0;margin:.3em 0}li::before{content:"\\2610  "}.line{border-bottom:1px solid #999;height:1.7em}
-table{border-collapse:collapse}td{padding:.2em .8em .4em 0;text-align:left;vertical-align:top}"""
 
 
 def plan(part: str) -> list[tuple[int, int, str]]:
     """Lessons of a part that fit into `MINUTES` with the talk after each: first minute, last minute, name.
 
-    Lessons are taken in order while they fit; the others are left for home. Raises BadInput naming the parts.
+    Lessons are taken in order while they fit; the others are left for home.
     """
     rows, now = [], 0
-    for name in _names(part):
+    for name in text.PARTS[part]:
         end = now + text.load(name).minutes + _TALK
         if end <= MINUTES:
             rows.append((now, end, name))
@@ -66,10 +58,11 @@ def run_from(part: str) -> int | None:
 def page(part: str) -> str:
     """The part as one HTML document to print, without scripts: notes and plan, sheet, answers.
 
-    Exercises have the numbers of `exercises.PAPER`, the same on every sheet. Raises BadInput naming the parts.
+    Exercises have the numbers of `exercises.PAPER`, the same on every sheet.
     """
-    lessons = [(text.number(name), text.load(name)) for name in _names(part)]
+    lessons = [(text.number(name), text.load(name)) for name in text.PARTS[part]]
     title, place, asked = escape(part), list(text.PARTS).index(part) + 1, exercises.sheet(part)
+    style = (paths.assets_dir() / "lessons" / "handout.css").read_text(encoding="utf-8").strip()
     rows = "".join(
         f'<div class="step"><p><b>{place}{one.letter}</b> {_words(one.ask)} ({_words(one.wanted)})</p>{_LINE}</div>'
         for one in asked
@@ -78,21 +71,15 @@ def page(part: str) -> str:
     solved = "".join(f"<p><b>{place}{one.letter} {_words(one.shown)}.</b> {_words(one.how)}</p>" for one in asked)
     answers = "".join(_answers(number, lesson) for number, lesson in lessons) + f"<h2>Exercises</h2>{solved}"
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style><body>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style><body>'
         f"<section><h1>{title}: for the teacher</h1>{_notes(part)}{_plan(part)}</section>"
         f"<section><h1>{title}</h1>{sheets}</section>"
         f'<section class="answers"><h1>{title}: answers</h1>{answers}</section></body></html>'
     )
 
 
-def _names(part: str) -> tuple[str, ...]:
-    if part not in text.PARTS:
-        raise unknown("part", part, text.PARTS)
-    return text.PARTS[part]
-
-
 def _notes(part: str) -> str:
-    notes = text.notes(part)
+    notes = text.notes()[part]
     beliefs = "".join(f"<p><i>“{_words(one.belief)}”</i> {_words(one.reply)}</p>" for one in notes.misconceptions)
     return (
         f"<h3>What to look for</h3><p>{_words(notes.look_for)}</p><h3>What students often believe</h3>{beliefs}"
@@ -111,7 +98,7 @@ def _plan(part: str) -> str:
     if (spare := run_from(part)) is not None:
         what = "<b>A run of your own</b><br>In the app's classroom, everybody starts a run. Look at the plot."
         rows += f"<tr><td>{spare} to {MINUTES} min</td><td>{what}</td></tr>"
-    left = [text.load(name).title for name in _names(part) if name not in {one for _, _, one in planned}]
+    left = [text.load(name).title for name in text.PARTS[part] if name not in {one for _, _, one in planned}]
     rest = "".join(f"<li>{_words(title)}</li>" for title in left)
     rest = f"<p>At home, or in a second hour:</p><ul>{rest}</ul>" if left else ""
     return f"<h2>A plan for {MINUTES} minutes</h2><table>{rows}</table>{rest}"
@@ -155,7 +142,7 @@ _ELSEWHERE: Final[Mapping[str, Mapping[str, object]]] = {
         "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA), "odds": statement.ODDS,
         "no_odds": statement.NO_ODDS,
     },
-    "label": {"lists": LISTS, "empty_rules": label_game.EMPTY_RULES},
+    "label": {"lists": LISTS},
     "noise": {
         "names": {
             "clean": "without noise (public teaching data only)", "one": LABELS["prior-const"], "own": LABELS["prior"],
@@ -165,36 +152,8 @@ _ELSEWHERE: Final[Mapping[str, Mapping[str, object]]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a visitor is in a lesson: step from 0, steps done, place of the choice predicted by step, controls by name."""
-
-    step: int = 0
-    done: tuple[int, ...] = ()
-    predictions: Mapping[int, int] = field(default_factory=dict)
-    values: Mapping[str, float] = field(default_factory=dict)
-
-    def changed(self, reported: object, name: str) -> Progress:
-        """This progress in a lesson with what the browser reports; unchanged where it cannot have reported that."""
-        lesson = text.load(name)
-        choices = {str(place): len(step.choices) for place, step in enumerate(lesson.steps)}
-        controls = {control.name: control for control in lesson.controls}
-        match reported:
-            case {"step": step, "done": [*done], "predictions": Mapping() as predictions, "values": Mapping() as values}:
-                is_known = step in range(len(choices)) and all(one in range(len(choices)) for one in done)
-                is_known &= all(choice in range(choices.get(str(place), 0)) for place, choice in predictions.items())
-                is_known &= set(values) == set(controls) and all(
-                    isinstance(value, int | float) and controls[control].least <= value <= controls[control].most
-                    for control, value in values.items()
-                )
-                if is_known:
-                    chosen = {int(place): int(choice) for place, choice in predictions.items()}
-                    return Progress(step, tuple(sorted(map(int, done))), chosen, {key: float(values[key]) for key in values})
-        return self
-
-
 def document(
-    name: str, start: Progress | None = None, *, epoch: str = "", hidden: Sequence[str] = (), is_quiet: bool = False,
+    name: str, start: text.Progress | None = None, *, epoch: str = "", hidden: Sequence[str] = (), is_quiet: bool = False,
     first: int = 0, is_alone: bool = True,
 ) -> dict[str, object]:  # fmt: skip
     """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
@@ -202,13 +161,14 @@ def document(
     `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `first`: the step before which none is
     needed; `is_alone`: on a page of its own, which lists the steps above and keeps the progress in the browser.
     """
-    lesson, progress = text.load(name), start or Progress()
-    values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
+    progress = start or text.Progress()
+    values = {control.name: control.default for control in text.load(name).controls} | progress.values
+    begin = {"step": progress.step, "done": sorted(progress.done), "predictions": progress.predictions, "values": values}
     words = {key: words for part in ("shared", name) for key, words in (_WORDS[part] | _ELSEWHERE[part]).items()}
     if not is_alone:  # as every lesson of the course says it
         words["where"] = f"Lesson {text.number(name)}, {words['where']}"
     return {
-        "name": name, "epoch": epoch, "lesson": _lesson(name), "start": {**asdict(progress), "values": values},
+        "name": name, "epoch": epoch, "lesson": _lesson(name), "start": begin,
         "hidden": list(hidden), "is_quiet": is_quiet, "first": first, "is_alone": is_alone, "delta": label_game.DELTA,
         "words": words, "game": _GAMES[name](),
     }  # fmt: skip
@@ -220,16 +180,14 @@ def _lesson(name: str) -> dict[str, object]:
     lesson, seen = text.load(name), set[text.Word]()
     intro = _parts(lesson.intro, seen)
     steps = [
-        {
-            "key": step.key, "title": step.title, "choices": list(step.choices),
-            **{part: _parts(getattr(step, part), seen) for part in ("predict", "do", "see", "explain")},
-        }
+        step.model_dump(include={"key", "title", "choices"})
+        | {part: _parts(getattr(step, part), seen) for part in ("predict", "do", "see", "explain")}
         for step in lesson.steps
-    ]  # fmt: skip
+    ]
     think = [{"question": " ".join(one.question.split()), "answer": _parts(one.answer, seen)} for one in lesson.think]
-    controls = [{"name": control.name, "title": control.title} for control in lesson.controls]
+    controls = [control.model_dump(include={"name", "title"}) for control in lesson.controls]
     shown = {"intro": intro, "steps": steps, "controls": controls, "think": think}
-    return {"title": lesson.title, "question": lesson.question, **shown}
+    return lesson.model_dump(include={"title", "question"}) | shown
 
 
 def _parts(words: str, seen: set[text.Word]) -> list[str | list[str]]:
@@ -249,10 +207,7 @@ def _label() -> dict[str, object]:
     sums = np.stack([rows[pair.labels == label].sum(axis=0) for label in range(n_classes)])
     unit = "one training example"
     promises = {f"{epsilon:g}": statement.headline(unit, epsilon, label_game.DELTA, {}) for epsilon in EPSILONS}
-    doors = {
-        listing: [[door.name, door.without, door.with_person] for door in label_game.doors(pair, listing, EPSILONS[0])]
-        for listing in LISTS
-    }
+    doors = {listing: label_game.doors(pair, listing, EPSILONS[0]) for listing in LISTS}
     return {
         "classes": list(pair.classes), "label": pair.label, "size": sums.shape[1],
         "counts": np.bincount(pair.labels, minlength=n_classes).tolist(), "sums": _encoded(sums, np.float32),
@@ -263,14 +218,12 @@ def _label() -> dict[str, object]:
 
 @cache
 def _noise() -> dict[str, object]:
-    stream = noise_game.stream(n_tasks=1)
-    train, test = stream.tasks[0].train, stream.tasks[0].test
-    rows = unit_rows(train.inputs)
-    sums = np.stack([rows[train.labels == label].sum(axis=0) for label in range(len(stream.classes))])
+    stream, sums = noise_game.stream(n_tasks=1), noise_game.digit_sums()
+    test = stream.tasks[0].test
     n_runs = len(noise_game.SEEDS)
     levels = np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS)
     return {
-        "classes": list(stream.classes), "watched": noise_game.first_class(noise_game.stream()), "size": sums.shape[1],
+        "classes": list(stream.classes), "watched": noise_game.stream().tasks[0].prior[0], "size": sums.shape[1],
         "sums": _encoded(sums, np.float32), "tests": _encoded(levels, np.uint8),
         "test_labels": _encoded(test.labels, np.uint8), "epsilons": list(EPSILONS), "n_tasks": noise_game.N_TASKS,
         "cuts": list(noise_game.CUTS), "returns": list(noise_game.RETURNS), "n_runs": n_runs,

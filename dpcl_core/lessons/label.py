@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,7 @@ from dpcl_core.spec import Adjacency, DataSpec
 
 DELTA = 1e-5
 Listing = Literal["data", "prior-const"]  # the list of labels is read from the data, or was public beforehand
-EmptyRule = Literal["none", "untrained", "same"]
-EMPTY_RULES: dict[EmptyRule, str] = {
-    "none": "no classifier for an empty task", "untrained": "an untrained classifier for an empty task",
-    "same": "the same noisy steps for an empty task",
-}  # fmt: skip
+
 _ADJACENCY: Adjacency = "add-remove"
 
 
@@ -65,8 +61,7 @@ class Releases:
     ledger: Ledger
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+class Door(NamedTuple):
     """Something that an outsider can observe: its value without the person, and with."""
 
     name: str
@@ -84,15 +79,12 @@ def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     return Neighbours(dataset.classes, features[rows], dataset.train.labels[rows], person, label)
 
 
-def _released(
-    pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, noises: Sequence[Noise], at_least: int
-) -> Releases:
+def _released(pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, noises: Sequence[Noise]) -> Releases:
     features, labels = pair.data(has_person)
     ledgers = [Ledger(DELTA, _ADJACENCY, "once") for _ in noises]
     public = range(len(pair.classes))
     space = label_space(listing, public, public, labels, ledgers, task=0)
-    if listing == "data":
-        space = tuple(label for label in space if int((labels == label).sum()) >= at_least)
+
     of_space = in_label_space(labels, space)
     stds = [class_sums_std(epsilon, DELTA, _ADJACENCY)] * len(noises)
     sums = noisy_class_sums(features[of_space], labels[of_space], space, len(pair.classes), stds, noises, ledgers, task=0)
@@ -104,7 +96,7 @@ def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...
     observations: list[dict[str, str]] = []
     for has_person in (False, True):
         noise = _Counting()
-        released = _released(pair, has_person, listing, epsilon, [noise], 1)
+        released = _released(pair, has_person, listing, epsilon, [noise])
         file = io.BytesIO()
         np.save(file, released.sums[0, list(released.labels)])
         observations.append({
@@ -133,7 +125,7 @@ class _Counting(ReleaseNoise):
 
 
 DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
-N_PEOPLE = 1000
+N_PEOPLE = 1000  # invented, of this lesson and of the next
 _DRAWS = 400
 
 
@@ -161,26 +153,12 @@ def printed_now(delta: float) -> NDArray[np.int64]:
     return np.flatnonzero(ReleaseNoise().words(N_PEOPLE) < np.uint64(min(int(delta * 2.0**64), 2**64 - 1)))
 
 
-def of_trials(epsilon: float, n: int) -> float:
-    """Epsilon of n trainings on the same people, each (epsilon, DELTA)-DP with Gaussian noise, of which the best is shown.
-
-    A bound: whoever sees one of n releases sees no more than whoever sees all, and which is best is decided without a look
-    at the training data.
-    """
-    return accounting.in_every_task([epsilon] * n, DELTA)[-1]
-
 
 @lru_cache(maxsize=16)
 def scores(epsilon: float) -> NDArray[np.float64]:
     """Accuracies [draws] on the public test digits of one classifier by class sums under many teaching draws."""
-    rows, labels, tests, truth = noise.unit_digits()
-    sums = np.stack([rows[labels == label].sum(axis=0) for label in range(int(labels.max()) + 1)])
-    std, random, found = gaussian.sigma(epsilon, DELTA), np.random.default_rng(7), []
-    for _ in range(_DRAWS):
-        released = sums + std * random.standard_normal(sums.shape)
-        chosen = (tests @ (released / np.linalg.norm(released, axis=1, keepdims=True)).T).argmax(axis=1)
-        found.append(float((chosen == truth).mean()))
-    return np.array(found)
+    sums, std, random = noise.digit_sums(), gaussian.sigma(epsilon, DELTA), np.random.default_rng(7)
+    return np.array([noise.share_right(sums + std * random.standard_normal(sums.shape)) for _ in range(_DRAWS)])
 
 
 def best_of(values: NDArray[np.float64], n: int) -> float:
@@ -198,7 +176,7 @@ def best_of(values: NDArray[np.float64], n: int) -> float:
 # With randomised response a true answer is kept with probability p = e^epsilon / (1 + e^epsilon), and q = 1 - p.
 
 
-COIN_N_PEOPLE, SHARE = 1000, 0.3  # of whom this share would truly say yes
+SHARE = 0.3  # of the `N_PEOPLE` would truly say yes
 LARGEST = 50_000.0  # the income that the noise of step "one-large" was made for
 
 
@@ -207,7 +185,7 @@ def keeps(epsilon: float) -> float:
     return text_mechanisms.Randomiser(0, 0.0, epsilon).chances(2)[0]
 
 
-def truths(n: int = COIN_N_PEOPLE) -> NDArray[np.int64]:
+def truths(n: int = N_PEOPLE) -> NDArray[np.int64]:
     """True answers [n] of invented people, 1 for yes."""
     return (np.arange(n) < round(SHARE * n)).astype(np.int64)
 
@@ -246,9 +224,8 @@ def clerk_std(n: int, epsilon: float) -> float:
 @lru_cache(maxsize=1)
 def incomes() -> NDArray[np.float64]:
     """Invented monthly incomes [N_PEOPLE], most of them small and a few large: lognormal, at most `LARGEST`."""
-    drawn = 2500 * np.exp(np.random.default_rng(7).standard_normal(COIN_N_PEOPLE))
-    cut: NDArray[np.float64] = np.minimum(drawn.round(), LARGEST)
-    return cut
+    drawn = 2500 * np.exp(np.random.default_rng(7).standard_normal(N_PEOPLE))
+    return np.asarray(np.minimum(drawn.round(), LARGEST), np.float64)
 
 
 def attack_rates(income: float, epsilon: float) -> float:
@@ -306,11 +283,10 @@ def accuracies(epsilon: float, k: int) -> dict[str, float]:
     "example": noise for one picture at epsilon. "group": the same pictures, noise for k of them. "clipped": each person's
     pictures are averaged first, so that a person adds one vector of length at most 1. Teaching noise, `_DRAWS` draws.
     """
-    rows, labels, tests, truth = noise.unit_digits()
-    n_classes = int(labels.max()) + 1
-    sums = np.stack([rows[labels == label].sum(axis=0) for label in range(n_classes)])
+    ((rows, labels, _, _),) = noise.unit_digits(1)
+    sums = noise.digit_sums()
     means = np.zeros_like(sums)
-    for label in range(n_classes):
+    for label in range(len(sums)):
         own = rows[labels == label]
         means[label] = sum((own[start : start + k].mean(axis=0) for start in range(0, len(own), k)), np.zeros(sums.shape[1]))
     sigma, random = gaussian.sigma(epsilon, DELTA), np.random.default_rng(k)
@@ -318,7 +294,5 @@ def accuracies(epsilon: float, k: int) -> dict[str, float]:
     for _ in range(_UNIT_DRAWS):
         drawn = random.standard_normal(sums.shape)
         for name, clean, std in (("example", sums, sigma), ("group", sums, k * sigma), ("clipped", means, sigma)):
-            released = clean + std * drawn
-            chosen = (tests @ (released / np.linalg.norm(released, axis=1, keepdims=True)).T).argmax(axis=1)
-            found[name] += float((chosen == truth).mean()) / _UNIT_DRAWS
+            found[name] += noise.share_right(clean + std * drawn) / _UNIT_DRAWS
     return found

@@ -8,9 +8,11 @@ any number of clients.
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -103,7 +105,7 @@ def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENT
 
 def picture(mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """The grey levels [8, 8] in [0, 1] of a mean [d] of digits, reconstructed from its principal axes."""
-    drawn: NDArray[np.float64] = np.clip(pixels(mean).reshape(8, 8), 0.0, None)
+    drawn = np.clip(pixels(mean).reshape(8, 8), 0.0, None)
     return drawn / max(float(drawn.max()), 1e-9)
 
 
@@ -172,14 +174,14 @@ def lengths(of: World, std: float) -> tuple[dict[str, float], dict[str, float]]:
     """Signal and noise by statistic when each coordinate of a released mean has this noise: the mean of a mode on the axes
     that are released, and the second moments that a full release would add under the same noise.
     """
-    residuals = np.linalg.norm(of.view.residuals(of.lists.means), axis=-1)
-    seconds = np.linalg.norm(of.lists.second_moments, axis=-1)
     n_inputs = of.lists.means.shape[2]
-    names = f"mean on {N_AXES} axes", f"mean on all {n_inputs}", f"second moments of {n_inputs}"
-    full = np.linalg.norm(of.lists.means, axis=-1)
-    signal = (float(residuals.mean()), float(full.mean()), float(seconds.mean()))
-    noise = (std * math.sqrt(N_AXES), std * math.sqrt(n_inputs), std * math.sqrt(n_inputs))
-    return dict(zip(names, signal, strict=True)), dict(zip(names, noise, strict=True))
+    released = {
+        f"mean on {N_AXES} axes": (of.view.residuals(of.lists.means), N_AXES),
+        f"mean on all {n_inputs}": (of.lists.means, n_inputs),
+        f"second moments of {n_inputs}": (of.lists.second_moments, n_inputs),
+    }
+    signal = {name: float(np.linalg.norm(vectors, axis=-1).mean()) for name, (vectors, _) in released.items()}
+    return signal, {name: std * math.sqrt(n) for name, (_, n) in released.items()}
 
 
 def by_place(of: World) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -206,8 +208,7 @@ def _assigned(
 
 def _mean_of(lists: Lists, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Mean [d] of the chosen entries; zero where none is."""
-    mean: NDArray[np.float64] = lists.means[chosen].sum(axis=0) / max(int(chosen.sum()), 1)
-    return mean
+    return np.asarray(lists.means[chosen].sum(axis=0) / max(int(chosen.sum()), 1), np.float64)
 
 
 def _group_names() -> tuple[str, ...]:
@@ -312,18 +313,15 @@ def memorised_share(of: Sequence[ScoredText], share: float, order: int = 2) -> l
     these very texts: a model mixed with a memory (Kuhn and De Mori 1990; Khandelwal et al. 2020). At share 0 it is the
     frozen model.
     """
-    followed: dict[tuple[str, ...], dict[str, int]] = {}
-    for text in of:
-        for place, token in enumerate(text.tokens):
-            after = followed.setdefault(text.tokens[max(0, place - order) : place], {})
-            after[token] = after.get(token, 0) + 1
+    pairs = [
+        [(text.tokens[max(0, place - order) : place], token) for place, token in enumerate(text.tokens)] for text in of
+    ]
+    followed: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for before, token in chain.from_iterable(pairs):
+        followed[before][token] += 1
     rescored = []
-    for text in of:
-        memory = []
-        for place, token in enumerate(text.tokens):
-            after = followed[text.tokens[max(0, place - order) : place]]
-            memory.append(after[token] / sum(after.values()))
+    for text, own in zip(of, pairs, strict=True):
+        memory = [followed[before][token] / followed[before].total() for before, token in own]
         mixed = (1 - share) * np.array(text.probability) + share * np.array(memory)
-        chances = tuple(mixed.tolist())
-        rescored.append(ScoredText(text.tokens, chances, text.commonness, text.is_stop, text.kinds, text.label))
+        rescored.append(replace(text, probability=tuple(mixed.tolist())))
     return rescored

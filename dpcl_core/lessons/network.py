@@ -24,6 +24,7 @@ DELTA = 1e-5
 HIDDEN, N_PIXELS, N_CLASSES = 8, 64, 10
 N_WEIGHTS = HIDDEN * (N_PIXELS + 1) + N_CLASSES * (HIDDEN + 1)
 N_STEPS, BATCH, CLIP, RATE = 300, 64, 1.0, 1.0
+N_MEMBERS, N_TIMES = 160, 4
 N_EARLY = 30  # steps after which the network knows most digits and not all
 _PARTS = np.cumsum([HIDDEN * N_PIXELS, HIDDEN, N_CLASSES * HIDDEN])
 
@@ -129,10 +130,10 @@ def pairs_right(inside: Array, outside: Array) -> float:
     return auroc(-np.concatenate([inside, outside]), np.arange(len(inside) + len(outside)) < len(inside))
 
 
-def attacked(n: int, epsilon: float, times: int) -> tuple[float, float]:
-    """Mean of `pairs_right`, and of the accuracy, over so many trainings with DP-SGD on n digits."""
-    networks = [private(n, epsilon) for _ in range(times)]
-    right = [pairs_right(*members(weights, n)) for weights in networks]
+def attacked(epsilon: float) -> tuple[float, float]:
+    """Mean of `pairs_right`, and of the accuracy, over `N_TIMES` trainings with DP-SGD on `N_MEMBERS` digits."""
+    networks = [private(N_MEMBERS, epsilon) for _ in range(N_TIMES)]
+    right = [pairs_right(*members(weights, N_MEMBERS)) for weights in networks]
     return float(np.mean(right)), float(np.mean([accuracy(weights) for weights in networks]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -14,7 +14,6 @@ from dpcl_core import engine
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
-from dpcl_core.methods import catalog
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams
@@ -34,6 +33,8 @@ CUTS = (1, 2, 5, 10)  # into how many tasks the ten digits can be dealt
 RETURNS = (1, 5, 10, 20, 50, 100)  # numbers of tasks in which every digit comes back
 SEEDS = tuple(range(10))
 
+Digits = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
+
 
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     """The bundled digits, split into tasks."""
@@ -43,16 +44,26 @@ def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
 
 
 @cache
-def unit_digits() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Unit rows [n, K] and labels [n] of the bundled training digits, and of the test digits."""
-    task = stream(1).tasks[0]
-    train, test = (sums.unit_rows(part.inputs).astype(np.float64) for part in (task.train, task.test))
-    return train, task.train.labels, test, task.test.labels
+def unit_digits(n_tasks: int) -> tuple[Digits, ...]:
+    """For each task: unit rows [n, K] and labels [n] of its training digits, and of its test digits."""
+    return tuple(
+        (sums.unit_rows(task.train.inputs), task.train.labels, sums.unit_rows(task.test.inputs), task.test.labels)
+        for task in stream(n_tasks).tasks
+    )
 
 
-def first_class(tasks: TaskStream) -> int:
-    """The observed class: the first of the stream."""
-    return tasks.tasks[0].prior[0]
+@cache
+def digit_sums() -> NDArray[np.float64]:
+    """Sums [classes, K] of the unit rows of all training digits, by digit."""
+    ((rows, labels, _, _),) = unit_digits(1)
+    return np.stack([rows[labels == label].sum(axis=0) for label in np.unique(labels)])
+
+
+def share_right(released: NDArray[np.float64]) -> float:
+    """The share of all test digits that a classifier by these class sums [classes, K] recognises."""
+    ((_, _, tests, truth),) = unit_digits(1)
+    chosen = (tests @ (released / np.linalg.norm(released, axis=1, keepdims=True)).T).argmax(axis=1)
+    return float((chosen == truth).mean())
 
 
 # The membership duel: an attacker sees one release and says whether one person took part. How often is he right?
@@ -83,17 +94,14 @@ class Duel:
         return int((self.stayed_away > 0).sum())
 
     @property
-    def n_right(self) -> int:
-        return self.hits + len(self.stayed_away) - self.false_alarms
-
-    @property
-    def n_rounds(self) -> int:
-        return len(self.took_part) + len(self.stayed_away)
-
-    @property
     def share_right(self) -> float:
         """Share of rounds in which he was right; 0.5 is chance."""
-        return self.n_right / self.n_rounds
+        right = self.hits + len(self.stayed_away) - self.false_alarms
+        return right / (len(self.took_part) + len(self.stayed_away))
+
+    def proven(self, delta: float) -> float:
+        """Lower bound on epsilon at 95 % confidence."""
+        return bound_of_counts(self.hits, len(self.took_part), self.false_alarms, len(self.stayed_away), delta)
 
 
 def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
@@ -105,14 +113,6 @@ def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: floa
         return np.ones_like(false_alarms)
     by_alarm = math.exp(epsilon) * false_alarms + delta
     return np.minimum(1.0, np.minimum(by_alarm, 1 - math.exp(-epsilon) * (1 - false_alarms - delta)))
-
-
-def proven(duel: Duel, rounds: Sequence[int], delta: float, confidence: float = 0.95) -> list[float]:
-    """Lower bound on epsilon from the first `rounds` releases of each side, at the confidence for each number."""
-    return [
-        bound_of_counts(int((duel.took_part[:n] > 0).sum()), n, int((duel.stayed_away[:n] > 0).sum()), n, delta, confidence)
-        for n in rounds
-    ]
 
 
 # The digits learned in one task by three methods whose noise is never shared: real runs.
@@ -130,24 +130,15 @@ METHODS: Mapping[str, Params] = {
 TO_TRAIN: Mapping[str, Params] = {"l2dp-ml": L2dpMlParams(batch_size=100, epochs=10), "dp-coeff-memory": CoeffMemoryParams()}
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """A method's result: mean test accuracy over the seeds (in [0, 1]), and its guarantee from the ledger."""
-
-    title: str
-    accuracy: float
-    guarantee: Guarantee
-
-
-def repaired(epsilon: float) -> dict[str, Repaired]:
-    """The result of each of `METHODS` at one budget."""
+def repaired(epsilon: float) -> dict[str, tuple[float, Guarantee]]:
+    """By each of `METHODS` at one budget: mean test accuracy over the seeds (in [0, 1]), and the ledger's guarantee."""
     results = {}
     for method in METHODS:
         # The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters.
         privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release")
         run_events = list(engine.run(_on_digits(method, METHODS[method], ClassIncremental(tasks=1), privacy)))
         reached = float(np.mean(frames.accuracy(run_events)["accuracy"]))
-        results[method] = Repaired(catalog.card(method).title, reached, frames.guarantees(run_events)[epsilon])
+        results[method] = reached, frames.guarantees(run_events)[epsilon]
     return results
 
 

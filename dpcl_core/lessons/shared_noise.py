@@ -108,8 +108,7 @@ def from_mean(noisy: NDArray[np.float64], public: NDArray[np.float64]) -> NDArra
 
     Means of many pictures are alike: the mean of `noisy` [n, K] less the public mean is taken for the noise.
     """
-    recovered_pictures: NDArray[np.float64] = noisy - (noisy.mean(axis=0) - public.mean(axis=0))
-    return recovered_pictures
+    return np.asarray(noisy - (noisy.mean(axis=0) - public.mean(axis=0)), np.float64)
 
 
 def recovered(attempted: NDArray[np.float64], clean: NDArray[np.float64], levels: NDArray[np.float64]) -> Recovery:
@@ -126,14 +125,14 @@ def recognised(attempted: NDArray[np.float64], clean: NDArray[np.float64], rows:
     return float((nearest == np.asarray(rows)).mean())
 
 
-def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None, filters_seed: int = 0) -> Accuracies:
+def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> Accuracies:
     """Test accuracy of a learner on pictures with noise of this scale on pixels and twice that on hidden units.
 
     Random filters, a nonlinearity, and a ridge read-out that is fitted on the noisy training pictures and tested on
     noisy test pictures. With shared noise, training and test pictures have the same; the filters are public.
     """
     noise = noise if noise is not None else ReleaseNoise()
-    filters = _filters(data.side, filters_seed)
+    filters = _filters(data.side)
     one, two = (_hidden(part, filters) for part in (data.train, data.test))
     # The filters are linear: noise on the pixels moves hidden units by the noise's own response.
     pixels, units = scale * noise.laplace((1, data.n_pixels)), 2 * scale * noise.laplace((1, one.shape[1]))
@@ -187,10 +186,10 @@ def claimed_epsilon(data: Pictures, scale: float) -> float:
     return claim.Plan(sizes, "literal", _BATCH, delta_r / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
 
 
-def _filters(side: int, seed: int) -> NDArray[np.float64]:
+def _filters(side: int) -> NDArray[np.float64]:
     """Random filters [width * width, filters]: sixteen of 3x3 for small pictures, eight of 5x5 from 16 pixels a side."""
     width, n_filters = (3, 16) if side < 16 else (5, 8)
-    return np.random.default_rng(seed).standard_normal((width * width, n_filters)) / width
+    return np.random.default_rng(0).standard_normal((width * width, n_filters)) / width
 
 
 def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -199,8 +198,7 @@ def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArra
     edge = width // 2
     padded = np.pad(inputs.reshape(-1, side, side), ((0, 0), (edge, edge), (edge, edge)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))[:, ::2, ::2]
-    seen: NDArray[np.float64] = windows.reshape(len(inputs), -1, width * width) @ filters
-    return seen.reshape(len(inputs), -1)
+    return np.asarray(windows.reshape(len(inputs), -1, width * width) @ filters, np.float64).reshape(len(inputs), -1)
 
 
 def _read_out(data: Pictures, train: NDArray[np.float64], test: NDArray[np.float64]) -> float:
@@ -314,14 +312,12 @@ def _public() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float6
     logits = np.zeros((n, _DIGITS + _WORDS))
     logits[:_LENGTH, :_DIGITS] = logits[_LENGTH:, _DIGITS:] = 4.0
     logits[np.arange(_LENGTH, n), words] += 2.0
-    weights = np.asarray(np.linalg.lstsq(features, logits, rcond=None)[0], np.float64)
-    return features, targets, weights
+    return features, targets, np.asarray(np.linalg.lstsq(features, logits, rcond=None)[0], np.float64)
 
 
 def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    chances: NDArray[np.float64] = shifted / shifted.sum(axis=1, keepdims=True)
-    return chances
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), np.float64)
 
 
 class ModelResult(Document):
@@ -379,10 +375,8 @@ class Record(Document):
 
     def of(self, loss: str, form: str, strength: float = 1.0, score: str = "score") -> Variant:
         """The variant with these settings. Raises KeyError where it was not recorded."""
-        for one in self.variants:
-            if (one.loss, one.form, one.strength, one.score) == (loss, form, strength, score):
-                return one
-        raise KeyError((loss, form, strength, score))
+        by_settings: dict[object, Variant] = {(one.loss, one.form, one.strength, one.score): one for one in self.variants}
+        return by_settings[loss, form, strength, score]
 
 
 @lru_cache(maxsize=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Annotated
 
@@ -11,7 +12,6 @@ from pydantic import Field
 
 from dpcl_core import paths
 from dpcl_core.documents import Document
-from dpcl_core.errors import unknown
 
 # The course: its parts and their lessons, in the order in which they are taught; a lesson's number is its place in `NAMES`.
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -48,8 +48,9 @@ class Scale(Document):
 class Chart(Document):
     """The chart of a step: curves, bars where it has no `y`, or rows of pictures. `source`: what its numbers come from.
 
-    Title and source are empty where the step's code computes them. `finding`: a template for what the step's code computes;
-    formats beside Python's are "pc" and "pc0" (percent), "eps", "least" and "budget" (as `privacy.statement` writes them).
+    Title and source are empty where the step's code computes them. `finding`: a template for the values of the lesson's
+    controls, by name, and for what the step's code computes; formats beside Python's are "pc" and "pc0" (percent), "eps",
+    "least" and "budget" (as `privacy.statement` writes them).
     """
 
     title: str = ""
@@ -129,11 +130,41 @@ class Lesson(Document):
     exercises: tuple[Exercise, ...] = Field(min_length=1, max_length=3)
 
 
+@dataclass
+class Progress:
+    """Where a visitor is in a lesson: step from 0, steps done, place of the choice predicted by step, controls by name.
+
+    `moves`: how often a page, not the lesson in the browser, went to another step.
+    """
+
+    step: int = 0
+    done: set[int] = field(default_factory=set)
+    predictions: dict[int, int] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+    moves: int = 0
+
+    def take(self, reported: object, lesson: Lesson) -> None:
+        """Takes over what the browser reports; changes nothing where it cannot have reported that."""
+        choices = {str(place): len(step.choices) for place, step in enumerate(lesson.steps)}
+        controls = {control.name: control for control in lesson.controls}
+        match reported:
+            case {"step": step, "done": [*done], "predictions": Mapping() as predictions, "values": Mapping() as values}:
+                is_known = step in range(len(choices)) and all(one in range(len(choices)) for one in done)
+                is_known &= all(choice in range(choices.get(str(place), 0)) for place, choice in predictions.items())
+                is_known &= set(values) == set(controls) and all(
+                    isinstance(value, int | float) and controls[control].least <= value <= controls[control].most
+                    for control, value in values.items()
+                )
+                if is_known:
+                    self.step = step
+                    self.done.update(map(int, done))
+                    self.predictions.update({int(place): int(choice) for place, choice in predictions.items()})
+                    self.values.update({name: float(value) for name, value in values.items()})
+
+
 @lru_cache(maxsize=len(NAMES))
 def load(name: str) -> Lesson:
-    """The texts of a lesson. Raises BadInput naming the known lessons."""
-    if name not in NAMES:
-        raise unknown("lesson", name, NAMES)
+    """The texts of a lesson."""
     return Lesson.model_validate(paths.asset_table(f"lessons/{name}.toml"))
 
 
@@ -169,16 +200,10 @@ class Notes(Document):
     when_wrong: _Words
 
 
-def notes(part: str) -> Notes:
-    """The notes on a part. Raises BadInput naming the parts."""
-    if part not in PARTS:
-        raise unknown("part", part, PARTS)
-    return next(one for one in _notes() if one.part == part)
-
-
 @lru_cache(maxsize=1)
-def _notes() -> tuple[Notes, ...]:
-    return tuple(map(Notes.model_validate, paths.asset_table("notes.toml")["parts"]))
+def notes() -> dict[str, Notes]:
+    """The notes on each part."""
+    return {one.part: one for one in map(Notes.model_validate, paths.asset_table("notes.toml")["parts"])}
 
 
 class Block(Document):
@@ -199,13 +224,16 @@ def one_class() -> tuple[Block, ...]:
 class Edge(Document):
     """The texts of a pitfall: what goes `wrong`, how it is `prevented` here, and `where` in the code.
 
-    `key` names the function of `lessons/edges.py` that demonstrates it; `lesson` one that teaches it at length.
+    `key` names the function of `lessons/edges.py` that demonstrates it, in a table under `head` with a `finding`, a template
+    for what the function computes; `lesson` one that teaches it at length.
     """
 
     key: _Words
     title: _Words
     wrong: _Words
     prevented: _Words
+    head: tuple[_Words, ...]
+    finding: _Words
     where: _Words
     lesson: str | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,14 @@ from dpcl_core.explorers import tokens as explorers_tokens
 from dpcl_core.explorers.tokens import Dials, values
 from dpcl_core.figures import tokens as figures
 from dpcl_core.figures.picture import Provenance
+from dpcl_core.lessons import adding, modes
 from dpcl_core.lessons import label as game
-from dpcl_core.lessons import modes
 from dpcl_core.papers import questions
 from dpcl_core.privacy.statement import at_least, headline, odds, odds_bound, shown_number
 from dpcl_core.spec import Adjacency
-from pages.parts import lesson_stage, token_heat, token_text
+from pages.parts import token_heat
 from pages.parts.layout import arrow, draw_table
+from pages.parts.lesson_stage import Stage, reached
 from pages.parts.text import percent
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -31,60 +33,58 @@ INCOMES = (1e3, 3e3, 1e4, 3e4, 5e4, 1e5, 3e5, 1e6)
 N_GAMES = 20_000
 
 
-def one_answer(stage: lesson_stage.Stage) -> int:
+def one_answer(stage: Stage) -> int:
     """A thousand answers by a coin, by what they truly are."""
-    epsilon, truth = stage.choose("epsilon", EPSILONS), game.truths()
-    said = stage.results("Ask everybody", lambda: game.answers(truth, epsilon), epsilon)
-    rows = [
-        (f"truly {yes}, said {word}", float(((truth == place) & (said == answer)).sum()))
-        for place, yes in ((1, "yes"), (0, "no"))
-        for answer, word in ((1, "yes"), (0, "no"))
-    ]
-    stage.bars(rows, n_yes=int((said == 1).sum()), truly=percent(float(truth[said == 1].mean()), 0))
+    truth = game.truths()
+    said, epsilon = stage.chosen("Ask everybody", lambda epsilon: game.answers(truth, epsilon), "epsilon", EPSILONS)
+    words = {"yes": 1, "no": 0}
+    counts = {
+        f"truly {true}, said {answer}": float(((truth == words[true]) & (said == words[answer])).sum())
+        for true in words
+        for answer in words
+    }
+    stage.bars(counts, n_yes=int((said == 1).sum()), truly=percent(float(truth[said == 1].mean()), 0))
     likely = game.posterior(epsilon)
     return 0 if likely > 0.99 else 2 if likely < game.SHARE + 0.01 else 1
 
 
-def the_crowd(stage: lesson_stage.Stage) -> int:
+def the_crowd(stage: Stage) -> int:
     """The share of true yes, estimated from crowds of several sizes."""
-    epsilon = stage.choose("epsilon", EPSILONS)
 
-    def asked() -> list[float]:
+    def asked(epsilon: float) -> list[float]:
         return [game.estimate(game.answers(game.truths(n), epsilon), epsilon) for n in CROWDS]
 
-    estimates = stage.results("Ask crowds of every size", asked, epsilon)
+    estimates, epsilon = stage.chosen("Ask crowds of every size", asked, "epsilon", EPSILONS)
     drawn = pd.DataFrame({"series": "estimate, with its 95 % range", "x": CROWDS, "y": estimates})
     drawn["half"] = [1.96 * game.estimate_std(n, epsilon) for n in CROWDS]
     true = pd.DataFrame({"series": "true share", "x": CROWDS, "y": game.SHARE})
-    half = game.estimate_std(game.COIN_N_PEOPLE, epsilon)
+    half = game.estimate_std(game.N_PEOPLE, epsilon)
     stage.curves(
-        pd.concat([drawn, true]), table=drawn, n_people=game.COIN_N_PEOPLE, epsilon=epsilon, estimate=estimates[2],
-        true_share=game.SHARE, points=100 * half,
+        pd.concat([drawn, true]), table=drawn, n_people=game.N_PEOPLE, estimate=estimates[2], true_share=game.SHARE,
+        points=100 * half,
     )  # fmt: skip
     return 0 if half > 0.2 else 1 if half > 0.002 else 2
 
 
-def the_odds(stage: lesson_stage.Stage) -> int:
+def the_odds(stage: Stage) -> int:
     """How often a guesser is right who believes what is said, measured and by its formula."""
 
-    def played() -> list[float]:
+    def played(epsilon: float) -> float:
         truth = np.arange(N_GAMES, dtype=np.int64) % 2
-        return [float((game.answers(truth, epsilon) == truth).mean()) for epsilon in EPSILONS]
+        return float((game.answers(truth, epsilon) == truth).mean())
 
-    measured, epsilon = stage.moved_in(f"Play {N_GAMES:,} rounds at every ε", played, "epsilon", EPSILONS)
+    measured, epsilon, nearest = stage.moved_in(f"Play {N_GAMES:,} rounds at every ε", played, "epsilon", EPSILONS)
     grid = np.geomspace(EPSILONS[0], EPSILONS[-1], 25)
     line = pd.DataFrame({"series": "e^ε / (1 + e^ε)", "x": grid, "y": [odds_bound(float(each), 0.0) for each in grid]})
-    dots = pd.DataFrame({"series": "measured", "x": EPSILONS, "y": measured})
-    nearest = min(range(len(EPSILONS)), key=lambda place: abs(EPSILONS[place] - epsilon))
+    dots = pd.DataFrame({"series": "measured", "x": EPSILONS, "y": measured.values()})
+    found = measured[nearest], odds_bound(nearest, 0.0)
     stage.curves(
-        pd.concat([line, dots]), chosen=epsilon, table=dots, epsilon=EPSILONS[nearest], right=measured[nearest],
-        n_games=N_GAMES, most=odds_bound(EPSILONS[nearest], 0.0),
-    )  # fmt: skip
-    right = odds_bound(1.0, 0.0)
-    return 0 if right < 0.55 else 1 if right < 0.9 else 2
+        pd.concat([line, dots]), chosen=epsilon, table=dots, epsilon=nearest, right=found[0], n_games=N_GAMES, most=found[1]
+    )
+    return reached(odds_bound(1.0, 0.0), 0.55, 0.9)
 
 
-def the_formula(stage: lesson_stage.Stage) -> int:
+def the_formula(stage: Stage) -> int:
     """The limit of a guesser, derived line by line."""
     (epsilon,) = stage.moved("Work it out", epsilon=EPSILONS)
     likelier, p = math.exp(epsilon), odds_bound(epsilon, 0.0)
@@ -99,41 +99,40 @@ def the_formula(stage: lesson_stage.Stage) -> int:
     return 1 if 0.7 < odds_bound(1.0, 0.0) < 0.8 else 0
 
 
-def one_clerk(stage: lesson_stage.Stage) -> int:
+def one_clerk(stage: Stage) -> int:
     """Error of the count with noise on each answer, and with noise on the sum."""
-    epsilon = stage.choose("epsilon", EPSILONS)
-    stage.results("Compare", lambda: True, epsilon)
-    names = ("a coin for each answer", "noise once, on the count")
-    stds = game.estimate_std, game.clerk_std
-    rows = [(name, n, std(n, epsilon) * n) for name, std in zip(names, stds, strict=True) for n in CROWDS]
-    each, once = (std(game.COIN_N_PEOPLE, epsilon) * game.COIN_N_PEOPLE for std in stds)
-    stage.curves(rows, n_people=game.COIN_N_PEOPLE, epsilon=epsilon, each=each, once=once, ratio=each / once)
-    return 0 if each / once < 2 else 1 if each / once < 10 else 2
+    stds = {"a coin for each answer": game.estimate_std, "noise once, on the count": game.clerk_std}
+
+    def errors(epsilon: float) -> dict[str, list[float]]:
+        return {name: [std(n, epsilon) * n for n in CROWDS] for name, std in stds.items()}
+
+    lines, _ = stage.chosen("Compare", errors, "epsilon", EPSILONS)
+    each, once = (values[CROWDS.index(game.N_PEOPLE)] for values in lines.values())
+    stage.curves(lines, CROWDS, n_people=game.N_PEOPLE, each=each, once=once, ratio=each / once)
+    return reached(each / once, 2, 10)
 
 
-def one_large(stage: lesson_stage.Stage) -> int:
+def one_large(stage: Stage) -> int:
     """How often people of several incomes are found in one noisy sum."""
-    epsilon = stage.choose("epsilon", EPSILONS)
-    stage.results("Attack the sum", lambda: True, epsilon)
-    rows = [("right guesses", one, game.attack_rates(one, epsilon)) for one in INCOMES]
-    ordinary, largest, hers = (game.attack_rates(one, epsilon) for one in (3e3, game.LARGEST, 1e6))
-    stage.curves(rows, chosen=game.LARGEST, epsilon=epsilon, hers=hers, largest=largest, ordinary=ordinary)
+    incomes = (*INCOMES, game.LARGEST)
+    found, epsilon = stage.chosen(
+        "Attack the sum", lambda epsilon: {one: game.attack_rates(one, epsilon) for one in incomes}, "epsilon", EPSILONS
+    )
+    hers, lines = found[1e6], {"right guesses": [found[one] for one in INCOMES]}
+    stage.curves(lines, INCOMES, chosen=game.LARGEST, hers=hers, largest=found[game.LARGEST], ordinary=found[3e3])
     return 1 if hers > odds_bound(epsilon, game.DELTA) else 0
 
 
-def clip_first(stage: lesson_stage.Stage) -> int:
+def clip_first(stage: Stage) -> int:
     """Error of the sum by the clip: what is cut off, noise, and both."""
     epsilon, clip = stage.moved("Try every clip", epsilon=EPSILONS, clip=CLIPS)
-    parts = [game.lost_and_noise(each, epsilon) for each in CLIPS]
-    errors = [math.hypot(*part) for part in parts]
-    columns = {"cut off": [lost for lost, _ in parts], "noise": [noise for _, noise in parts], "both": errors}
-    rows = [(name, x, y) for name, values in columns.items() for x, y in zip(CLIPS, values, strict=True) if y > 0]
-    best = min(range(len(CLIPS)), key=errors.__getitem__)
-    lost, noise = game.lost_and_noise(clip, epsilon)
-    total = float(game.incomes().sum())
+    lost, noise = zip(*(game.lost_and_noise(each, epsilon) for each in CLIPS), strict=True)
+    both = [math.hypot(*parts) for parts in zip(lost, noise, strict=True)]
+    best = min(range(len(CLIPS)), key=both.__getitem__)
+    now, total = game.lost_and_noise(clip, epsilon), float(game.incomes().sum())
     stage.curves(
-        rows, chosen=clip, clip=clip, both=math.hypot(lost, noise) / total, cut=lost / total, noise=noise / total,
-        best_clip=CLIPS[best], least_error=errors[best] / total,
+        {"cut off": lost, "noise": noise, "both": both}, CLIPS, chosen=clip, both=math.hypot(*now) / total,
+        cut=now[0] / total, noise=now[1] / total, best_clip=CLIPS[best], least_error=both[best] / total,
     )  # fmt: skip
     return 0 if best == 0 else 2 if best == len(CLIPS) - 1 else 1
 
@@ -146,86 +145,80 @@ SIGMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
 CLAIM = 3.0  # of the first step
 RECORDED = "paper-harw-small"  # runs of a published method, attacked as they ended
 _RULES: dict[str, Adjacency] = {"one person more or less": "add-remove", "one person replaced": "replace"}
-_GAUSSIAN = "closed form of Gaussian noise"
+_SOURCE = f"closed form of Gaussian noise, δ = {game.DELTA:g}"
 
 
-def missing(stage: lesson_stage.Stage) -> int:
+def missing(stage: Stage) -> int:
     """The noise that one claim needs, by its small print."""
     (delta,) = stage.moved("Read the small print", delta=game.DELTAS)
     found = {name: [game.noise_of(CLAIM, each, rule) for each in game.DELTAS] for name, rule in _RULES.items()}
-    rows = [(name, x, y) for name, values in found.items() for x, y in zip(game.DELTAS, values, strict=True)]
-    every = [value for values in found.values() for value in values]
-    stage.curves(
-        rows, title=f"Noise behind “ε = {CLAIM:g}”", chosen=delta, claim=CLAIM, low=min(every), high=max(every),
-        ratio=max(every) / min(every),
-    )  # fmt: skip
+    one, other = found.values()
+    low, high = min(one + other), max(one + other)
+    title = f"Noise behind “ε = {CLAIM:g}”"
+    stage.curves(found, game.DELTAS, title=title, chosen=delta, claim=CLAIM, low=low, high=high, ratio=high / low)
     st.markdown(f"The whole sentence: {headline('one person', CLAIM, delta, {})} {odds(CLAIM, delta)}")
-    by_delta, by_rule = found["one person more or less"][-1] / found["one person more or less"][0], every[-1] / every[7]
+    by_delta, by_rule = one[-1] / one[0], other[-1] / one[-1]
     return 2 if min(by_delta, by_rule) > 1.2 else 1 if by_delta > 1.2 else 0
 
 
-def small_print(stage: lesson_stage.Stage) -> int:
+def small_print(stage: Stage) -> int:
     """A program that prints whole records and keeps to its delta."""
-    delta = stage.choose("delta", game.DELTAS)
-    people = stage.results("Run the program", lambda: game.printed_now(delta), delta)
-    rows = [("people printed, on average", each, game.expected_prints(each)) for each in game.DELTAS]
+    people, delta = stage.chosen("Run the program", game.printed_now, "delta", game.DELTAS)
+    lines = {"people printed, on average": [game.expected_prints(each) for each in game.DELTAS]}
     stage.curves(
-        rows, source=f"{game.N_PEOPLE:,} invented people, fresh coins", chosen=delta, delta=delta, n_printed=len(people),
+        lines, game.DELTAS, source=f"{game.N_PEOPLE:,} invented people, fresh coins", chosen=delta, n_printed=len(people),
         n_people=game.N_PEOPLE, expected=game.expected_prints(delta),
     )  # fmt: skip
-    expected = game.expected_prints(0.01)
-    return 0 if expected < 1 else 1 if expected < 0.5 * game.N_PEOPLE else 2
+    return reached(game.expected_prints(0.01), 1, 0.5 * game.N_PEOPLE)
 
 
-def two_rules(stage: lesson_stage.Stage) -> int:
+def two_rules(stage: Stage) -> int:
     """One noise under both rules of who is a neighbour."""
     (sigma,) = stage.moved("Compare the rules", sigma=SIGMAS)
-    rows = [(name, each, game.under(each, rule)) for name, rule in _RULES.items() for each in SIGMAS]
+    lines = {name: [game.under(each, rule) for each in SIGMAS] for name, rule in _RULES.items()}
     one, other = (game.under(sigma, rule) for rule in _RULES.values())
-    stage.curves(rows, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=sigma, sigma=sigma, one=one, other=other)
+    stage.curves(lines, SIGMAS, source=_SOURCE, chosen=sigma, one=one, other=other)
     ratio = game.under(4.0, "replace") / game.under(4.0, "add-remove")
     return 0 if ratio < 1.2 else 1 if ratio > 1.6 else 2
 
 
-def three_columns(stage: lesson_stage.Stage) -> int:
+def three_columns(stage: Stage) -> int:
     """Recorded runs: what is claimed, what the ledger accounts for, and what an attack proves."""
     stage.results("Open the records", lambda: True)
     specs = presets.variants(RECORDED)
-    titles, rows, survived, attacked = questions.question_names(specs), [], 0, 0
+    titles, rows, survived = questions.question_names(specs), [], []
     for label, run in questions.recorded(specs).items():
         for epsilon in sorted({model.epsilon for model in run.models if math.isfinite(model.epsilon)}):
             bound, spent = run.audited(epsilon), max(m.accounted_epsilon for m in run.models if m.epsilon == epsilon)
             proven = "–" if bound is None else at_least(bound)
             rows.append((titles[label], f"{epsilon:g}", "no bound" if math.isinf(spent) else shown_number(spent), proven))
-            if bound is not None:
-                attacked, survived = attacked + 1, survived + (bound <= epsilon)
+            survived += [] if bound is None else [bound <= epsilon]
     draw_table(("recorded run", "ε asked for", "ε accounted", "ε proven, at least"), rows)
-    st.markdown(f"**{survived} of {attacked} attacked claims are still possible after the attack.**")
-    return 2 if survived == 0 else 0 if survived == attacked else 1
+    st.markdown(f"**{sum(survived)} of {len(survived)} attacked claims are still possible after the attack.**")
+    return 2 if not any(survived) else 0 if all(survived) else 1
 
 
-def best_of(stage: lesson_stage.Stage) -> int:
-    """What many trials on the same people cost."""
+def best_of(stage: Stage) -> int:
+    """What many trials on the same people cost.
+
+    A bound: whoever sees one of n releases sees no more than whoever sees all, and which is best is decided without a look
+    at the training data.
+    """
     epsilon, trials = stage.moved("Add up the trials", epsilon=EPSILONS, trials=TRIALS)
-    rows = [("all trials together", n, game.of_trials(epsilon, int(n))) for n in TRIALS]
-    rows += [("what is reported", n, epsilon) for n in TRIALS]
-    now = game.of_trials(epsilon, int(trials))
-    stage.curves(rows, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=trials, trials=trials, epsilon=epsilon, now=now)
-    of_twenty = game.of_trials(1.0, 20)
-    return 0 if of_twenty < 1.5 else 1 if of_twenty < 15 else 2
+    lines = {"all trials together": [adding.total(epsilon, int(n)) for n in TRIALS]}
+    lines["what is reported"] = [epsilon] * len(TRIALS)
+    stage.curves(lines, TRIALS, source=_SOURCE, chosen=trials, now=adding.total(epsilon, int(trials)))
+    return reached(adding.total(1.0, 20), 1.5, 15)
 
 
-def luck(stage: lesson_stage.Stage) -> int:
+def luck(stage: Stage) -> int:
     """How much better the best of several equal trials looks."""
     epsilon, trials = stage.moved("Train four hundred times", epsilon=EPSILONS, trials=TRIALS)
     values = game.scores(epsilon)
-    rows = [("the best one", n, game.best_of(values, int(n))) for n in TRIALS]
-    mean = float(values.mean())
-    rows += [("mean of all", n, mean) for n in TRIALS]
-    best = game.best_of(values, int(trials))
-    stage.curves(rows, chosen=trials, epsilon=epsilon, trials=trials, best=best, mean=mean, points=100 * (best - mean))
-    flattered = game.best_of(game.scores(1.0), 20) - float(game.scores(1.0).mean())
-    return 0 if flattered < 0.01 else 1 if flattered < 0.2 else 2
+    best, mean = game.best_of(values, int(trials)), float(values.mean())
+    lines = {"the best one": [game.best_of(values, int(n)) for n in TRIALS], "mean of all": [mean] * len(TRIALS)}
+    stage.curves(lines, TRIALS, chosen=trials, best=best, mean=mean, points=100 * (best - mean))
+    return reached(game.best_of(game.scores(1.0), 20) - float(game.scores(1.0).mean()), 0.01, 0.2)
 
 
 # Lesson "Who is one person?": the same ε for an example, a person, a client and a token.
@@ -243,56 +236,51 @@ _UNIT_RULES = {
 _CLAIMS = ("ε = 1 for each word", "ε = 2 for each mail", "ε = 8 for each person")
 
 
-def her_photos(stage: lesson_stage.Stage) -> int:
+def her_photos(stage: Stage) -> int:
     """What a promise for one photo amounts to for a person with many."""
     epsilon, photos = stage.moved("Add up her photos", epsilon=UNIT_EPSILONS, photos=PHOTOS)
-    hers = {k: game.of_person(epsilon, int(k)) for k in PHOTOS}
-    rows = [("exact, at the same δ", k, value) for k, value in hers.items()]
-    rows += [("photos × ε", k, k * epsilon) for k in PHOTOS]
+    lines = {"exact, at the same δ": [game.of_person(epsilon, int(k)) for k in PHOTOS]}
+    lines["photos × ε"] = [k * epsilon for k in PHOTOS]
     exact = game.of_person(epsilon, int(photos))
     grown = game.by_groups(epsilon, int(photos))[1]
-    stage.curves(
-        rows, chosen=photos, epsilon=epsilon, exact=exact, photos=photos, product=photos * epsilon, grown=grown,
-        nothing=", which promises nothing" if grown == 1 else "",
-    )  # fmt: skip
+    nothing = ", which promises nothing" if grown == 1 else ""
+    stage.curves(lines, PHOTOS, chosen=photos, exact=exact, product=photos * epsilon, grown=grown, nothing=nothing)
     st.markdown(odds(exact, game.DELTA))
     of_twenty = game.of_person(1.0, 20)
     return 0 if of_twenty < 1.5 else 1 if of_twenty <= 20 else 2
 
 
-def the_person(stage: lesson_stage.Stage) -> int:
+def the_person(stage: Stage) -> int:
     """Accuracy under a promise for photos, and under two for people."""
     epsilon, photos = stage.moved("Learn the digits three times", epsilon=UNIT_EPSILONS, photos=PHOTOS)
     found = stage.latest("accuracy", lambda: game.accuracies(epsilon, int(photos)), epsilon, photos)
-    rows = [(_UNIT_RULES[name], value) for name, value in found.items()]
-    stage.bars(
-        rows, photos=photos, epsilon=epsilon, example=found["example"], group=found["group"], clipped=found["clipped"]
-    )
+    bars = {_UNIT_RULES[name]: value for name, value in found.items()}
+    stage.bars(bars, example=found["example"], group=found["group"], clipped=found["clipped"])
     wide = game.accuracies(1.0, 20)
     return 0 if wide["group"] > wide["clipped"] + 0.02 else 1 if wide["clipped"] > wide["group"] + 0.02 else 2
 
 
-def a_client(stage: lesson_stage.Stage) -> int:
+def a_client(stage: Stage) -> int:
     """Noise on a mean over units, by their number."""
     (epsilon,) = stage.moved("Average", epsilon=UNIT_EPSILONS)
-    rows = [("noise on each number of the mean", n, game.noise_on_mean(epsilon, n)) for n in UNITS]
+    lines = {"noise on each number of the mean": [game.noise_on_mean(epsilon, n) for n in UNITS]}
     hospitals, patients = game.noise_on_mean(epsilon, 20), game.noise_on_mean(epsilon, 10_000)
-    stage.curves(rows, epsilon=epsilon, hospitals=hospitals, patients=patients, ratio=hospitals / patients)
     ratio = hospitals / patients
-    return 0 if ratio < 2 else 1 if ratio < 100 else 2
+    stage.curves(lines, UNITS, hospitals=hospitals, patients=patients, ratio=ratio)
+    return reached(ratio, 2, 100)
 
 
-def a_word(stage: lesson_stage.Stage) -> int:
+def a_word(stage: Stage) -> int:
     """What a promise for each word amounts to for a mail."""
-    epsilon = stage.choose("epsilon", UNIT_EPSILONS)
-    totals = stage.results("Add up a mail", lambda: {n: game.of_text(epsilon, n) for n in LENGTHS}, epsilon)
-    rows = [("words × ε", n, n * epsilon) for n in LENGTHS] + [("composed", n, value) for n, value in totals.items()]
-    stage.curves(rows, epsilon=epsilon, total=totals[game.N_WORDS], n_words=game.N_WORDS)
-    of_one = game.of_text(1.0, game.N_WORDS)
-    return 0 if of_one < 2 else 1 if of_one < 1000 else 2
+    totals, epsilon = stage.chosen(
+        "Add up a mail", lambda epsilon: [game.of_text(epsilon, n) for n in LENGTHS], "epsilon", UNIT_EPSILONS
+    )
+    lines = {"words × ε": [n * epsilon for n in LENGTHS], "composed": totals}
+    stage.curves(lines, LENGTHS, total=totals[LENGTHS.index(game.N_WORDS)], n_words=game.N_WORDS)
+    return reached(game.of_text(1.0, game.N_WORDS), 2, 1000)
 
 
-def three_claims(stage: lesson_stage.Stage) -> int:
+def three_claims(stage: Stage) -> int:
     """Three claims with different units, each for the same person."""
 
     def composed() -> tuple[float, float, float]:
@@ -320,18 +308,18 @@ TOP = 0.2  # share of all tokens that counts as most surprising
 _NEAR, _WELL = 0.05, 0.8  # distance from 0.5 that still counts as chance; AUROC that counts as well separated
 
 
-def look(stage: lesson_stage.Stage) -> int:
+def look(stage: Stage) -> int:
     """A text shaded by surprise, and the kinds of the most surprising tokens of all texts."""
-    corpus = token_text.corpus()
+    corpus = modes.texts()
     places = range(len(corpus.sources))
     picked = st.selectbox("Family of texts", places, 1, format_func=corpus.sources.__getitem__, key=stage.key("family"))
     stage.press("Score a text", lambda: True)
-    dials, texts = Dials(), token_text.everything(token_text.BUNDLED)
+    dials, texts = Dials(), modes.everything()
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = corpus.text(picked, number - 1)
     stage.see()
     token_heat.draw_shaded(text, dials, ["score1"], f"A made-up text of {corpus.sources[picked]}", key=stage.key("scored"))
-    tokens = explorers_tokens.gathered(texts)
+    tokens = _tokens()
     surprise = np.concatenate([values(each, "score1", dials) for each in texts])
     most = surprise >= np.quantile(surprise, 1 - TOP)
     private, lookalike = tokens.is_private[most].mean(), tokens.is_lookalike[most].mean()
@@ -342,14 +330,14 @@ def look(stage: lesson_stage.Stage) -> int:
     return 0 if private > 0.5 else 1
 
 
-def rank(stage: lesson_stage.Stage) -> int:
+def rank(stage: Stage) -> int:
     """Personal tokens against all others, with and without stop words."""
     stage.results("Score all texts", lambda: True)
     aurocs = _bars(stage, [explorers_tokens.EVERY, explorers_tokens.NO_STOPS])
     return 0 if aurocs[explorers_tokens.EVERY] > 0.9 else 1 if aurocs[explorers_tokens.EVERY] > 0.6 else 2
 
 
-def lookalikes(stage: lesson_stage.Stage) -> int:
+def lookalikes(stage: Stage) -> int:
     """Personal tokens against harmless ones that look like them."""
     stage.results("Compare with look-alikes", lambda: True)
     aurocs = _bars(stage, [explorers_tokens.EVERY, explorers_tokens.NO_STOPS, explorers_tokens.AGAINST])
@@ -359,27 +347,24 @@ def lookalikes(stage: lesson_stage.Stage) -> int:
     return 1 if alone <= 0.5 + _NEAR or aurocs[explorers_tokens.EVERY] - alone > _NEAR else 0
 
 
-def alpha(stage: lesson_stage.Stage) -> int:
+def alpha(stage: Stage) -> int:
     """Detection of personal data at every weight α."""
 
-    def ranked() -> dict[str, dict[float, float]]:
-        texts = token_text.everything(token_text.BUNDLED)
-        tokens = explorers_tokens.gathered(texts)
-        by = {each: explorers_tokens.scores(modes.ranked(texts, Dials(alpha=each)), tokens).auroc for each in ALPHAS}
-        return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
+    def ranked(weight: float) -> dict[str, float]:
+        return dict(explorers_tokens.scores(modes.ranked(modes.everything(), Dials(alpha=weight)), _tokens()).auroc)
 
-    curves, chosen = stage.moved_in("Rank at every α", ranked, "mix", ALPHAS)
-    nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
+    found, _, nearest = stage.moved_in("Rank at every α", ranked, "mix", ALPHAS)
+    curves = {name: {each: found[each][name] for each in ALPHAS} for name in found[nearest]}
     picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
     stage.card(picture, _provenance(), pd.DataFrame(curves).rename_axis("alpha").reset_index(), _TITLE)
     best = max(curves[explorers_tokens.AGAINST].values())
     return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
 
 
-def misses(stage: lesson_stage.Stage) -> int:
+def misses(stage: Stage) -> int:
     """Kinds of words by their mean score, and the noise that follows."""
     stage.results("Sort the kinds", lambda: True)
-    _, _, kinds = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
+    _, _, kinds = token_heat.measured(modes.everything(), Dials())
     token_heat.by_kind(kinds, Dials().threshold)
     st.caption(f"θ = {Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens.")
     scores = kinds.set_index("kind")["mean_score"]
@@ -387,41 +372,43 @@ def misses(stage: lesson_stage.Stage) -> int:
     return named.index(max(named))
 
 
-def feedback(stage: lesson_stage.Stage) -> int:
+def feedback(stage: Stage) -> int:
     """Scores by a model that has memorised the texts to a growing share."""
-
-    def learned() -> list[tuple[float, float, float, float, float]]:
-        return [(share, *_private(_by_heart(share))) for share in SHARES]
-
-    rows_by_share, share = stage.moved_in("Learn by heart", learned, "by-heart", SHARES)
-    texts = token_text.everything(token_text.BUNDLED)
+    found, share, _ = stage.moved_in("Learn by heart", lambda share: _private(_by_heart(share)), "by-heart", SHARES)
+    texts = modes.everything()
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, partly memorised"
     token_heat.draw_shaded(text, Dials(), ["score"], name, key=stage.key("known"))
     draw_table(("memorised", "mean score", "mean nominal ε (no guarantee)", "above θ", "AUROC, all tokens"), (
         (f"**{percent(each, 0)}**" if each == share else percent(each, 0), f"{score:.2f}", f"{nominal:.2g}",
          percent(recall, 0), f"{auroc:.2f}")
-        for each, score, nominal, recall, auroc in rows_by_share
+        for each, (score, nominal, recall, auroc) in found.items()
     ), names=0, title=f"Personal tokens of {len(texts)} texts")  # fmt: skip
     st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
     arrow("explore", "Score other texts on Explore", {"view": "words"})
-    change = rows_by_share[-1][1] - rows_by_share[0][1]
+    change = found[SHARES[-1]][0] - found[SHARES[0]][0]
     return 2 if change < -0.02 else 0 if change > 0.02 else 1
 
 
-def _bars(stage: lesson_stage.Stage, groups: list[str]) -> dict[str, float]:
+def _bars(stage: Stage, groups: list[str]) -> dict[str, float]:
     """Draws bars of score and pattern for these comparisons; returns the score's AUROC by comparison."""
-    table, _, _ = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
+    table, _, _ = token_heat.measured(modes.everything(), Dials())
     shown = table[table["group"].isin(groups)]
     stage.card(figures.detection(shown, dark=stage.dark), _provenance(), shown, _TITLE)
     by = shown[shown["detector"] == "score"].set_index("group")["auroc"]
     return {str(group): float(value) for group, value in by.items()}
 
 
+@cache
+def _tokens() -> explorers_tokens.Tokens:
+    """The tokens of all texts."""
+    return explorers_tokens.gathered(modes.everything())
+
+
 @st.cache_resource(max_entries=len(SHARES), show_spinner=False)
 def _by_heart(share: float) -> Sequence[ScoredText]:
     """All texts, scored by a model that has memorised them to this share."""
-    return modes.memorised_share(token_text.everything(token_text.BUNDLED), share)
+    return modes.memorised_share(modes.everything(), share)
 
 
 def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
@@ -438,5 +425,4 @@ def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
 
 
 def _provenance() -> Provenance:
-    n_texts = len(token_text.everything(token_text.BUNDLED))
-    return Provenance("made-up texts with marked personal data", n_texts, "bundled model")
+    return Provenance("made-up texts with marked personal data", len(modes.everything()), "bundled model")

@@ -10,99 +10,87 @@ from numpy.typing import NDArray
 
 from dpcl_core.figures.picture import minus
 from dpcl_core.lessons import adding as game
-from dpcl_core.lessons import noise
 from dpcl_core.privacy import statement
 from dpcl_core.spec import Recurrence
 from pages.parts.layout import draw_table
-from pages.parts.lesson_stage import Stage
+from pages.parts.lesson_stage import Stage, by_name, reached
 from pages.parts.text import percent
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 RELEASES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-N_ROUNDS, N_DRAWS = 2000, 300
+N_ROUNDS = 2000
 
 
 def ten_releases(stage: Stage) -> int:
     """The total of n releases, exact and as a plain sum."""
     epsilon, n = stage.moved("Add them up", epsilon=EPSILONS, releases=RELEASES)
-    exact = {k: game.total(epsilon, int(k)) for k in RELEASES}
-    rows = [("exact", k, value) for k, value in exact.items()] + [("plain sum", k, k * epsilon) for k in RELEASES]
-    stage.curves(rows, chosen=n, n=n, epsilon=epsilon, now=game.total(epsilon, int(n)), product=n * epsilon)
-    of_ten = game.total(1.0, 10)
-    return 0 if of_ten < 1.5 else 1 if of_ten < 7 else 2
+    lines = {"exact": [game.total(epsilon, int(k)) for k in RELEASES], "plain sum": [k * epsilon for k in RELEASES]}
+    stage.curves(lines, RELEASES, chosen=n, n=n, now=game.total(epsilon, int(n)), product=n * epsilon)
+    return reached(game.total(1.0, 10), 1.5, 7)
 
 
 def averaged(stage: Stage) -> int:
     """An attacker averages fresh answers to the same question."""
-    epsilon = stage.choose("epsilon", EPSILONS)
 
-    def played() -> list[float]:
+    def played(epsilon: float) -> list[float]:
         return [game.averaged(epsilon, int(n), N_ROUNDS).share_right for n in RELEASES]
 
-    measured = stage.results(f"Play 2 × {N_ROUNDS:,} rounds for each", played, epsilon)
-    best = [game.best_of_averages(epsilon, int(n)) for n in RELEASES]
-    rows = [("best possible", n, value) for n, value in zip(RELEASES, best, strict=True)]
-    rows += [("measured", n, value) for n, value in zip(RELEASES, measured, strict=True)]
-    stage.curves(rows, epsilon=epsilon, first=measured[0], most=RELEASES[-1], last=measured[-1])
-    of_hundred = game.best_of_averages(1.0, 100)
-    return 0 if of_hundred < 0.6 else 1 if of_hundred < 0.97 else 2
+    measured, epsilon = stage.chosen(f"Play 2 × {N_ROUNDS:,} rounds for each", played, "epsilon", EPSILONS)
+    lines = {"best possible": [game.best_of_averages(epsilon, int(n)) for n in RELEASES], "measured": measured}
+    stage.curves(lines, RELEASES, first=measured[0], most=RELEASES[-1], last=measured[-1])
+    return reached(game.best_of_averages(1.0, 100), 0.6, 0.97)
 
 
 def other_people(stage: Stage) -> int:
     """The ledger of ten tasks, where people are in one of them and where they are in all."""
-    epsilon = stage.choose("epsilon", EPSILONS)
     ways: dict[str, Recurrence] = {"each person in one task": "once", "each person in all ten": "every"}
-    totals = stage.results(
-        "Ask the ledger", lambda: {name: game.ledger(epsilon, 10, way).epsilon() for name, way in ways.items()}, epsilon
-    )
-    apart, together = totals.values()
-    stage.bars(totals.items(), epsilon=epsilon, apart=apart, together=together)
+
+    def totals(epsilon: float) -> dict[str, float]:
+        return {name: game.ledger(epsilon, 10, way).epsilon() for name, way in ways.items()}
+
+    found, epsilon = stage.chosen("Ask the ledger", totals, "epsilon", EPSILONS)
+    apart, together = found.values()
+    stage.bars(found, apart=apart, together=together)
     return 0 if apart < 1.01 * epsilon else 1 if apart < 0.9 * together else 2
 
 
 def sampled(stage: Stage) -> int:
     """A thousand noisy steps on random batches."""
-    totals, rate = stage.moved_in("Account for every rate", lambda: [game.sampled(rate) for rate in RATES], "rate", RATES)
-    rows = [("a thousand steps", *point) for point in zip(RATES, totals, strict=True)]
-    nearest = min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate))
+    totals, rate, nearest = stage.moved_in("Account for every rate", game.sampled, "rate", RATES)
     source = f"privacy loss distributions: {game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5"
-    stage.curves(rows, source=source, chosen=rate, everybody=totals[-1], rate=RATES[nearest], total=totals[nearest])
-    ratio = totals[RATES.index(0.01)] / totals[-1]
+    everybody, lines = totals[1.0], {"a thousand steps": list(totals.values())}
+    stage.curves(lines, RATES, source=source, chosen=rate, everybody=everybody, rate=nearest, total=totals[nearest])
+    ratio = totals[0.01] / everybody
     return 0 if ratio > 0.5 else 1 if ratio > 0.05 else 2
 
 
 def who_was_drawn(stage: Stage) -> int:
     """The same training where the batches are known."""
-    rate = stage.choose("rate", RATES)
 
-    def both() -> list[tuple[str, float]]:
-        low, high = game.participations(rate)
-        names = [("batches are secret", game.sampled(rate))]
-        return [*names, *((f"known: she was in {n} of them", game.if_known(n)) for n in sorted({low, high}))]
+    def both(rate: float) -> dict[str, float]:
+        known = {f"known: she was in {n} of them": game.if_known(n) for n in sorted({*game.participations(rate)})}
+        return {"batches are secret": game.sampled(rate), **known}
 
-    found = stage.results("Publish the batches", both, rate)
-    secret, known = found[0][1], found[-1][1]
-    stage.bars(found, source=f"{game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5", rate=rate, secret=secret, known=known)
+    found, _ = stage.chosen("Publish the batches", both, "rate", RATES)
+    secret, *_, known = found.values()
+    stage.bars(found, source=f"{game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5", secret=secret, known=known)
     return 1 if game.if_known(game.participations(0.01)[1]) > 2 * game.sampled(0.01) else 0
 
 
 def afterwards(stage: Stage) -> int:
     """What an attacker gets from a released count, and from what others make of it."""
-    epsilon = stage.choose("epsilon", EPSILONS)
-    shares = stage.results("Work on it, then attack", lambda: game.worked_on(epsilon, 10 * N_ROUNDS), epsilon)
+    shares, epsilon = stage.chosen("Work on it, then attack", game.worked_on, "epsilon", EPSILONS)
     best, largest = game.best_of_averages(epsilon, 1), max(shares.values())
-    stage.bars(shares.items(), epsilon=epsilon, largest=largest, best=best)
+    stage.bars(shares, largest=largest, best=best)
     return 0 if largest < best + 0.02 and largest < statement.odds_bound(epsilon, game.DELTA) + 0.02 else 1
 
 
 def for_free(stage: Stage) -> int:
     """Error of noisy counts before and after impossible ones are mended."""
-    epsilon = stage.choose("epsilon", EPSILONS)
-    found = stage.results("Mend the counts", lambda: game.errors(epsilon, N_DRAWS), epsilon)
+    found, epsilon = stage.chosen("Mend the counts", game.errors, "epsilon", EPSILONS)
     before, after = found.values()
-    heads = ("counts", "error, people", "ε")
-    draw_table(heads, [(name, f"{value:.2f}", f"{epsilon:g}") for name, value in found.items()])
+    draw_table(("counts", "error, people", "ε"), [(name, f"{value:.2f}", f"{epsilon:g}") for name, value in found.items()])
     change = "smaller" if after < before else "larger"
     st.markdown(f"**With negative counts set to 0 the error is {percent(abs(1 - after / before), 0)} {change}, for no ε.**")
     return 1 if after < 0.98 * before else 2 if after > 1.02 * before else 0
@@ -119,12 +107,10 @@ MOST_PRINTS = 500  # at ε = 0.1 about one in ten has a revealing digit; none of
 
 def two_prints(stage: Stage) -> int:
     """Shows the smallest numbers of a print with her and of one without her, in steps of her number's grid."""
-    epsilon = stage.choose("epsilon", DIGITS_EPSILONS)
-    *prints, n_prints = stage.results("Print both", lambda: _revealing_prints(epsilon), epsilon)
+    (*prints, n_prints), _ = stage.chosen("Print both", _revealing_prints, "epsilon", DIGITS_EPSILONS)
     for name, released in zip(("With her", "Without her"), prints, strict=True):
-        places = game.smallest(released, N_SHOWN)
-        counts = released[places] / game.spacing(game.person())[places]
-        rows = [(minus(f"{value:+.17f}"), f"{count:,.4f}") for value, count in zip(released[places], counts, strict=True)]
+        steps = released / game.spacing(game.person())
+        rows = [(minus(f"{released[n]:+.17f}"), f"{steps[n]:,.4f}") for n in game.smallest(released, N_SHOWN)]
         draw_table(("printed", "in steps of her number's grid"), rows, names=0, title=name)
     st.caption(f"Without her, this is print number {n_prints}: the first with such a number.")
     return 1
@@ -132,8 +118,8 @@ def two_prints(stage: Stage) -> int:
 
 def attack(stage: Stage) -> int:
     """Runs the attack on floating-point sums."""
-    played, _, _ = _played(stage, "naive")
-    return 0 if played.share_right < 0.6 else 1 if played.share_right < 0.74 else 2
+    share, _, _ = _played(stage, "naive")
+    return reached(share, 0.6, 0.74)
 
 
 def more_noise(stage: Stage) -> int:
@@ -146,10 +132,9 @@ def rounded(stage: Stage) -> int:
     """Runs the attack on this project's own mechanism, and shows its prints."""
     _, epsilon, proven = _played(stage, "rounded")
     for name, is_in in (("With her", True), ("Without her", False)):
-        released = game.releases(is_in, epsilon, 1, "rounded")[0]
-        places = game.smallest(released, N_SHOWN)
-        pairs = zip(released[places], game.steps_of(released[places], epsilon), strict=True)
-        rows = [(minus(f"{value:+.12f}"), minus(f"{count:+,.0f}")) for value, count in pairs]
+        (released,) = game.releases(is_in, epsilon, 1, "rounded")
+        steps = game.steps_of(released, epsilon)
+        rows = [(minus(f"{released[n]:+.12f}"), minus(f"{steps[n]:+,.0f}")) for n in game.smallest(released, N_SHOWN)]
         draw_table(("printed", "in steps of the public grid"), rows, names=0, title=name)
     return 0 if proven > epsilon else 1
 
@@ -161,24 +146,24 @@ def _revealing_prints(epsilon: float) -> tuple[NDArray[np.float64], NDArray[np.f
     return game.releases(True, epsilon, 1, "naive")[0], without[first], first + 1
 
 
-def _played(stage: Stage, way: game.Way) -> tuple[noise.Duel, float, float]:
+def _played(stage: Stage, way: game.Way) -> tuple[float, float, float]:
     """Plays the rounds, and draws how often the attacker was right, and the bound.
 
-    Returns the rounds, the chosen epsilon, and the epsilon that the rounds prove.
+    Returns the share of rounds in which he was right, the chosen epsilon, and the epsilon that the rounds prove.
     """
-    epsilon = stage.choose("epsilon", DIGITS_EPSILONS)
-    played = stage.results(f"Play 2 × {DIGITS_N_ROUNDS:,} rounds", lambda: game.play(epsilon, DIGITS_N_ROUNDS, way), epsilon)
-    (proven,) = noise.proven(played, [len(played.took_part)], game.DELTA)
-    rounds = f"{len(played.took_part):,}"
-    misses, rejections = len(played.took_part) - played.hits, len(played.stayed_away) - played.false_alarms
+    n = DIGITS_N_ROUNDS
+    played, epsilon = stage.chosen(
+        f"Play 2 × {n:,} rounds", lambda epsilon: game.play(epsilon, n, way), "epsilon", DIGITS_EPSILONS
+    )
+    share, proven = played.share_right, played.proven(game.DELTA)
     draw_table(
         ("with her (wrong)", "without her (right)", "right in all", "proves ε at least", "ε asked for"),
-        [(f"{misses:,} of {rounds}", f"{rejections:,} of {rounds}", percent(played.share_right), f"{proven:.2f}",
+        [(f"{n - played.hits:,} of {n:,}", f"{n - played.false_alarms:,} of {n:,}", percent(share), f"{proven:.2f}",
           f"{epsilon:g}")],
         names=0, title="He said “not in”",
     )  # fmt: skip
     st.markdown(statement.odds(epsilon, game.DELTA))
-    return played, epsilon, proven
+    return share, epsilon, proven
 
 
 # Lesson "Why models forget": gradient steps on one task after another, what helps, and sums that only grow.
@@ -199,8 +184,7 @@ def first_pair(stage: Stage) -> int:
 
 def who_competes(stage: Stage) -> int:
     """Training in which only the task's own digits compete."""
-    ways: tuple[game.ForgettingWay, ...] = ("plain", "own labels")
-    plain, own = stage.results("Learn both ways", lambda: [game.accuracies(way) for way in ways])
+    plain, own = stage.results("Learn both ways", lambda: (game.accuracies("plain"), game.accuracies("own labels")))
     _ways(stage, {"all digits compete": plain, "only the task's own": own})
     saved = game.forgotten(plain) - game.forgotten(own)
     return 0 if saved < 0.05 else 2 if game.forgotten(own) < 0.02 else 1
@@ -226,27 +210,25 @@ def only_add(stage: Stage) -> int:
 def with_noise(stage: Stage) -> int:
     """Accuracy and forgetting of the classifier of sums under noise."""
     (epsilon,) = stage.moved("Add noise", epsilon=FORGETTING_EPSILONS)
-    found = {each: game.of_noise(each) for each in FORGETTING_EPSILONS}
-    names = ("accuracy after five tasks", "forgetting")
-    rows = [(name, each, found[each][place]) for place, name in enumerate(names) for each in FORGETTING_EPSILONS]
-    (accuracy, lost), (clean, clean_lost) = game.of_noise(epsilon), game.of_noise(float("inf"))
-    stage.curves(rows, chosen=epsilon, epsilon=epsilon, accuracy=accuracy, lost=lost, clean=clean, clean_lost=clean_lost)
+    lines = by_name(("accuracy after five tasks", "forgetting"), map(game.of_noise, FORGETTING_EPSILONS))
+    (accuracy, lost), (clean, clean_lost) = game.of_noise(epsilon), game.of_noise(math.inf)
+    stage.curves(
+        lines, FORGETTING_EPSILONS, chosen=epsilon, accuracy=accuracy, lost=lost, clean=clean, clean_lost=clean_lost
+    )
     more = game.of_noise(1.0)[1] - clean_lost
     return 0 if more > 0.02 else 2 if more < -0.02 else 1
 
 
 def _tasks(stage: Stage, found: game.Matrix) -> None:
     """Draws accuracy on each task's digits after every task."""
-    places = [(task, now) for task in range(game.N_TASKS) for now in range(task, game.N_TASKS)]
-    rows = [(f"task {task + 1}", _TASKS[now], found[now, task]) for task, now in places]
-    stage.curves(rows, first=found[-1, 0], mean=found[-1].mean(), lost=game.forgotten(found))
+    lines = {f"task {n + 1}": found[:, n] for n in range(game.N_TASKS)}
+    stage.curves(lines, _TASKS, first=found[-1, 0], mean=found[-1].mean(), lost=game.forgotten(found))
 
 
 def _ways(stage: Stage, found: dict[str, game.Matrix]) -> None:
     """Draws mean accuracy on the tasks so far, for several ways to train."""
-    rows = [(name, _TASKS[now], float(np.nanmean(one[now]))) for name, one in found.items() for now in range(game.N_TASKS)]
     ends = "; ".join(f"{name}: {percent(one[-1].mean())}" for name, one in found.items())
-    stage.curves(rows, ends=ends)
+    stage.curves({name: [float(np.nanmean(row)) for row in one] for name, one in found.items()}, _TASKS, ends=ends)
 
 
 # Lesson "Who pays for privacy": one rare digit among common ones, under the same noise.
@@ -260,28 +242,23 @@ _LEAST = 0.05  # a loss that counts
 
 def ten_people(stage: Stage) -> int:
     """What noise takes from a rare digit and from common ones."""
-    epsilon = stage.choose("epsilon", RARE_EPSILONS)
-    stage.results("Learn with noise and without", lambda: game.recognised(epsilon, FEW), epsilon)
-    clean, noisy = game.recognised(math.inf, FEW), game.recognised(epsilon, FEW)
-    rows = [
-        (f"{who}, {how}", getattr(of, name))
-        for who, name in ((f"the {game.RARE}, {FEW} people", "rare"), (f"others, about {game.most()} people", "others"))
-        for how, of in (("no noise", clean), (f"ε = {epsilon:g}", noisy))
-    ]
-    stage.bars(rows, epsilon=epsilon, rare=100 * (clean.rare - noisy.rare), others=100 * (clean.others - noisy.others))
-    rare, others = (getattr(clean, name) - getattr(game.recognised(1.0, FEW), name) for name in ("rare", "others"))
+    noisy, epsilon = stage.chosen("Learn with noise and without", _recognised, "epsilon", RARE_EPSILONS)
+    clean, at_one = _recognised(math.inf), _recognised(1.0)
+    who = {f"the {game.RARE}, {FEW} people": "rare", f"others, about {game.most()} people": "others"}
+    how = {"no noise": clean, f"ε = {epsilon:g}": noisy}
+    shares = {f"{one}, {way}": getattr(of, name) for one, name in who.items() for way, of in how.items()}
+    stage.bars(shares, rare=100 * (clean.rare - noisy.rare), others=100 * (clean.others - noisy.others))
+    rare, others = clean.rare - at_one.rare, clean.others - at_one.others
     return 0 if abs(rare - others) < _LEAST else 1 if rare > others else 2
 
 
 def the_average(stage: Stage) -> int:
     """What the overall accuracy says of it."""
-    epsilon = stage.choose("epsilon", RARE_EPSILONS)
-    stage.results("Average", lambda: game.recognised(epsilon, FEW), epsilon)
-    clean, noisy = game.recognised(math.inf, FEW), game.recognised(epsilon, FEW)
-    lost = {"all digits": clean.overall - noisy.overall, f"the {game.RARE} alone": clean.rare - noisy.rare}
-    overall, rare = lost.values()
+    noisy, _ = stage.chosen("Average", _recognised, "epsilon", RARE_EPSILONS)
+    clean = _recognised(math.inf)
+    overall, rare = clean.overall - noisy.overall, clean.rare - noisy.rare
     stage.bars(
-        [(name, max(0.0, value)) for name, value in lost.items()], epsilon=epsilon, overall=clean.overall,
+        {"all digits": max(0.0, overall), f"the {game.RARE} alone": max(0.0, rare)}, overall=clean.overall,
         noisy_overall=noisy.overall, rare=clean.rare, noisy_rare=noisy.rare,
     )  # fmt: skip
     return 1 if overall < 0.25 * rare else 0
@@ -291,10 +268,10 @@ def people_needed(stage: Stage) -> int:
     """How the rare digit fares with more people."""
     (epsilon,) = stage.moved("Add people", epsilon=RARE_EPSILONS)
     budgets = {f"ε = {epsilon:g}": epsilon, "no noise": math.inf}
-    rows = [(name, n, game.recognised(one, int(n)).rare) for name, one in budgets.items() for n in PEOPLE]
+    lines = {name: [game.recognised(one, int(n)).rare for n in PEOPLE] for name, one in budgets.items()}
     enough = _enough(epsilon)
     words = f"from {enough:g} people on" if enough is not None else "with none of these numbers of people"
-    stage.curves(rows, epsilon=epsilon, points=100 * _LEAST, words=words)
+    stage.curves(lines, PEOPLE, points=100 * _LEAST, words=words)
     of_one = _enough(1.0) or math.inf
     return 0 if of_one <= 10 else 1 if of_one <= 40 else 2
 
@@ -302,33 +279,33 @@ def people_needed(stage: Stage) -> int:
 def sum_and_noise(stage: Stage) -> int:
     """How alike the noisy sum is to the sum."""
     (epsilon,) = stage.moved("Compare sums", epsilon=RARE_EPSILONS)
-    found = {n: game.likeness(epsilon, int(n)) for n in PEOPLE}
-    rows = [(name, n, found[n][place]) for place, name in ((1, "formula"), (0, "measured")) for n in PEOPLE]
-    few, many = PEOPLE[0], PEOPLE[-1]
-    stage.curves(rows, epsilon=epsilon, few=few, of_few=found[few][0], many=many, of_many=found[many][0])
+    measured, formula = zip(*(game.likeness(epsilon, int(n)) for n in PEOPLE), strict=True)
+    lines = {"formula": formula, "measured": measured}
+    stage.curves(lines, PEOPLE, few=PEOPLE[0], of_few=measured[0], many=PEOPLE[-1], of_many=measured[-1])
     beside = [math.sqrt(1 - one**2) / one for one in (game.likeness(1.0, n)[1] for n in (10, 20))]
-    ratio = beside[0] / beside[1]
-    return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2
+    return reached(beside[0] / beside[1], 1.2, 1.7)
 
 
 def what_helps(stage: Stage) -> int:
     """Three attempts to help the rare digit at the same ε."""
-    epsilon = stage.choose("epsilon", RARE_EPSILONS)
-    ways = {
-        "nothing": {},
-        "each rare picture counts ten times": {"weight": 10.0},
-        f"one label for {game.RARE} and {game.ALIKE}": {"is_merged": True},
-    }
 
-    def tried() -> dict[str, game.Recognised]:
-        return {name: game.recognised(epsilon, FEW, **how) for name, how in ways.items()}  # type: ignore[arg-type]
+    def tried(epsilon: float) -> dict[str, game.Recognised]:
+        return {
+            "nothing": _recognised(epsilon),
+            "each rare picture counts ten times": game.recognised(epsilon, FEW, weight=10.0),
+            f"one label for {game.RARE} and {game.ALIKE}": game.recognised(epsilon, FEW, is_merged=True),
+        }
 
-    found = stage.results("Try all three", tried, epsilon)
-    rows = [(f"{name}: the {game.RARE}", one.rare) for name, one in found.items()]
-    rows += [(f"{name}: other digits", one.others) for name, one in found.items()]
+    found, _ = stage.chosen("Try all three", tried, "epsilon", RARE_EPSILONS)
+    shares = {f"{name}: the {game.RARE}": one.rare for name, one in found.items()}
+    shares |= {f"{name}: other digits": one.others for name, one in found.items()}
     before, counted, merged = found.values()
-    stage.bars(rows, epsilon=epsilon, before=before.rare, counted=counted.rare, others=counted.others, merged=merged.rare)
+    stage.bars(shares, before=before.rare, counted=counted.rare, others=counted.others, merged=merged.rare)
     return 1 if merged.rare > max(before.rare, counted.rare) + _LEAST else 0 if counted.rare > before.rare + _LEAST else 2
+
+
+def _recognised(epsilon: float) -> game.Recognised:
+    return game.recognised(epsilon, FEW)
 
 
 def _enough(epsilon: float) -> float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from dpcl_core.lessons import adding
@@ -12,7 +14,7 @@ from dpcl_core.lessons import network as game
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.noise import ReleaseNoise
 from pages.parts.layout import draw_table
-from pages.parts.lesson_stage import Stage
+from pages.parts.lesson_stage import Stage, by_name, reached
 
 CLIPS = (0.3, 0.5, 1.0, 2.0, 5.0)
 BATCHES = (8.0, 64.0, 256.0, 1024.0)
@@ -36,7 +38,7 @@ def each_gradient(stage: Stage) -> int:
         {"the pictures": x, "the gradient of each, at one unit": game.at_unit(rows)}, names,
         longest=names[most], shortest=names[least], most=lengths[most], least=lengths[least], ratio=ratio,
     )  # fmt: skip
-    return 0 if ratio < 2 else 1 if ratio < 5 else 2
+    return reached(ratio, 2, 5)
 
 
 def clip_each(stage: Stage) -> int:
@@ -44,10 +46,8 @@ def clip_each(stage: Stage) -> int:
     (clip,) = stage.moved("Clip them", clip=CLIPS)
     _, names, rows = _eight()
     before, after = game.lengths(rows), game.lengths(game.clipped(rows, clip))
-    stage.strips(
-        {"as computed": game.at_unit(rows), "clipped": game.at_unit(game.clipped(rows, clip))}, names,
-        clip=clip, n_clipped=int((before > clip).sum()), before=before.max(), after=after.max(),
-    )  # fmt: skip
+    strips = {"as computed": game.at_unit(rows), "clipped": game.at_unit(game.clipped(rows, clip))}
+    stage.strips(strips, names, n_clipped=int((before > clip).sum()), before=before.max(), after=after.max())
     longest = rows[before.argmax()]
     (one,) = game.clipped(longest[None], 1.0)
     return 1 if np.allclose(one * before.max(), longest) else 0
@@ -62,22 +62,24 @@ def add_noise(stage: Stage) -> int:
         return float(np.linalg.norm(total)), float(np.linalg.norm(ReleaseNoise().added(total, 1.0) - total))
 
     signal, noise = stage.latest("noisy", lambda: of(int(batch)), batch)
-    stage.bars([("sum of the clipped gradients", signal), ("noise", noise)], batch=batch, signal=signal, noise=noise)
+    stage.bars({"sum of the clipped gradients": signal, "noise": noise}, signal=signal, noise=noise)
     few, most = of(8)
-    return 0 if most < few / 2 else 1 if most < 2 * few else 2
+    return reached(most, few / 2, 2 * few)
 
 
 def whole_training(stage: Stage) -> int:
     """Accuracy after the whole training at every budget."""
     n = len(game.digits()[0])
     clean = game.accuracy(game.plain(n))
-    found, epsilon = stage.moved_in(
-        "Train them all", lambda: {one: game.accuracy(game.private(n, one)) for one in EPSILONS}, "epsilon", EPSILONS
+    found, epsilon, nearest = stage.moved_in(
+        "Train them all", lambda one: game.accuracy(game.private(n, one)), "epsilon", EPSILONS
     )
     rows = [(name, one, value) for one in EPSILONS for name, value in (("DP-SGD", found[one]), ("without noise", clean))]
-    sigma = game.sigma(epsilon, n)
-    stage.curves(rows, chosen=epsilon, epsilon=epsilon, sigma=sigma, accuracy=found[epsilon], clean=clean)
-    return 0 if found[1.0] < 0.3 else 1 if found[1.0] < 0.93 else 2
+    drawn = pd.DataFrame(rows, columns=["series", "x", "y"])
+    stage.curves(
+        drawn, chosen=epsilon, epsilon=nearest, sigma=game.sigma(nearest, n), accuracy=found[nearest], clean=clean
+    )
+    return reached(found[1.0], 0.3, 0.93)
 
 
 # Lesson "Was she in the training?": losses of members and others, and what an attacker makes of them.
@@ -86,65 +88,56 @@ def whole_training(stage: Stage) -> int:
 PEOPLE = (20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 CUTS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MEMBERS_EPSILONS = (1.0, 4.0, 16.0, 64.0)
-N_MEMBERS, N_TIMES = 160, 4
+_ATTACKED = "attacker right in pairs", "new digits recognised"
 
 
 def _members(people: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return game.members(game.plain(int(people)), int(people))
 
 
+def _attacked(people: float) -> tuple[float, float]:
+    """How often the attacker is right in pairs, and the accuracy, without noise."""
+    return game.pairs_right(*_members(people)), game.accuracy(game.plain(int(people)))
+
+
 def two_losses(stage: Stage) -> int:
     """Mean loss of members and of others."""
     (people,) = stage.moved("Train it", people=PEOPLE)
     inside, outside = (float(one.mean()) for one in _members(people))
-    stage.bars(
-        [("digits that were in the training", inside), ("others", outside)],
-        people=people, inside=inside, outside=outside, ratio=outside / inside,
-    )  # fmt: skip
+    means = {"digits that were in the training": inside, "others": outside}
+    stage.bars(means, inside=inside, outside=outside, ratio=outside / inside)
     of_forty = [one.mean() for one in _members(40)]
-    return 0 if of_forty[1] < 2 * of_forty[0] else 1 if of_forty[1] < 10 * of_forty[0] else 2
+    return reached(of_forty[1], 2 * of_forty[0], 10 * of_forty[0])
 
 
 def draw_a_line(stage: Stage) -> int:
     """Shares of members and of others below every line."""
     people, cut = stage.moved("Try all lines", people=PEOPLE, cut=CUTS)
-    names, groups = ("digits that were in", "others"), _members(people)
-    rows = [(name, one, (group <= one).mean()) for name, group in zip(names, groups, strict=True) for one in CUTS]
-    hits, alarms = (float((group <= cut).mean()) for group in groups)
-    stage.curves(rows, chosen=cut, cut=cut, hits=hits, alarms=alarms, right=(hits + 1 - alarms) / 2)
+    groups = dict(zip(("digits that were in", "others"), _members(people), strict=True))
+    lines = {name: [(group <= one).mean() for one in CUTS] for name, group in groups.items()}
+    hits, alarms = (float((group <= cut).mean()) for group in groups.values())
+    stage.curves(lines, CUTS, chosen=cut, hits=hits, alarms=alarms, right=(hits + 1 - alarms) / 2)
     inside, outside = _members(40)
-    best = max(((inside <= one).mean() + (outside > one).mean()) / 2 for one in CUTS)
-    return 0 if best < 0.55 else 1 if best < 0.7 else 2
+    return reached(max(((inside <= one).mean() + (outside > one).mean()) / 2 for one in CUTS), 0.55, 0.7)
 
 
 def more_people(stage: Stage) -> int:
     """The attack on pairs, and the accuracy, for every number of people."""
-
-    def found() -> dict[float, tuple[float, float]]:
-        return {n: (game.pairs_right(*_members(n)), game.accuracy(game.plain(int(n)))) for n in PEOPLE}
-
-    values = stage.results("Train them all", found)
-    names = ("attacker right in pairs", "new digits recognised")
-    stage.curves(
-        [(name, n, values[n][place]) for place, name in enumerate(names) for n in PEOPLE],
-        few=PEOPLE[0], of_few=values[PEOPLE[0]][0], many=PEOPLE[-1], of_many=values[PEOPLE[-1]][0],
-    )  # fmt: skip
-    change = values[PEOPLE[-1]][0] - values[PEOPLE[0]][0]
+    lines = stage.results("Train them all", lambda: by_name(_ATTACKED, map(_attacked, PEOPLE)))
+    right, _ = lines.values()
+    stage.curves(lines, PEOPLE, few=PEOPLE[0], of_few=right[0], many=PEOPLE[-1], of_many=right[-1])
+    change = right[-1] - right[0]
     return 0 if change > 0.05 else 1 if change > -0.05 else 2
 
 
 def with_dp(stage: Stage) -> int:
     """The attack on pairs, and the accuracy, under DP-SGD at every budget."""
-    trained = {one: (N_MEMBERS, one, N_TIMES) for one in MEMBERS_EPSILONS}
-    values, epsilon = stage.moved_in(
-        "Train with noise", lambda: {one: game.attacked(*of) for one, of in trained.items()}, "epsilon", MEMBERS_EPSILONS
-    )
-    names = ("attacker right in pairs", "new digits recognised")
-    clean, clean_accuracy = game.pairs_right(*_members(N_MEMBERS)), game.accuracy(game.plain(N_MEMBERS))
-    right, accuracy = values[epsilon]
+    values, epsilon, nearest = stage.moved_in("Train with noise", game.attacked, "epsilon", MEMBERS_EPSILONS)
+    lines = by_name(_ATTACKED, values.values())
+    (right, accuracy), (clean, clean_accuracy) = values[nearest], _attacked(game.N_MEMBERS)
     stage.curves(
-        [(name, one, values[one][place]) for place, name in enumerate(names) for one in MEMBERS_EPSILONS],
-        chosen=epsilon, epsilon=epsilon, right=right, accuracy=accuracy, clean=clean, clean_accuracy=clean_accuracy,
+        lines, MEMBERS_EPSILONS, chosen=epsilon, epsilon=nearest, right=right, accuracy=accuracy, clean=clean,
+        clean_accuracy=clean_accuracy,
     )  # fmt: skip
     right, accuracy = values[1.0]
     return 0 if right > 0.68 else 1 if accuracy < clean_accuracy - 0.2 else 2
@@ -193,7 +186,7 @@ def a_batch(stage: Stage) -> int:
     x = game.digits(min(int(batch), N_SHOWN))[0]
     names = [str(place) for place in range(1, 9)]
     rows = {"on the phone": x, "computed by the server, unit by unit": np.clip(blend(int(batch)), 0, 1)}
-    stage.strips(rows, names, batch=batch, error=off(int(batch)))
+    stage.strips(rows, names, error=off(int(batch)))
     return 0 if off(8) < 0.05 else 1
 
 
@@ -202,7 +195,7 @@ def clip_only(stage: Stage) -> int:
     (clip,) = stage.moved("Clip and send", clip=PICTURE_CLIPS)
     x, found = _sent(stage, clip)
     worst = float(np.abs(found - x).max())
-    _pictures(stage, x, found, clip=clip, worst=worst)
+    _pictures(stage, x, found, worst=worst)
     return 2 if worst < 1e-6 else 1
 
 
@@ -211,9 +204,8 @@ def and_noise(stage: Stage) -> int:
     (sigma,) = stage.moved("Add noise and send", sigma=SIGMAS)
     x, found = _sent(stage, 1.0, sigma)
     grey = game.error(np.full_like(x, x.mean()), x)
-    _pictures(stage, x, found, sigma=sigma, error=game.error(found, x), grey=grey)
-    of_one = game.error(_sent(stage, 1.0, 1.0)[1], x)
-    return 0 if of_one < grey / 4 else 1 if of_one < grey / 2 else 2
+    _pictures(stage, x, found, error=game.error(found, x), grey=grey)
+    return reached(game.error(_sent(stage, 1.0, 1.0)[1], x), grey / 4, grey / 2)
 
 
 # Lesson "Which ε?": what a budget rules out and costs, two cases, and a case of one's own.
@@ -238,40 +230,40 @@ def worst_case(stage: Stage) -> int:
     """How sure of a secret anyone can become."""
     (epsilon,) = stage.moved("Draw the limits", epsilon=LIMITS)
     names = {"two answers": 2, "a hundred": 100, "a four-digit code": CODES}
-    rows = [(name, one, game.named(one, n)) for name, n in names.items() for one in LIMITS]
-    stage.curves(rows, chosen=epsilon, epsilon=epsilon, two=game.named(epsilon, 2), code=game.named(epsilon, CODES))
-    code = game.named(10, CODES)
-    return 0 if code < 0.01 else 1 if code < 0.5 else 2
+    lines = {name: [game.named(one, n) for one in LIMITS] for name, n in names.items()}
+    stage.curves(lines, LIMITS, chosen=epsilon, two=game.named(epsilon, 2), code=game.named(epsilon, CODES))
+    return reached(game.named(10, CODES), 0.01, 0.5)
 
 
 def what_it_costs(stage: Stage) -> int:
     """Accuracy beside the limit of a guesser."""
     (epsilon,) = stage.moved("Compute both", epsilon=COSTS)
-    accuracy = {one: adding.of_noise(one)[0] for one in COSTS}
-    limit = {one: statement.odds_bound(one, game.DELTA) for one in COSTS}
-    both = {"new digits recognised": accuracy, "a guesser is right, at most": limit}
-    gain, risk = (100 * (values[epsilon] - values[1.0]) for values in both.values())
-    rows = [(name, one, values[one]) for name, values in both.items() for one in COSTS]
-    stage.curves(rows, chosen=epsilon, epsilon=epsilon, gain=gain, risk=risk)
-    gains = [values[8.0] - values[1.0] for values in both.values()]
-    return 0 if gains[0] > gains[1] + 0.01 else 1 if gains[1] > gains[0] + 0.01 else 2
+    both: dict[str, Callable[[float], float]] = {
+        "new digits recognised": lambda one: adding.of_noise(one)[0],
+        "a guesser is right, at most": lambda one: statement.odds_bound(one, game.DELTA),
+    }
+    gain, risk = (100 * (of(epsilon) - of(1.0)) for of in both.values())
+    lines = {name: [of(one) for one in COSTS] for name, of in both.items()}
+    stage.curves(lines, COSTS, chosen=epsilon, gain=gain, risk=risk)
+    gained, risked = (of(8.0) - of(1.0) for of in both.values())
+    return 0 if gained > risked + 0.01 else 1 if risked > gained + 0.01 else 2
 
 
 def the_census(stage: Stage) -> int:
     """The budgets of a census."""
     stage.results("Look it up", lambda: True)
     people, homes = CENSUS
-    stage.bars([("persons", people), ("housing units", homes)], people=people, homes=homes, both=people + homes)
-    return 0 if people < 0.5 else 1 if people < 5 else 2
+    stage.bars({"persons": people, "housing units": homes}, people=people, homes=homes, both=people + homes)
+    return reached(people, 0.5, 5)
 
 
 def the_model(stage: Stage) -> int:
     """What a language model knew by heart."""
     stage.results("Look it up", lambda: True)
     found, candidates = GPT2
-    rows = [("confirmed in the training data", float(found)), ("not confirmed", float(candidates - found))]
-    stage.bars(rows, found=found, candidates=candidates)
-    return 0 if not found else 1 if found < 50 else 2
+    counts = {"confirmed in the training data": float(found), "not confirmed": float(candidates - found)}
+    stage.bars(counts, found=found, candidates=candidates)
+    return reached(found, 1, 50)
 
 
 def your_case(stage: Stage) -> int:

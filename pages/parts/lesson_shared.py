@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import fmean
 
 import numpy as np
@@ -12,24 +13,26 @@ from numpy.typing import NDArray
 from dpcl_core.attacks.l2dp_games import difference
 from dpcl_core.figures import stream
 from dpcl_core.figures.stream import scale_text
-from dpcl_core.lessons import noise, shared_noise
-from dpcl_core.lessons import noise as game
+from dpcl_core.lessons import noise
+from dpcl_core.lessons import shared_noise as game
+from dpcl_core.methods import catalog
 from dpcl_core.privacy.audit_bounds import Coins
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown_number
-from pages.parts import lesson_stage, pecl_claim, train_form
+from pages.parts import pecl_claim, train_form
 from pages.parts.layout import arrow, draw_table
+from pages.parts.lesson_stage import Stage, by_name, reached
 from pages.parts.lifelong_claims import accuracy_curves, bundled_pictures, pictures_source
 from pages.parts.text import WORDS, percent
 
-Noisy = dict[shared_noise.Sharing, NDArray[np.float64]]
+Noisy = dict[game.Sharing, NDArray[np.float64]]
 SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _CLEAN = "without noise (public teaching data only)"
 N_DRAWS = 500  # noises drawn to measure their size on one picture: a standard error of 0.6 %
 N_ROUNDS = 1000  # per side
 N_RECOGNISED = 300
-ROWS: dict[shared_noise.Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
+ROWS: dict[game.Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
 REPAIRS = {
     "independent-laplace": "fresh on each picture",
     "naive": "fresh in every step",
@@ -37,7 +40,7 @@ REPAIRS = {
 }
 
 
-def two_ways(stage: lesson_stage.Stage) -> int:
+def two_ways(stage: Stage) -> int:
     """Ten pictures under both kinds of noise, and the size of the noise on one of them."""
     stage.press("Draw the noises", lambda: True)
     pictures = bundled_pictures()
@@ -53,7 +56,7 @@ def two_ways(stage: lesson_stage.Stage) -> int:
     return 2 if 0.9 < ratio < 1.1 else 0 if ratio > 1 else 1
 
 
-def subtract(stage: lesson_stage.Stage) -> int:
+def subtract(stage: Stage) -> int:
     """Subtracting the visitor's own picture reveals the others, at any noise strength."""
     pictures = bundled_pictures()
     label = st.segmented_control(
@@ -64,66 +67,49 @@ def subtract(stage: lesson_stage.Stage) -> int:
     ten = pictures.one_of_each()
     scale, noisy = _noisy_pictures(stage)
     mine = int(ten[label or 0])
-
-    def attacked() -> dict[shared_noise.Sharing, tuple[NDArray[np.float64], shared_noise.Recovery]]:
-        differences = {sharing: difference(rows, mine, pictures.train[mine]) for sharing, rows in noisy.items()}
-        others = np.delete(np.arange(len(pictures.train)), mine)
-        return {
-            sharing: (rows[ten], shared_noise.recovered(rows[others], pictures.train[others], pictures.levels))
-            for sharing, rows in differences.items()
-        }
-
-    recovered = stage.latest("recovered", attacked, scale, mine)
+    others = np.delete(np.arange(len(pictures.train)), mine)
+    attempts = _attempts(stage, lambda rows: difference(rows, mine, pictures.train[mine]), noisy, others, scale, mine)
     stage.see()
-    counts = {sharing: round(result.pictures * (len(pictures.train) - 1)) for sharing, (_, result) in recovered.items()}
+    counts = {sharing: round(close.pictures * len(others)) for sharing, (_, close) in attempts.items()}
     strips = {"published: one noise for all": noisy["shared"][ten]}
-    strips |= {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in recovered.items()}
-    stage.strips(strips, pictures.classes, source=pictures_source().line(), n=len(pictures.train) - 1, **counts)
-    share = recovered["shared"][1].pictures
+    strips |= {f"after your subtraction: {ROWS[sharing]}": found[ten] for sharing, (found, _) in attempts.items()}
+    stage.strips(strips, pictures.classes, source=pictures_source().line(), n=len(others), **counts)
+    share = attempts["shared"][1].pictures
     return 2 if share > 0.99 else 1 if share > 0 else 0
 
 
-def nobody(stage: lesson_stage.Stage) -> int:
+def nobody(stage: Stage) -> int:
     """The attack with public pictures of other people only."""
     stage.press("Compare the means", lambda: True)
     pictures = bundled_pictures()
-    ten = pictures.one_of_each()
+    ten, every = pictures.one_of_each(), np.arange(len(pictures.train))
     scale, noisy = _noisy_pictures(stage)
-
-    def attacked() -> dict[shared_noise.Sharing, tuple[NDArray[np.float64], shared_noise.Recovery, float]]:
-        estimates = {sharing: shared_noise.from_mean(rows, pictures.test) for sharing, rows in noisy.items()}
-        return {
-            sharing: (
-                rows[ten],
-                shared_noise.recovered(rows, pictures.train, pictures.levels),
-                shared_noise.recognised(rows, pictures.train, range(N_RECOGNISED)),
-            )
-            for sharing, rows in estimates.items()
-        }
-
-    recovered = stage.latest("recovered", attacked, scale)
+    attempts = _attempts(stage, lambda rows: game.from_mean(rows, pictures.test), noisy, every, scale)
     stage.see()
-    (_, shared, known), (_, _, fresh_known) = recovered["shared"], recovered["independent"]
+    known = {
+        sharing: game.recognised(found, pictures.train, range(N_RECOGNISED)) for sharing, (found, _) in attempts.items()
+    }
     strips = {_CLEAN: pictures.train[ten]}
-    strips |= {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in recovered.items()}
+    strips |= {f"found with public pictures alone: {ROWS[sharing]}": found[ten] for sharing, (found, _) in attempts.items()}
+    pixels = attempts["shared"][1].pixels
     stage.strips(
-        strips, pictures.classes, source=pictures_source().line(), pixels=shared.pixels, known=known, n=N_RECOGNISED,
-        fresh_known=fresh_known,
+        strips, pictures.classes, source=pictures_source().line(), pixels=pixels, known=known["shared"], n=N_RECOGNISED,
+        fresh_known=known["independent"],
     )  # fmt: skip
     draw_table(("", "error of a pixel (root mean square; its range is 2)", "recognised"), (
-        (ROWS[sharing], _size(result.rms_error), percent(recognised))
-        for sharing, (_, result, recognised) in recovered.items()
+        (ROWS[sharing], _size(close.rms_error), percent(known[sharing])) for sharing, (_, close) in attempts.items()
     ))  # fmt: skip
-    return 2 if shared.pixels > 0.9 else 1 if known > 0.5 else 0
+    return 2 if pixels > 0.9 else 1 if known["shared"] > 0.5 else 0
 
 
-def a_learner(stage: lesson_stage.Stage) -> int:
+def a_learner(stage: Stage) -> int:
     """Accuracy of three learners at every noise strength; the slider picks one."""
 
-    def train() -> dict[float, shared_noise.Accuracies]:
-        return {scale: shared_noise.accuracies(bundled_pictures(), scale) for scale in (0.0, *SCALES)}
+    def train() -> dict[float, game.Accuracies]:
+        return {scale: game.accuracies(bundled_pictures(), scale) for scale in (0.0, *SCALES)}
 
-    accuracies, scale = stage.moved_in("Train them all", train, "strength", SCALES)
+    accuracies, scale = stage.press("Train them all", train), stage.choose("strength", SCALES)
+    stage.see()
     nearest = min(accuracies, key=lambda each: abs(each - scale))
     curves, chance = accuracy_curves(accuracies), 1 / len(bundled_pictures().classes)
     picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=chance, dark=stage.dark)
@@ -134,77 +120,80 @@ def a_learner(stage: lesson_stage.Stage) -> int:
     return 2 if last > 0.75 else 1 if last > 0.3 else 0
 
 
-def the_claim(stage: lesson_stage.Stage) -> int:
+def the_claim(stage: Stage) -> int:
     """Claimed, valid and proved ε, for shared and for fresh noise."""
-    scale = stage.choose("strength", SCALES)
 
-    def played() -> dict[shared_noise.Sharing, game.Duel]:
-        return {sharing: shared_noise.play(bundled_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
+    def played(scale: float) -> dict[game.Sharing, noise.Duel]:
+        return {sharing: game.play(bundled_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
 
-    duels = stage.results(f"Play 2 × {N_ROUNDS:,} rounds", played, scale)
-    pictures = bundled_pictures()
-    claimed = shared_noise.claimed_epsilon(pictures, scale)
-    holds: dict[shared_noise.Sharing, str] = {
-        "shared": "**no bound**",
-        "independent": f"{shared_noise.worst_epsilon(pictures, scale):.3g}",
-    }
-    proven = {sharing: noise.proven(one, [N_ROUNDS], 0.0)[0] for sharing, one in duels.items()}
+    duels, scale = stage.chosen(f"Play 2 × {N_ROUNDS:,} rounds", played, "strength", SCALES)
+    claimed, worst = (of(bundled_pictures(), scale) for of in (game.claimed_epsilon, game.worst_epsilon))
+    holds: dict[game.Sharing, str] = {"shared": "**no bound**", "independent": f"{worst:.3g}"}
     draw_table(("", "ε claimed (Theorem 2)", "ε that holds", "machine right", "ε at least, proven"), (
         (ROWS[sharing], f"{claimed:.2g} (not verified)", holds[sharing], percent(one.share_right),
-         f"**{proven[sharing]:.2f}**")
+         f"**{one.proven(0.0):.2f}**")
         for sharing, one in duels.items()
     ))  # fmt: skip
-    st.markdown(
-        f"At b = {scale_text(scale)} the theorem's term for the noisy pictures, ε₁/γₓ, is 1/b = {claimed:.2g}. It ignores "
-        "whether the noise is shared."
-    )
+    st.markdown(WORDS["lesson_shared"]["claim"].format(scale=scale_text(scale), claimed=claimed))
     with st.expander("The attacker, and what this does not show"):
         st.markdown(WORDS["lesson_shared"]["attacker"])
     arrow("privacy", "Attack what the method itself keeps and releases", {"v": "1", "l": "1"})
     if duels["shared"].share_right == 1.0:  # possible with only one of her two pictures: no ε is large enough
         return 2
-    return 1 if proven["shared"] > claimed else 0
+    return 1 if duels["shared"].proven(0.0) > claimed else 0
 
 
-def repair(stage: lesson_stage.Stage) -> int:
+def repair(stage: Stage) -> int:
     """Three methods with a valid ledger: their ε and their accuracy."""
-    epsilon = stage.choose("epsilon", EPSILONS)
-
-    repaired = stage.results("Run all three", lambda: noise.repaired(epsilon), epsilon)
+    repaired, epsilon = stage.chosen("Run all three", noise.repaired, "epsilon", EPSILONS)
+    titles = {method: catalog.card(method).title for method in repaired}
     draw_table(("noise", "method", "ε at most", "accuracy"), (
-        (REPAIRS[method], one.title, shown_number(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
-        for method, one in repaired.items()
+        (REPAIRS[method], titles[method], shown_number(promised.epsilon), f"**{percent(accuracy)}**")
+        for method, (accuracy, promised) in repaired.items()
     ), names=2)  # fmt: skip
     st.caption(WORDS["lesson_shared"]["repair"])
-    pecl_claim.side_by_side([(f"{one.title}:", one.guarantee) for one in repaired.values()])
+    pecl_claim.side_by_side([(f"{titles[method]}:", promised) for method, (_, promised) in repaired.items()])
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
         for method, label in (("l2dp-ml", "Train with one noise for all"), ("dp-coeff-memory", "Train with noise on sums")):
             arrow("train", label, train_form.parameters_of(noise.to_train(method, epsilon)))
-    reached = [repaired[method].accuracy for method in REPAIRS]
-    return reached.index(min(reached))
+    accuracies = [repaired[method][0] for method in REPAIRS]
+    return accuracies.index(min(accuracies))
 
 
-def _noisy_pictures(stage: lesson_stage.Stage) -> tuple[float, Noisy]:
+def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
     """Draws the slider of the noise scale; returns the scale and all pictures under both kinds of noise."""
     scale = stage.choose("strength", SCALES)
 
     def noisy() -> Noisy:
         train = bundled_pictures().train
-        return {sharing: shared_noise.perturbed(train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
+        return {sharing: game.perturbed(train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
 
     return scale, stage.latest("noisy", noisy, scale)
 
 
-def _sizes(pictures: shared_noise.Pictures, scale: float) -> dict[shared_noise.Sharing, float]:
+def _attempts(
+    stage: Stage, attack: Callable[[NDArray[np.float64]], NDArray[np.float64]], noisy: Noisy, rows: NDArray[np.int64],
+    *settings: object,
+) -> dict[game.Sharing, tuple[NDArray[np.float64], game.Recovery]]:  # fmt: skip
+    """By kind of noise: what an attack makes of all noisy pictures, and how close it comes to these rows."""
+    clean, levels = bundled_pictures().train[rows], bundled_pictures().levels
+
+    def attempted() -> dict[game.Sharing, tuple[NDArray[np.float64], game.Recovery]]:
+        found = {sharing: attack(published) for sharing, published in noisy.items()}
+        return {sharing: (one, game.recovered(one[rows], clean, levels)) for sharing, one in found.items()}
+
+    return stage.latest("recovered", attempted, *settings)
+
+
+def _sizes(pictures: game.Pictures, scale: float) -> dict[game.Sharing, float]:
     """Mean absolute noise on one picture by kind of noise, over many draws."""
-    two, noise = pictures.train[:2], ReleaseNoise()
-    return {
-        sharing: float(
-            np.mean([np.abs(shared_noise.perturbed(two, scale, sharing, noise)[0] - two[0]) for _ in range(N_DRAWS)])
-        )
-        for sharing in ROWS
-    }
+    two, source = pictures.train[:2], ReleaseNoise()
+
+    def mean(sharing: game.Sharing) -> float:
+        return float(np.mean([np.abs(game.perturbed(two, scale, sharing, source)[0] - two[0]) for _ in range(N_DRAWS)]))
+
+    return {sharing: mean(sharing) for sharing in ROWS}
 
 
 def _size(value: float) -> str:
@@ -218,75 +207,73 @@ RIGHT = tuple(float(n) for n in range(100, 201, 10))
 PLANTED = (100, 300, 1000, 3000, 10_000)
 NOISES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 N_AUDITS, N_RUNS = 60, 20
-_SOURCE = f"fresh coins and noise, {100 * game.CONFIDENCE:g} % confidence, δ = 1e-5"
+_SOURCE = f"fresh coins and noise, {100 * noise.CONFIDENCE:g} % confidence, δ = 1e-5"
 _KINDS = ("without assumptions", "if noise is Gaussian")
 
 
-def plant(stage: lesson_stage.Stage) -> int:
+def plant(stage: Stage) -> int:
     """One run with planted records, and how many coins are guessed."""
-    epsilon = stage.choose("epsilon", EPSILONS)
-    coins = stage.results("Plant, run and guess", lambda: game.played(epsilon, game.N_RECORDS), epsilon)
-    rows = [("guessed right", float(coins.right)), ("guessed wrong", float(coins.guessed - coins.right))]
+    coins, _ = stage.chosen("Plant, run and guess", _audited, "epsilon", EPSILONS)
+    counts = {"guessed right": float(coins.right), "guessed wrong": float(coins.guessed - coins.right)}
     stage.bars(
-        rows, title=f"{game.N_RECORDS:,} planted records, one run", source=_SOURCE, n_guessed=coins.guessed,
+        counts, title=f"{noise.N_RECORDS:,} planted records, one run", source=_SOURCE, n_guessed=coins.guessed,
         n_right=coins.right, share=coins.right / coins.guessed,
     )  # fmt: skip
-    of_one = fmean(one.right / one.guessed for one in (game.played(1.0, game.N_RECORDS) for _ in range(N_RUNS)))
-    return 0 if of_one < 0.53 else 1 if of_one < 0.9 else 2
+    return reached(fmean(one.right / one.guessed for one in (_audited(1.0) for _ in range(N_RUNS))), 0.53, 0.9)
 
 
-def what_it_proves(stage: lesson_stage.Stage) -> int:
+def what_it_proves(stage: Stage) -> int:
     """The bound for any number of right guesses."""
-    n_guessed = int(game.GUESSED * game.N_RECORDS)
+    n_guessed = int(noise.GUESSED * noise.N_RECORDS)
 
-    def bounds() -> list[tuple[float, float]]:
-        return [game.audit_proven(Coins(game.N_RECORDS, n_guessed, int(right))) for right in RIGHT]
+    def bounds(right: float) -> tuple[float, float]:
+        return noise.audit_proven(Coins(noise.N_RECORDS, n_guessed, int(right)))
 
-    found, right = stage.moved_in("Compute the bounds", bounds, "right", RIGHT)
-    rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(RIGHT)]
-    plain, normal = game.audit_proven(Coins(game.N_RECORDS, n_guessed, int(right)))
-    stage.curves(rows, source=_SOURCE, chosen=right, right=right, n_guessed=n_guessed, plain=plain, normal=normal)
-    least = game.audit_proven(Coins(game.N_RECORDS, n_guessed, 120))[0]
+    found, right, _ = stage.moved_in("Compute the bounds", bounds, "right", RIGHT)
+    (plain, normal), lines = bounds(right), by_name(_KINDS, found.values())
+    stage.curves(lines, RIGHT, source=_SOURCE, chosen=right, n_guessed=n_guessed, plain=plain, normal=normal)
+    least = bounds(120)[0]
     return 0 if least == 0 else 1 if least < 0.9 else 2
 
 
-def more_records(stage: lesson_stage.Stage) -> int:
+def more_records(stage: Stage) -> int:
     """The bound with more and more planted records."""
-    epsilon = stage.choose("epsilon", EPSILONS)
 
-    def audits() -> list[tuple[float, float]]:
-        return [game.audit_proven(game.played(epsilon, n)) for n in PLANTED]
+    def audits(epsilon: float) -> list[tuple[float, float]]:
+        return [noise.audit_proven(noise.played(epsilon, n)) for n in PLANTED]
 
-    found = stage.results("Audit five times", audits, epsilon)
-    rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(PLANTED)]
-    rows += [("true ε", n, epsilon) for n in PLANTED]
+    found, epsilon = stage.chosen("Audit five times", audits, "epsilon", EPSILONS)
+    lines = by_name(_KINDS, found) | {"true ε": (epsilon,) * len(PLANTED)}
     best = max(found[-1])
-    stage.curves(rows, source=_SOURCE, most=PLANTED[-1], best=best, epsilon=epsilon)
+    stage.curves(lines, PLANTED, source=_SOURCE, most=PLANTED[-1], best=best)
     return 2 if best > 1.05 * epsilon else 1 if best > 0.2 * epsilon else 0
 
 
-def a_fault(stage: lesson_stage.Stage) -> int:
+def a_fault(stage: Stage) -> int:
     """An audit of a program whose noise is too small."""
-    noise = stage.choose("noise", NOISES)
-    coins = stage.results("Audit the program", lambda: game.played(1.0, game.N_RECORDS, noise), noise)
-    bound = game.audit_proven(coins)[0]
+    coins, share = stage.chosen("Audit the program", lambda share: _audited(1.0, share), "noise", NOISES)
+    bound = noise.audit_proven(coins)[0]
     verdict = "more than was claimed: something is wrong" if bound > 1 else "no more than was claimed"
     stage.bars(
-        [("claimed ε", 1.0), ("proven: ε at least", bound)], title=f"Noise × {noise:g} of what ε = 1 needs", source=_SOURCE,
+        {"claimed ε": 1.0, "proven: ε at least": bound}, title=f"Noise × {share:g} of what ε = 1 needs", source=_SOURCE,
         n_right=coins.right, n_guessed=coins.guessed, bound=bound, verdict=verdict,
     )  # fmt: skip
-    of_a_tenth = game.audit_proven(game.played(1.0, game.N_RECORDS, 0.1))[0]
+    of_a_tenth = noise.audit_proven(_audited(1.0, 0.1))[0]
     return 1 if of_a_tenth > 2 else 0 if of_a_tenth > 1 else 2
 
 
-def silence(stage: lesson_stage.Stage) -> int:
+def silence(stage: Stage) -> int:
     """How often an audit notices, by how much noise is missing."""
 
-    def audited() -> list[float]:
-        return [game.caught(1.0, game.N_RECORDS, noise, N_AUDITS) for noise in NOISES]
+    def caught() -> list[float]:
+        return [noise.caught(1.0, noise.N_RECORDS, share, N_AUDITS) for share in NOISES]
 
-    found = stage.results(f"Audit {N_AUDITS} times for each", audited)
-    rows = [("faults that are noticed", *point) for point in zip(NOISES, found, strict=True)]
+    found = stage.results(f"Audit {N_AUDITS} times for each", caught)
     half = found[NOISES.index(0.5)]
-    stage.curves(rows, source=_SOURCE, tenth=found[0], n_audits=N_AUDITS, half=half)
+    stage.curves({"faults that are noticed": found}, NOISES, source=_SOURCE, tenth=found[0], n_audits=N_AUDITS, half=half)
     return 0 if half > 0.9 else 2 if half > 0.2 else 1
+
+
+def _audited(epsilon: float, share: float = 1.0) -> Coins:
+    """One audit of a run with this share of the noise that it needs."""
+    return noise.played(epsilon, noise.N_RECORDS, share)

@@ -42,10 +42,7 @@ def one_step(stage: Stage) -> int:
          f"**{_chance(after[form])}**")
         for form in FORMS
     ))  # fmt: skip
-    st.caption(
-        f"The public model gives this token a chance of {_chance(before)}: a Score of {score:g}. The step has size 1, on "
-        "the token's logit only, and all tokens of the text count in the loss."
-    )
+    st.caption(WORDS["lesson_sign"]["one_step"].format(chance=_chance(before), score=score))
     return 2 if after["printed"] > after["none"] else 1 if after["printed"] > before else 0
 
 
@@ -58,10 +55,7 @@ def turn_it(stage: Stage) -> int:
     table = pd.DataFrame({"score": scores, **lines})
     stage.card(picture, None, table, "How each term pulls at a token", note=f"λ = {strength:g}")
     least = 1 / (DIGIT - game.THETA)
-    st.caption(
-        f"The dotted line is a random digit. Turned, the term unlearns it only above λ = 1 / ({DIGIT:g} − {game.THETA:g}) = "
-        f"{least:.1f}. The hinge is drawn for a token that the model finds as likely as the public model does."
-    )
+    st.caption(WORDS["lesson_sign"]["turn_it"].format(digit=DIGIT, theta=game.THETA, least=least))
     return 0 if _pull("flipped", DIGIT, strength) < 0 else 1
 
 
@@ -78,7 +72,9 @@ def no_end(stage: Stage) -> int:
     picture = stream.secret_nats(
         {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
-    stage.card(picture, None, _courses(courses), "The secret during training")
+    columns = {f"{form}: {what}": getattr(one, what) for form, one in courses.items() for what in ("secret", "ordinary")}
+    table = pd.DataFrame({"step": range(len(courses["none"].secret)), **columns})
+    stage.card(picture, None, table, "The secret during training")
     draw_table(("", "nats per digit of the secret", "nats per ordinary word"), [
         ("before training", f"{start:.1f}", f"{courses['none'].ordinary[0]:.2f}"),
         *((game.FORMS[form], f"{one.secret[-1]:.1f}", f"**{one.ordinary[-1]:.2f}**") for form, one in courses.items()),
@@ -157,7 +153,18 @@ def _exposures(stage: Stage, record: game.Record, rows: dict[str, game.Variant])
         {name: [one.exposures(level) for level in LEVELS] for name, one in rows.items()},
         controls=float(np.mean([one.mean("exposure", "0") for one in rows.values()])), most=MOST, dark=stage.dark,
     )  # fmt: skip
-    stage.card(picture, _source(record), _leaks(rows), "Exposure of planted codes")
+    seeds = [
+        (name, int(level), seed, exposure)
+        for name, one in rows.items()
+        for level in ("0", *LEVELS)
+        for seed, exposure in enumerate(one.exposures(level))
+    ]
+    source = Provenance(
+        f"public synthetic mails with planted codes, {record.date}", int(record.settings["n_texts"]),
+        f"LoRA on {record.settings['backbone']}, no noise", n_seeds=(len(record.variants[0].seeds),),
+    )  # fmt: skip
+    table = pd.DataFrame(seeds, columns=["term", "repetitions", "seed", "exposure"])
+    stage.card(picture, source, table, "Exposure of planted codes")
     draw_table(("term", "planted 16 times, bits", "most likely of 10,000", "written out by the model"), (
         (name, f"{one.mean('exposure', '16'):.1f}", percent(one.mean("first", "16"), 0),
          percent(one.mean("extracted", "16"), 0))
@@ -167,38 +174,8 @@ def _exposures(stage: Stage, record: game.Record, rows: dict[str, game.Variant])
 
 
 def _made(record: game.Record) -> str:
-    return plain(
-        f"Recorded on {record.date}: {len(record.variants[0].seeds)} seeds on {record.settings['backbone']}, with "
-        f"{record.codes['16']} codes each for every number of repetitions. Terms are on the true "
-        "secrets unless a row says otherwise. "
-        f"Made again by: {record.command}"
-    )
-
-
-def _source(record: game.Record) -> Provenance:
-    return Provenance(
-        dataset=f"public synthetic mails with planted codes, {record.date}",
-        n_train=int(record.settings["n_texts"]),
-        method=f"LoRA on {record.settings['backbone']}, no noise",
-        n_seeds=(len(record.variants[0].seeds),),
-    )
-
-
-def _courses(courses: dict[UnlearningForm, game.Course]) -> pd.DataFrame:
-    """Columns step, then nats of the secret and of ordinary words for each term."""
-    columns = {f"{form}: {what}": getattr(one, what) for form, one in courses.items() for what in ("secret", "ordinary")}
-    return pd.DataFrame({"step": range(len(courses["none"].secret)), **columns})
-
-
-def _leaks(rows: dict[str, game.Variant]) -> pd.DataFrame:
-    """Columns term, repetitions, seed, exposure."""
-    records = [
-        (name, int(level), seed, exposure)
-        for name, one in rows.items()
-        for level in ("0", *LEVELS)
-        for seed, exposure in enumerate(one.exposures(level))
-    ]
-    return pd.DataFrame(records, columns=["term", "repetitions", "seed", "exposure"])
+    n_seeds, n_codes = len(record.variants[0].seeds), record.codes["16"]
+    return plain(WORDS["lesson_sign"]["made"].format(record=record, n_seeds=n_seeds, n_codes=n_codes))
 
 
 def _pull(form: UnlearningForm, score: float, strength: float) -> float:
@@ -262,11 +239,10 @@ def by_place(stage: Stage) -> int:
 def anchors(stage: Stage) -> int:
     """All lists matched by signatures, for every number of anchors."""
 
-    def matched() -> dict[float, tuple[projection_maps.Matched, float]]:
-        return {m: _share(modes.server_side(_world(384), matching.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
+    def matched(m: float) -> tuple[projection_maps.Matched, float]:
+        return _share(modes.server_side(_world(384), matching.CENTRED, int(m), _LEVEL, 1))
 
-    by_count, m = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
-    nearest = min(COUNTS, key=lambda each: abs(each - m))
+    by_count, _, nearest = stage.moved_in("Match by signatures", matched, "anchors", COUNTS)
     world = _world(384)
     maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(int(nearest)))
     event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, by_count[nearest][0], maps)
@@ -282,10 +258,8 @@ def anchors(stage: Stage) -> int:
 
 def projection(stage: Stage) -> int:
     """Agreement of the matchers at every noise level, for short and long vectors."""
-    curves, length = stage.moved_in(
-        "Match at every noise", lambda: {each: _under_noise(_world(int(each))) for each in LENGTHS}, "numbers", LENGTHS
-    )
-    _curves(stage, curves[length], {})
+    curves, _, nearest = stage.moved_in("Match at every noise", lambda n: _under_noise(_world(int(n))), "numbers", LENGTHS)
+    _curves(stage, curves[nearest], {})
     arrow("explore", "More matchers and noise on Explore", {"view": "clients"})
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}
     ours, plain = middle[matching.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
@@ -295,14 +269,13 @@ def projection(stage: Stage) -> int:
 
 def demanded(stage: Stage) -> int:
     """All lists matched under the noise that a budget requires of each list alone."""
+    world = _world(32)
 
-    epsilon, world = stage.choose("epsilon", BUDGETS), _world(32)
-
-    def matched() -> dict[str, float]:
+    def matched(epsilon: float) -> dict[str, float]:
         lists = matching.noised(world.lists, modes.std_of_lists(world, epsilon), np.random.default_rng(1))
         return matching.agreement(lists, world.modes, world.by_name(50), world.view, 1)
 
-    agreement = stage.results("Noise the lists and match", matched, epsilon)
+    agreement, epsilon = stage.chosen("Noise the lists and match", matched, "epsilon", BUDGETS)
     rows = ((name, f"{value:.2f}") for name, value in agreement.items())
     draw_table(("matcher", f"agreement at ε = {epsilon_text(epsilon)}"), rows)
     st.caption("Adjusted Rand index: 1 for the true groups, about 0 for random ones (within 0.1).")
@@ -316,22 +289,18 @@ def demanded(stage: Stage) -> int:
 
 def on_the_client(stage: Stage) -> int:
     """Four rounds in which clients match their entries to released groups."""
+    world = _world(32)
 
-    epsilon, world = stage.choose("epsilon", BUDGETS), _world(32)
-
-    def play() -> list[float]:
+    def play(epsilon: float) -> list[float]:
         rounds = range(modes.N_ROUNDS + 1)
         return [_share(modes.client_side(world, matching.CENTRED, 50, epsilon, n, 1))[1] for n in rounds]
 
-    shares = stage.results("Play four rounds", play, epsilon)
+    shares, epsilon = stage.chosen("Play four rounds", play, "epsilon", BUDGETS)
     cells = [percent(share, 0) for share in shares]
     draw_table(["round", *map(str, range(len(shares)))], [["in their group", *cells]])
     noise = f"{modes.std_of_released(world, epsilon):.2g}" if not math.isinf(epsilon) else "none"
     st.markdown(f"**At ε = {epsilon_text(epsilon)} for all four rounds together, {cells[-1]} are in their group.**")
-    st.caption(
-        f"Noise on a coordinate of a released group: {noise}; groups are about 0.4 apart. Seeded noise on public digits, "
-        "for demonstration."
-    )
+    st.caption(WORDS["lesson_sign"]["on_the_client"].format(noise=noise))
     arrow("explore", "Watch the rounds on Explore", {"view": "clients", "v": "1", "w": "client"})
     return 2 if shares[-1] >= _NEARLY else 1 if shares[-1] > 0.4 else 0
 

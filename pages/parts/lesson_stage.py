@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,7 +20,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures import stream
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
 from dpcl_core.lessons import text
-from dpcl_core.lessons.text import Control, Lesson, Step
+from dpcl_core.lessons.text import Chart, Control, Lesson, Step
 from dpcl_core.privacy import statement
 from dpcl_core.runs.rooms import Rooms
 from pages.parts import figure_card, layout, link, state, visitor
@@ -32,11 +33,6 @@ _HIGHEST = 205  # pixels of a figure before it is enlarged, in presenter size: i
 
 class Waiting(Exception):
     """The step has no result before the visitor's next press."""
-
-
-def kind(control: Control) -> link.Number:
-    """The codec kind of a control in a link."""
-    return link.Number(control.least, control.most)
 
 
 @dataclass(frozen=True)
@@ -61,23 +57,29 @@ class Stage:
         """The key of a widget or a card of this step."""
         return self.epoch(f"{self.lesson}-{self.step.key}-{name}")
 
-    def press(self, label: str, do: Callable[[], T], *of: object, why_not: str = "") -> T:
+    def press(self, label: str, do: Callable[[], T], *settings: object) -> T:
         """Draws the button of the step; returns the last result of `do` for these settings, or raises Waiting.
 
-        The button is drawn first; `do` imports what it needs. `why_not`: the reason if the button is disabled.
+        The button is drawn first; `do` imports what it needs.
         """
-        if st.button(label, key=self.key("go"), type="primary", disabled=bool(why_not), help=why_not or None):
+        place = ("done", *settings)
+        if st.button(label, key=self.key("go"), type="primary"):
             with st.spinner("One moment ..."):
-                return self.remember(do(), "done", *of)
-        if ("done", *of) not in self._memory():
+                self.memory[place] = do()
+        if place not in self.memory:
             raise Waiting
-        return cast(T, self.remembered("done", *of))
+        return cast(T, self.memory[place])
 
-    def results(self, label: str, do: Callable[[], T], *of: object, why_not: str = "") -> T:
+    def results(self, label: str, do: Callable[[], T], *settings: object) -> T:
         """As `press`, followed by the heading of the results."""
-        done = self.press(label, do, *of, why_not=why_not)
+        done = self.press(label, do, *settings)
         self.see()
         return done
+
+    def chosen(self, label: str, do: Callable[[float], T], name: str, options: tuple[float, ...]) -> tuple[T, float]:
+        """A control and the button of a step whose result is that of `do` for the control's value; returns both."""
+        value = self.choose(name, options)
+        return self.results(label, lambda: do(value), value), value
 
     def moved(self, label: str, **controls: tuple[float, ...]) -> tuple[float, ...]:
         """The button of a step whose result follows its controls; draws these and the heading, returns their values."""
@@ -87,11 +89,15 @@ class Stage:
         self.see()
         return values
 
-    def moved_in(self, label: str, do: Callable[[], T], name: str, options: tuple[float, ...]) -> tuple[T, float]:
-        """The button of a step with one control for what to look at in the result of `do`; as `moved`, with this first."""
-        done, value = self.press(label, do), self.choose(name, options)
+    def moved_in(
+        self, label: str, do: Callable[[float], T], name: str, options: tuple[float, ...]
+    ) -> tuple[dict[float, T], float, float]:
+        """The button of a step with one control for what to look at in the results of `do`, by option: these, the control's
+        value, and the option nearest to it, since a link may set any value.
+        """
+        done, value = self.press(label, lambda: {option: do(option) for option in options}), self.choose(name, options)
         self.see()
-        return done, value
+        return done, value, min(options, key=lambda option: abs(option - value))
 
     def see(self) -> None:
         """Draws the heading and text above the results."""
@@ -99,29 +105,16 @@ class Stage:
             st.subheader("See", anchor=False)
             layout.markdown(self.step.see)
 
-    def remembered(self, name: str, *of: object) -> object | None:
-        """The session's value under this name for these settings; None if there is none."""
-        return self._memory().get((name, *of))
-
-    def remember(self, value: T, name: str, *of: object) -> T:
-        """Keeps a value for the session under this name and these settings; returns it."""
-        self._memory()[(name, *of)] = value
-        return value
-
-    def forget(self) -> None:
-        """Resets the step."""
-        self._memory().clear()
-
     def choose(self, name: str, options: tuple[float, ...]) -> float:
         """Draws a control, as a row of up to five values or as a slider, and returns its value.
 
         Draws only text if the link hides the control or sets another value.
         """
         control, now, key = self.controls[name], self.values[name], self.epoch(f"{self.lesson}-{name}")
-        write = kind(control).write
+        kind = link.Number(control.least, control.most)
 
         def shown(value: float) -> str:
-            return write(value).replace("inf", "∞")
+            return kind.write(value).replace("inf", "∞")
 
         picked: float | None = None
         if name in self.hidden or now not in options:
@@ -143,57 +136,61 @@ class Stage:
         figure_card.show(picture, provenance, key=key, title=title, note=note, table=table)
 
     def curves(
-        self, rows: Iterable[tuple[object, ...]] | pd.DataFrame, *, chosen: float | None = None,
+        self, lines: Mapping[str, Sequence[float]] | pd.DataFrame, x: Sequence[float] = (), *, chosen: float | None = None,
         table: pd.DataFrame | None = None, title: str = "", source: str = "", **found: object,
     ) -> None:  # fmt: skip
-        """Draws the step's chart with a line for each series. `rows`: series, x and y; `found`: what its finding says.
+        """Draws the step's chart with a line for each name, of its values at the places `x`; or a table's series, x and y.
 
-        `chosen`: a place on the x axis to mark. `table`: the numbers to download, if not all rows. `title`, `source`: of the
-        chart, where they are computed.
+        `found`: what the finding says beside the values of controls. `chosen`: a place on the x axis to mark. `table`: the
+        numbers to download, if not all. `title`, `source`: of the chart, where they are computed. Left out are values that
+        are not known, and on a logarithmic axis zeros.
         """
-        drawn = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), columns=["series", "x", "y"])
-        chart = self.step.chart
-        assert chart is not None
-        assert chart.y is not None
-        picture = stream.curves(drawn, chart.x, chart.y, self._finding(found), chosen=chosen, dark=self.dark)
-        self._chart(picture, drawn if table is None else table, title, source)
+        y = self.chart.y
+        assert y is not None
+        if not isinstance(lines, pd.DataFrame):
+            points = [(name, *point) for name, values in lines.items() for point in zip(x, values, strict=True)]
+            lines = pd.DataFrame(points, columns=["series", "x", "y"]).dropna()
+            lines = lines[lines["y"] > 0] if y.is_log else lines
+        picture = stream.curves(lines, self.chart.x, y, self._finding(found), chosen=chosen, dark=self.dark)
+        self._draw_chart(picture, lines if table is None else table, title, source)
 
-    def bars(self, rows: Iterable[tuple[str, float]], *, title: str = "", source: str = "", **found: object) -> None:
-        """Draws the step's chart with a bar for each row, its name and its value; texts as in `curves`."""
-        table = pd.DataFrame(list(rows), columns=["name", "value"])
-        assert self.step.chart is not None
-        picture = stream.bars(table, self.step.chart.x, self._finding(found), dark=self.dark)
-        self._chart(picture, table, title, source)
+    def bars(self, values: Mapping[str, float], *, title: str = "", source: str = "", **found: object) -> None:
+        """Draws the step's chart with a bar for each value, by name; texts as in `curves`."""
+        table = pd.DataFrame(list(values.items()), columns=["name", "value"])
+        self._draw_chart(stream.bars(table, self.chart.x, self._finding(found), dark=self.dark), table, title, source)
 
     def strips(
         self, rows: Mapping[str, NDArray[np.float64]], columns: Sequence[str], *, source: str = "", **found: object
     ) -> None:
         """Draws the step's chart as rows of square pictures, pixels [n, side * side] of each row; texts as in `curves`."""
-        finding = self._finding(found)
-        picture = stream.strips({name: list(row) for name, row in rows.items()}, columns, finding=finding, dark=self.dark)
+        pixels = {name: list(row) for name, row in rows.items()}
+        picture = stream.strips(pixels, columns, finding=self._finding(found), dark=self.dark)
         numbers = [(name, *row) for name, drawn in rows.items() for row in drawn.tolist()]
-        self._chart(picture, pd.DataFrame(numbers).rename(columns={0: "row"}), "", source)
+        self._draw_chart(picture, pd.DataFrame(numbers).rename(columns={0: "row"}), "", source)
+
+    @property
+    def chart(self) -> Chart:
+        """The words of the step's chart."""
+        assert self.step.chart is not None
+        return self.step.chart
 
     def _finding(self, found: Mapping[str, object]) -> str:
-        assert self.step.chart is not None
-        return _Words().vformat(self.step.chart.finding, (), found)
+        return _Words().vformat(self.chart.finding, (), {**self.values, **found})
 
-    def _chart(self, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
-        chart = self.step.chart
-        assert chart is not None
-        provenance = Provenance(source or chart.source, None, "")
-        self.card(picture, provenance, table, title or chart.title, name=f"{self.lesson}-{self.step.key}")
+    def _draw_chart(self, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
+        provenance = Provenance(source or self.chart.source, None, "")
+        self.card(picture, provenance, table, title or self.chart.title, name=f"{self.lesson}-{self.step.key}")
 
-    def latest(self, name: str, make: Callable[[], T], *of: object) -> T:
+    def latest(self, name: str, make: Callable[[], T], *settings: object) -> T:
         """The result of `make` for these settings, recomputed when they change; only the latest is kept."""
-        kept = cast("tuple[tuple[object, ...], T] | None", self.remembered(name))
-        if kept is not None and kept[0] == of:
-            return kept[1]
-        return self.remember((of, make()), name)[1]
+        if self.memory.get(name, (None,))[0] != settings:
+            self.memory[name] = settings, make()
+        return cast(T, self.memory[name][1])
 
-    def _memory(self) -> dict[tuple[object, ...], object]:
-        kept: dict[tuple[object, ...], object] = st.session_state.setdefault(f"lesson:{self.lesson}:{self.step.key}", {})
-        return kept
+    @property
+    def memory(self) -> dict[object, Any]:
+        """What the session remembers of this step."""
+        return cast("dict[object, Any]", st.session_state.setdefault(f"lesson:{self.lesson}:{self.step.key}", {}))
 
 
 class _Words(Formatter):
@@ -205,6 +202,16 @@ class _Words(Formatter):
             "least": statement.at_least, "budget": epsilon_text,
         }  # fmt: skip
         return written[spec](value) if spec in written else format(value, spec)
+
+
+def reached(value: float, *bounds: float) -> int:
+    """How many of these ascending bounds a value reaches: the number of the choice that it makes true."""
+    return bisect(bounds, value)
+
+
+def by_name(names: Iterable[str], rows: Iterable[Iterable[float]]) -> dict[str, tuple[float, ...]]:
+    """The values of each name, of rows with one value for each."""
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
 # The function of a step draws its task and its result; it returns the index of the true choice.
@@ -281,14 +288,13 @@ def onward(view: state.View, name: str, codec: link.Codec, values: Mapping[str, 
 
     `values`: of the page's link.
     """
-    place = text.number(name)
     if not view["alone"]:
         part = text.part_of_lesson(name)
         layout.arrow("teach", f"Exercises: {part}", {"view": "exercises", "p": str(number(part))})
-    if place < len(text.NAMES) and not view["alone"]:
-        following = text.NAMES[place]
-        query = codec.write({**values, "lesson": following, "step": None, "first": None})
-        layout.arrow("lessons", f"Next lesson: {text.load(following).title}", view.linked(query))
+        if (place := text.number(name)) < len(text.NAMES):
+            following = text.NAMES[place]
+            query = codec.write({**values, "lesson": following, "step": None, "first": None})
+            layout.arrow("lessons", f"Next lesson: {text.load(following).title}", view.linked(query))
     layout.arrow("explore", "Try it in the Playground", {"view": "playground"})
 
 

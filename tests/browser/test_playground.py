@@ -217,7 +217,7 @@ def test_four_ways_with_noise_follow_the_slider_and_their_own_switches(app: App,
     def same(n_tasks: int, returns: bool, epsilon: float) -> None:
         found = arms.accuracies(cosine_replay.digits(), n_tasks, returns, epsilon)
         ends = {arm: f"{100 * float(values[:, -1].mean()):.1f}" for arm, values in found.items()}
-        sentence = calculator.ARMS["arms_sentence" if math.isfinite(epsilon) else "arms_clean"]
+        sentence = calculator.DRAG_WORDS["arms_sentence" if math.isfinite(epsilon) else "arms_clean"]
         expect(told).to_have_text(sentence.format(epsilon=f"{epsilon:g}", tasks=n_tasks, **ends), timeout=PATIENCE_MS)
 
     page.locator(".drag .panel-arms").scroll_into_view_if_needed(timeout=PATIENCE_MS)

@@ -84,7 +84,9 @@ def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tigh
             assert tight - 2e-3 <= epsilon <= 1.25 * tight
 
 
-def test_one_person_in_several_tasks_costs_the_same_in_both_languages() -> None:
+def test_one_person_in_several_tasks_costs_the_same_in_both_languages_and_replacement_has_no_bound_here() -> None:
+    case = {"find": "epsilon", "sigma": 1, "delta": 1e-5, "rate": 0.1, "steps": 10, "adjacency": "replace"}
+    assert run(f"console.log(JSON.stringify(solved({json.dumps(case)})));")["epsilon"] is None  # NaN
     cases = [(0.1, 1e-5, 50), (1.0, 1e-5, 10), (8.0, 1e-5, 1)]
     found = run(f"console.log(JSON.stringify({json.dumps(cases)}.map((one) => inEveryTask(...one))));")
     ours = [accounting.in_every_task([epsilon] * tasks, delta)[-1] for epsilon, delta, tasks in cases]
@@ -95,11 +97,6 @@ def test_odds_are_printed_as_the_statement_prints_them() -> None:
     budgets = [0.01, 0.1, 1.0, 2.5, 8.0, 30.0, 800.0]
     found = run(f"console.log(JSON.stringify({json.dumps(budgets)}.map((e) => oddsPercent(e, 1e-5))));")
     assert [statement.ODDS.format(percent=one) for one in found] == [statement.odds(epsilon, 1e-5) for epsilon in budgets]
-
-
-def test_random_batches_under_replacement_have_no_bound_here() -> None:
-    case = {"find": "epsilon", "sigma": 1, "delta": 1e-5, "rate": 0.1, "steps": 10, "adjacency": "replace"}
-    assert run(f"console.log(JSON.stringify(solved({json.dumps(case)})));")["epsilon"] is None  # NaN
 
 
 def test_the_quantile_of_rare_false_alarms_and_the_size_of_the_data() -> None:
@@ -120,18 +117,10 @@ def test_the_browser_has_the_limits_of_the_terminal(name: str, limit: str, beyon
         solve(**rest | {name: beyond * at})
 
 
-@pytest.mark.parametrize(
-    "reported",
-    [
-        None, 3, {"x": 1}, {"find": "everything"}, {"epsilon": 3}, {"epsilon": "1" * 21}, {"tasks": 51},
-        {"task_epsilon": math.inf},
-    ],
-)
-def test_what_the_element_cannot_have_reported_changes_nothing(reported: object) -> None:
-    assert Question().changed(reported) == Question()
-
-
-def test_a_report_is_taken_over() -> None:
+def test_a_report_is_taken_over_and_what_the_element_cannot_have_reported_changes_nothing() -> None:
+    typed = {"find": "everything"}, {"epsilon": 3}, {"epsilon": "1" * 21}, {"tasks": 51}, {"task_epsilon": math.inf}
+    for reported in (None, 3, {"x": 1}, *typed):
+        assert Question().changed(reported) == Question()
     now = Question().changed({"find": "epsilon", "sigma": "2", "steps": "40", "mechanism": "sampled"})
     assert now.numbers() == {"sigma": 2.0, "delta": 1e-5, "rate": 0.01, "steps": 40}
     subsampled_gaussian(now.numbers()["sigma"], now.numbers()["rate"], int(now.numbers()["steps"]))

@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from dpcl_core import engine
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons import label, noise
-from dpcl_core.lessons.label import EmptyRule, Listing, Neighbours, Releases
+from dpcl_core.lessons.label import Listing, Neighbours, Releases
 from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.labels import in_label_space, label_space
@@ -31,19 +30,9 @@ PUBLIC: tuple[LabelSetting, LabelSetting] = ("prior-const", "prior")
 FALSE_ALARM = 1e-6
 
 
-def without_others(pair: Neighbours) -> Neighbours:
-    """The same person without all others: an empty task, and one with her alone."""
-    return Neighbours(pair.classes, pair.known[:0], pair.labels[:0], pair.person, pair.label)
-
-
-def release(
-    pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1, *, at_least: int = 1
-) -> Releases:
-    """n independent releases of one dataset: the list of labels, and noisy class sums for every label on it.
-
-    `at_least`: labels that fewer people have are left out, where the list is read from the data.
-    """
-    return label._released(pair, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)], at_least)
+def release(pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1) -> Releases:
+    """n independent releases of one dataset: the list of labels, and noisy class sums for every label on it."""
+    return label._released(pair, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)])
 
 
 def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:
@@ -57,44 +46,19 @@ def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: fl
     if listing == "data":
         return np.full(len(releases.sums), np.inf)
     std = class_sums_std(epsilon, label.DELTA, label._ADJACENCY)
-    return _sum_evidence(pair, releases.sums[:, pair.label], std)
-
-
-def _sum_evidence(pair: Neighbours, sums: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-    """Log-likelihood ratio [n] of the sums [n, K] of the person's label, all others in it known."""
     person = unit_rows(pair.person)[0]
     others = unit_rows(pair.known[pair.labels == pair.label]).sum(axis=0)
-    ratio: NDArray[np.float64] = ((sums - others) @ person - 0.5 * person @ person) / std**2
-    return ratio
+    sums = releases.sums[:, pair.label]
+    return np.asarray(((sums - others) @ person - 0.5 * person @ person) / std**2, np.float64)
 
 
-def play(pair: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> noise.Duel:
+def play(pair: Neighbours, listing: Listing, epsilon: float, n: int) -> noise.Duel:
     """n rounds with the person and n without, a fresh release each; made in batches, so that memory stays small."""
     sides = []
     for is_in in (True, False):
         batches = [min(_BATCH, n - start) for start in range(0, n, _BATCH)]
-        released = (release(pair, is_in, listing, epsilon, size, at_least=at_least) for size in batches)
+        released = (release(pair, is_in, listing, epsilon, size) for size in batches)
         sides.append(np.concatenate([evidence(pair, releases, listing, epsilon) for releases in released]))
-    return noise.Duel(*sides)
-
-
-def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> noise.Duel:
-    """The duel over an empty task: with the person it holds one picture, without it holds none.
-
-    The two broken rules differ visibly from a noisy release exactly when the task is empty.
-    """
-    lone_pair = without_others(pair)
-    with_person = release(lone_pair, True, "prior-const", epsilon, n)
-    # The broken rules release nothing at all, or a classifier of zeros: no noisy release equals either.
-    same = rule == "same"
-    without = release(lone_pair, False, "prior-const", epsilon, n).sums if same else np.zeros_like(with_person.sums)
-    std = class_sums_std(epsilon, label.DELTA, label._ADJACENCY)
-    sides = []
-    for sums in (with_person.sums, without):
-        ratios = _sum_evidence(lone_pair, sums[:, pair.label], std)
-        if not same:
-            ratios = np.where(sums.any(axis=(1, 2)), np.inf, -np.inf)
-        sides.append(ratios)
     return noise.Duel(*sides)
 
 
@@ -117,7 +81,7 @@ def sums_over_tasks(tasks: TaskStream, setting: LabelSetting, epsilon: float, n:
     The loop of the cosine classifier (Algorithm 1) with one class looked at; epsilon = inf gives the sum without noise,
     which only public teaching data may show.
     """
-    watched, n_classes = noise.first_class(tasks), len(tasks.classes)
+    watched, n_classes = tasks.tasks[0].prior[0], len(tasks.classes)
     ledgers = [Ledger(label.DELTA, label._ADJACENCY, tasks.recurrence) for _ in range(n)]
     noises = [ReleaseNoise() for _ in range(n)]
     stds = [class_sums_std(epsilon, label.DELTA, label._ADJACENCY)] * n
@@ -133,20 +97,11 @@ def sums_over_tasks(tasks: TaskStream, setting: LabelSetting, epsilon: float, n:
     return np.stack(after)
 
 
-def measured_std(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
-    """Standard deviation [tasks] of the noise in n released sums: distance to the sum without noise, over all numbers.
-
-    Each of the n K numbers has its own draw, so the relative standard error is 1 / sqrt(2 n K).
-    """
-    clean = sums_over_tasks(tasks, setting, np.inf, 1)
-    spread: NDArray[np.float64] = np.sqrt(((sums_over_tasks(tasks, setting, epsilon, n) - clean) ** 2).mean(axis=(1, 2)))
-    return spread
-
-
 def learned(
     setting: LabelSetting, n_tasks: int, epsilons: Sequence[float], seeds: Sequence[int] = noise.SEEDS
-) -> tuple[pd.DataFrame, Mapping[float, Guarantee]]:
-    """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and their guarantees."""
+) -> tuple[dict[float, list[float]], Mapping[float, Guarantee]]:
+    """Real runs of the cosine classifier with fresh noise: by epsilon, mean accuracy over the tasks after the last one for
+    each seed, and their guarantees."""
     spec = RunSpec(
         method="cosine",
         params=CosineParams(),
@@ -157,14 +112,11 @@ def learned(
         seeds=tuple(seeds),
     )
     run_events = list(engine.run(spec))
-    return frames.accuracy(run_events), frames.guarantees(run_events)
-
-
-def final_accuracies(accuracy: pd.DataFrame) -> dict[float, list[float]]:
-    """By epsilon: mean accuracy over the tasks after the last one, one number a seed. Columns as `learned` gives them."""
+    accuracy = frames.accuracy(run_events)
     last = accuracy[accuracy["after_task"] == accuracy["after_task"].max()]
     means = last.groupby(["epsilon", "seed"])["accuracy"].mean()
-    return {float(epsilon): [float(v) for v in rows] for epsilon, rows in means.groupby(level="epsilon")}
+    finals = {float(epsilon): [float(v) for v in rows] for epsilon, rows in means.groupby(level="epsilon")}
+    return finals, frames.guarantees(run_events)
 
 
 def exact_hits(false_alarms: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
@@ -172,8 +124,7 @@ def exact_hits(false_alarms: NDArray[np.float64], sigma: float) -> NDArray[np.fl
 
     Args: false_alarms [n] in [0, 1].
     """
-    hits: NDArray[np.float64] = ndtr(ndtri(false_alarms) + 1 / sigma)
-    return hits
+    return np.asarray(ndtr(ndtri(false_alarms) + 1 / sigma), np.float64)
 
 
 def allowance(n: int, false_alarm: float = FALSE_ALARM) -> float:
@@ -198,8 +149,3 @@ def curve(duel: noise.Duel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         1 - np.searchsorted(np.sort(side), cuts, side="right") / len(side) for side in (duel.stayed_away, duel.took_part)
     )
     return np.append(alarms[::-1], 1.0), np.append(hits[::-1], 1.0)
-
-
-def both(duel: noise.Duel, more: noise.Duel) -> noise.Duel:
-    """This game followed by the rounds of another."""
-    return noise.Duel(np.concatenate([duel.took_part, more.took_part]), np.concatenate([duel.stayed_away, more.stayed_away]))

@@ -7,19 +7,20 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core.lessons import adding, noise
+from dpcl_core.lessons import adding
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.statement import odds_bound
 from tests.lessons import reference
 
 
 def test_n_releases_are_one_with_less_noise_and_the_ledger_agrees() -> None:
-    sigma = gaussian.sigma(1.0, adding.DELTA)
-    for n in (2, 10):
-        assert adding.total(1.0, n) == pytest.approx(gaussian.epsilon(sigma / math.sqrt(n), adding.DELTA))
-        assert adding.ledger(1.0, n, "every").epsilon() == pytest.approx(adding.total(1.0, n), rel=1e-3)
-        assert adding.ledger(1.0, n, "once").epsilon() == pytest.approx(1.0, rel=1e-3)
-        assert 1 < adding.total(1.0, n) < n
+    for epsilon, n in ((1.0, 2), (1.0, 10), (0.5, 20)):
+        total, sigma = adding.total(epsilon, n), gaussian.sigma(epsilon, adding.DELTA)
+        assert total == pytest.approx(gaussian.epsilon(sigma / math.sqrt(n), adding.DELTA))
+        assert adding.ledger(epsilon, n, "every").epsilon() == pytest.approx(total, rel=1e-3)
+        assert adding.ledger(epsilon, n, "once").epsilon() == pytest.approx(epsilon, rel=1e-3)
+        assert adding.total(epsilon, 1) == pytest.approx(epsilon, rel=1e-5)
+        assert epsilon < total < n * epsilon
 
 
 def test_an_averaging_attacker_is_as_good_as_can_be_and_no_better() -> None:
@@ -38,15 +39,12 @@ def test_sampling_helps_more_the_fewer_are_drawn_and_not_at_all_with_everybody()
     assert totals[-1] == pytest.approx(everybody) == adding.if_known(adding.N_STEPS)
     assert adding.sampled(0.01) < adding.if_known(adding.participations(0.01)[0])
     assert adding.if_known(0) == 0
-
-
-def test_95_of_100_people_are_in_so_many_batches() -> None:
     low, high = adding.participations(0.01)
     drawn = np.random.default_rng(0).binomial(adding.N_STEPS, 0.01, 50_000)
-    assert 0.94 < ((drawn >= low) & (drawn <= high)).mean() < 0.99
+    assert 0.94 < ((drawn >= low) & (drawn <= high)).mean() < 0.99, "as 95 of 100 people are"
 
 
-def test_no_work_on_a_release_helps_the_attacker() -> None:
+def test_no_work_on_a_release_helps_the_attacker_and_mending_makes_counts_of_rare_entries_better() -> None:
     """20,000 rounds a side in the measured half: five standard errors of a share are 1.3 points."""
     for epsilon in (1.0, 4.0):
         found = adding.worked_on(epsilon, 40_000)
@@ -54,9 +52,6 @@ def test_no_work_on_a_release_helps_the_attacker() -> None:
         assert max(found.values()) < best + 0.013
         assert found["as released"] == pytest.approx(best, abs=0.016)
         assert found["negative counts set to 0"] > 0.5
-
-
-def test_mending_makes_counts_of_rare_entries_better() -> None:
     found = adding.errors(1.0, 500)
     sigma = gaussian.sigma(1.0, adding.DELTA)
     assert found["as released"] == pytest.approx(sigma, rel=5 / math.sqrt(2 * 500 * len(adding.COUNTS)))
@@ -66,14 +61,13 @@ def test_mending_makes_counts_of_rare_entries_better() -> None:
 # Lesson 7: the naive sum is told by its digits and the attacker is never wrong; the rounded one tells him nothing.
 
 
-def test_her_vector_has_the_length_that_the_noise_is_made_for() -> None:
-    assert np.linalg.norm(adding.person()) == pytest.approx(1.0, rel=1e-12)
-
-
 def test_small_sums_with_her_lie_on_her_grid_always() -> None:
+    assert np.linalg.norm(adding.person()) == pytest.approx(1.0, rel=1e-12), "the length that the noise is made for"
     released = adding.releases(True, 1.0, 200, "naive")
     assert not adding.cannot_be_hers(released).any()
     assert (np.abs(released) < np.abs(adding.person()) / 4).any()  # there were small ones to look at
+    shown = np.abs(released[0][adding.smallest(released[0], 4)])
+    assert shown.tolist() == np.sort(np.abs(released[0]))[:4].tolist()
 
 
 def test_the_attack_proves_more_than_epsilon_allows() -> None:
@@ -82,7 +76,7 @@ def test_the_attack_proves_more_than_epsilon_allows() -> None:
     played = adding.play(1.0, 2000, "naive")
     assert played.hits == 2000
     assert played.false_alarms < 1700
-    assert noise.proven(played, [2000], adding.DELTA)[0] > 3
+    assert played.proven(adding.DELTA) > 3
 
 
 def test_the_same_attack_on_rounded_sums_proves_nothing() -> None:
@@ -92,11 +86,6 @@ def test_the_same_attack_on_rounded_sums_proves_nothing() -> None:
     for is_in in (True, False):
         steps = adding.steps_of(adding.releases(is_in, 1.0, 5, "rounded"), 1.0)
         assert (steps == np.rint(steps)).all()
-
-
-def test_the_smallest_numbers_are_shown() -> None:
-    released = np.linspace(-3, 3, adding.N_NUMBERS)
-    assert np.abs(released[adding.smallest(released, 4)]).max() <= np.sort(np.abs(released))[3]
 
 
 # The small classifier's gradient is that of its loss, it forgets as the lesson says, and sums do not.
@@ -130,38 +119,28 @@ def test_plain_training_forgets_and_each_remedy_forgets_less() -> None:
     assert plain > own > kept[1]
     assert kept == sorted(kept, reverse=True)
     assert adding.forgotten(adding.accuracies("sums")) < kept[1]
-
-
-def test_a_memory_of_nothing_is_plain_training() -> None:
     np.testing.assert_array_equal(adding.accuracies("replay", 0), adding.accuracies("plain"))
 
 
 def test_sums_are_the_cosine_classifier_of_a_run() -> None:
     """Runs have the same order of digits as seed 0; both are means over tasks after the last."""
-    accuracy, _ = reference.learned("prior", adding.N_TASKS, (math.inf,), (0,))
-    (final,) = reference.final_accuracies(accuracy)[math.inf]
+    (final,) = reference.learned("prior", adding.N_TASKS, (math.inf,), (0,))[0][math.inf]
     assert adding.accuracies("sums")[-1].mean() == pytest.approx(final, abs=1e-9)
-    assert adding.of_noise(math.inf)[0] == pytest.approx(final, abs=1e-9)
-
-
-def test_much_noise_takes_accuracy_and_little_does_not() -> None:
     clean = adding.of_noise(math.inf)[0]
-    assert adding.of_noise(0.1)[0] < 0.5 * clean
+    assert clean == pytest.approx(final, abs=1e-9)
+    assert adding.of_noise(0.1)[0] < 0.5 * clean, "much noise takes accuracy, and little does not"
     assert adding.of_noise(8.0)[0] == pytest.approx(clean, abs=0.02)
 
 
 # Noise hurts few people more than many, by the closed form, and no count can be stretched for free.
 
 
-def test_the_rare_digit_loses_most_and_the_average_hides_it() -> None:
+def test_the_rare_digit_loses_most_the_average_hides_it_and_with_everybody_it_loses_little() -> None:
+    assert adding.recognised(math.inf, adding.most()).rare - adding.recognised(1.0, adding.most()).rare < 0.05
     clean, noisy = adding.recognised(math.inf, 10), adding.recognised(1.0, 10)
     assert clean.rare - noisy.rare > 0.3 > 0.05 > clean.others - noisy.others
     assert clean.overall - noisy.overall < 0.03
     assert min(noisy.rare, noisy.others) <= noisy.overall <= max(noisy.rare, noisy.others)
-
-
-def test_with_everybody_it_loses_little() -> None:
-    assert adding.recognised(math.inf, adding.most()).rare - adding.recognised(1.0, adding.most()).rare < 0.05
 
 
 @pytest.mark.parametrize("n", [5, 20, 130])
@@ -170,12 +149,8 @@ def test_likeness_is_measured_as_the_formula_says(n: int) -> None:
     out terms of 1 / 64."""
     measured, formula = adding.likeness(1.0, n)
     assert measured == pytest.approx(formula, abs=0.045)
-
-
-def test_half_the_people_are_half_the_sum_beside_the_same_noise() -> None:
-    """Pictures of one digit differ, so sums grow only nearly in proportion."""
-    ratios = [formula / math.sqrt(1 - formula**2) for formula in (adding.likeness(1.0, n)[1] for n in (20, 40))]
-    assert ratios[1] / ratios[0] == pytest.approx(2, rel=0.05)
+    ratios = [one / math.sqrt(1 - one**2) for one in (adding.likeness(1.0, few)[1] for few in (20, 40))]
+    assert ratios[1] / ratios[0] == pytest.approx(2, rel=0.05), "pictures differ, so sums grow only nearly in proportion"
 
 
 def test_counting_ten_times_drowns_the_others_and_a_shared_label_does_not() -> None:

@@ -81,15 +81,16 @@ def test_the_total_is_what_the_lesson_shows() -> None:
     """Between one release and the plain sum, and at settings that its step offers; the sum itself is refused."""
     for one in of("adding", "total"):
         releases, epsilon, _step = numbers(one.ask)
-        assert releases in step_pages.RELEASES
-        assert epsilon in step_pages.EPSILONS
+        assert (releases in step_pages.RELEASES, epsilon in step_pages.EPSILONS) == (True, True)
         assert epsilon < one.answer < releases * epsilon
         assert not one.is_right(releases * epsilon)
 
 
 def test_every_exercise_is_checked_here() -> None:
     asked = {(name, one.key) for name in text.NAMES for one in text.load(name).exercises}
-    assert asked == {*BY_HAND, ("adding", "total")} == set(exercises._DRAWN)
+    assert asked == {*BY_HAND, ("adding", "total")}
+    drawing = {name for name, one in vars(exercises).items() if "_Numbers" in getattr(one, "__annotations__", {}).values()}
+    assert drawing == {f"_{lesson}_{key}" for lesson, key in asked}
     for part, names in text.PARTS.items():
         assert [one.letter for one in exercises.sheet(part)] == list("abcdefghi"[: len(SHEETS[part][0])])
         assert {one.lesson for one in exercises.sheet(part)} == set(names)
@@ -115,15 +116,10 @@ def test_the_tolerance_ends_where_it_is_said_to() -> None:
     assert exact.wanted == "to one decimal; exactly"
     assert exact.is_right(exact.answer)
     assert not exact.is_right(exact.answer + 0.1)
-    for nothing in (None, math.nan, math.inf):
-        assert not rounded.is_right(nothing)
-
-
-def test_a_tenth_is_within_a_tenth() -> None:
-    """0.3 and 0.4 differ by more than 0.1 in floating point; on the sheet they do not."""
+    assert not any(map(rounded.is_right, (None, math.nan, math.inf)))
     one = exercises.Exercise("a", "coin", "", "", "", 1, 0.3, Decimal("0.1"))
-    assert [given for given in (0.1, 0.2, 0.3, 0.4, 0.5) if one.is_right(given)] == [0.2, 0.3, 0.4]
-    assert 0.4 - 0.3 > 0.1
+    assert [given for given in (0.1, 0.2, 0.3, 0.4, 0.5) if one.is_right(given)] == [0.2, 0.3, 0.4], "as on the sheet"
+    assert 0.4 - 0.3 > 0.1, "in floating point"
 
 
 def test_the_smallest_epsilon_allows_just_that_share() -> None:
@@ -145,20 +141,15 @@ def test_a_code_says_what_it_was_made_from(handed: exercises.Handed) -> None:
     assert code == exercises.sealed(handed), "no secret changes between two codes"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("amber", "ember"), ("-2acd", "-2abcd"), ("-2acd", "-2ac"), ("-2acd", "-1acd"), ("fox", "fox-fox")]
-)
-def test_a_changed_code_is_refused(old: str, new: str) -> None:
-    with pytest.raises(BadInput, match="was changed or mistyped"):
-        exercises.read_code(exercises.sealed(HANDED).replace(old, new))
-
-
-def test_each_letter_of_the_seal_counts() -> None:
+def test_a_changed_code_is_refused_and_each_letter_of_the_seal_counts() -> None:
     code = exercises.sealed(HANDED)
+    swaps = (("amber", "ember"), ("-2acd", "-2abcd"), ("-2acd", "-2ac"), ("-2acd", "-1acd"), ("fox", "fox-fox"))
+    changed = [code.replace(old, new) for old, new in swaps]
     for place in range(len(code) - 8, len(code)):
-        other = "A" if code[place] != "A" else "B"
+        changed.append(code[:place] + ("A" if code[place] != "A" else "B") + code[place + 1 :])
+    for one in changed:
         with pytest.raises(BadInput, match="was changed or mistyped"):
-            exercises.read_code(code[:place] + other + code[place + 1 :])
+            exercises.read_code(one)
 
 
 def test_a_code_of_another_server_is_refused_in_a_sentence_that_says_so(tmp_path, monkeypatch) -> None:
@@ -177,15 +168,12 @@ def test_other_text_is_no_code(text: str) -> None:
     assert len(str(refused.value)) < 200
 
 
-@pytest.mark.parametrize(("typed", "name"), [("  Amber   Fox ", "amber fox"), ("Jean-Luc", "jean luc"), ("ＡＢ１", "ab1")])
-def test_a_name_is_the_same_however_it_is_typed(typed: str, name: str) -> None:
-    assert exercises.clean_name(typed) == name == exercises.clean_name(name)
-
-
-@pytest.mark.parametrize("typed", ["", "a", "x" * 25, "=cmd()", "<b>me</b>", "a_b", "a\nb?"])
-def test_other_names_are_refused_in_one_sentence(typed: str) -> None:
-    with pytest.raises(BadInput, match="must be 2 to 24 letters"):
-        exercises.clean_name(typed)
+def test_a_name_is_the_same_however_it_is_typed_and_others_are_refused_in_one_sentence() -> None:
+    for typed, name in {"  Amber   Fox ": "amber fox", "Jean-Luc": "jean luc", "ＡＢ１": "ab1"}.items():
+        assert exercises.clean_name(typed) == name == exercises.clean_name(name)
+    for typed in ("", "a", "x" * 25, "=cmd()", "<b>me</b>", "a_b", "a\nb?"):
+        with pytest.raises(BadInput, match="must be 2 to 24 letters"):
+            exercises.clean_name(typed)
 
 
 def test_codes_are_found_in_what_is_pasted() -> None:
@@ -220,7 +208,7 @@ def _plain(page: str) -> str:
 def test_answers_stand_on_a_sheet_of_their_own(part: str) -> None:
     page = in_browser.page(part)
     notes, sheet, answers = (_plain(section) for section in page.split("<section")[1:])
-    assert " ".join(text.notes(part).when_wrong.split()) in " ".join(notes.split())
+    assert " ".join(text.notes()[part].when_wrong.split()) in " ".join(notes.split())
     place = list(text.PARTS).index(part) + 1
     for one in exercises.sheet(part):
         assert one.ask in sheet
@@ -260,11 +248,6 @@ def test_the_plan_for_one_class_fills_its_time_with_steps_that_are_there() -> No
         assert not FORBIDDEN.search(block.ask)
 
 
-def test_an_unknown_part_is_one_sentence() -> None:
-    with pytest.raises(BadInput, match="must be one of One release"):
-        in_browser.page("Magic")
-
-
 # The words of the lessons: complete, short, and free of words that promise too much.
 
 
@@ -281,11 +264,6 @@ def words(name: str) -> list[str]:
         said += [] if step.chart is None else [step.chart.title, step.chart.source, step.chart.finding]
     said += [part for one in lesson.exercises for part in (one.ask, one.how)]
     return [*said, *(part for one in lesson.think for part in (one.question, one.answer))]
-
-
-@pytest.mark.parametrize("name", text.NAMES)
-def test_no_word_promises_too_much(name: str) -> None:
-    assert [said for said in words(name) if FORBIDDEN.search(said)] == []
 
 
 def test_no_word_in_the_code_of_the_lessons_does() -> None:
@@ -309,40 +287,33 @@ def test_the_scan_finds_what_is_forbidden(said: str) -> None:
     assert not FORBIDDEN.search("Never do that with private data.")
 
 
-@pytest.mark.parametrize("name", text.NAMES)
-def test_raw_answers_come_with_their_warning(name: str) -> None:
-    said = " ".join(text.load(name).intro.split())
-    includes(said, "public", "Never do that with private data")
+def modest_and_short(said: list[str]) -> None:
+    """No word promises too much, and no sentence is long."""
+    assert [one for one in said if FORBIDDEN.search(one)] == []
+    sentences = [sentence for one in said for sentence in re.split(r"(?<=[.?!:])\s+", one)]
+    assert [sentence for sentence in sentences if len(sentence.split()) > 32] == []
 
 
 @pytest.mark.parametrize("name", text.NAMES)
-def test_steps_are_few_and_sentences_short(name: str) -> None:
+def test_steps_are_few_sentences_short_and_raw_answers_come_with_their_warning(name: str) -> None:
     lesson = text.load(name)
-    assert 4 <= len(lesson.steps) <= 8
     assert len({step.key for step in lesson.steps}) == len(lesson.steps)
-    for said in words(name):
-        for sentence in re.split(r"(?<=[.?!:])\s+", said):
-            assert len(sentence.split()) <= 32, sentence
+    modest_and_short(words(name))
+    includes(" ".join(lesson.intro.split()), "public", "Never do that with private data")
 
 
 @pytest.mark.parametrize("part", text.PARTS)
 def test_the_teachers_notes_are_short_and_promise_nothing(part: str) -> None:
-    notes = text.notes(part)
+    notes = text.notes()[part]
     said = [notes.look_for, notes.ask, notes.when_wrong]
     said += [part for one in notes.misconceptions for part in (one.belief, one.reply)]
-    for words_of in said:
-        assert not FORBIDDEN.search(words_of)
-        for sentence in re.split(r"(?<=[.?!:])\s+", words_of):
-            assert len(sentence.split()) <= 32, sentence
+    modest_and_short(said)
     assert sum(len(words_of.split()) for words_of in said) <= 250
 
 
-def test_every_text_is_a_lesson() -> None:
-    assert {path.stem for path in (paths.assets_dir() / "lessons").glob("*.toml")} == set(text.NAMES)
-
-
-def test_a_lesson_keeps_its_number_in_links_wherever_it_is_taught() -> None:
+def test_every_text_is_a_lesson_that_keeps_its_number_in_links_wherever_it_is_taught() -> None:
     """Saved links of the first seven: another number would open them on other ticks."""
+    assert {path.stem for path in (paths.assets_dir() / "lessons").glob("*.toml")} == set(text.NAMES)
     assert [text.link_number(name) for name in ("label", "noise", "shared", "surprise", "sign", "modes", "digits")] == [
         1, 2, 3, 4, 5, 6, 7
     ]  # fmt: skip
@@ -350,21 +321,13 @@ def test_a_lesson_keeps_its_number_in_links_wherever_it_is_taught() -> None:
     assert [text.number(name) for name in text.NAMES] == list(range(1, len(text.NAMES) + 1))
 
 
-def test_an_unknown_lesson_is_refused_in_one_sentence() -> None:
-    with pytest.raises(BadInput, match=f"lesson = magic: must be one of {', '.join(text.NAMES)}"):
-        text.load("magic")
-
-
 # Sharp edges: every pitfall has its words and its computation; each shows the fault it names, and the right way none.
 
 
-def test_lessons_that_are_named_are_there() -> None:
-    assert {edge.lesson for edge in text.edges()} - {None} <= set(text.NAMES)
-
-
-def test_what_is_named_in_the_code_is_there() -> None:
+def test_lessons_and_code_that_are_named_are_there() -> None:
     root = paths.assets_dir().parent
     for edge in text.edges():
+        assert edge.lesson in (None, *text.NAMES)
         folder = ""
         for named in edge.where.split(", "):
             path = named if named.startswith("dpcl_core/") else f"{folder}/{named}"
@@ -373,56 +336,55 @@ def test_what_is_named_in_the_code_is_there() -> None:
             folder = path.rpartition("/")[0]
 
 
-@pytest.mark.parametrize("key", [edge.key for edge in text.edges()])
-def test_each_is_a_table_and_a_sentence(key: str) -> None:
-    shown = edges.demonstration(key)
-    assert len(shown.rows) >= 2
-    assert {len(row) for row in shown.rows} == {len(shown.head)}
-    assert shown.finding.endswith(".")
-    assert shown.rows[0][1:] != shown.rows[-1][1:]
+def shown(key: str) -> tuple[tuple[str, ...], ...]:
+    """The rows that demonstrate a pitfall."""
+    (edge,) = (one for one in text.edges() if one.key == key)
+    return edges.demonstration(edge)[0]
 
 
 @pytest.mark.parametrize("edge", text.edges(), ids=lambda edge: edge.key)
-def test_what_goes_wrong_is_told_in_two_sentences(edge: text.Edge) -> None:
+def test_each_is_told_in_two_sentences_and_shown_in_a_table_with_a_finding(edge: text.Edge) -> None:
     assert len(re.findall(r"[.?!](?=\s|$)", edge.wrong)) == 2
     assert len(edge.prevented.split()) < 45
+    rows, finding = edges.demonstration(edge)
+    assert len(rows) >= 2
+    assert {len(row) for row in rows} == {len(edge.head)}
+    assert finding.endswith(".")
+    assert rows[0][1:] != rows[-1][1:]
 
 
 @pytest.mark.parametrize("key", ["realised-batch", "batch-clipping", "normalisation"])
 def test_she_moves_it_further_than_accounted_and_here_she_does_not(key: str) -> None:
-    rows = edges.demonstration(key).rows
-    assert float(rows[0][1]) > 1.5 * float(rows[0][2])
-    assert float(rows[-1][1]) <= float(rows[-1][2]) + 1e-3
+    wrong, *_, right = shown(key)
+    assert float(wrong[1]) > 1.5 * float(wrong[2])
+    assert float(right[1]) <= float(right[2]) + 1e-3
 
 
-def test_a_coin_of_the_rows_bytes_moves_nobody_else() -> None:
-    rows = edges.by_rank().rows
-    assert int(rows[0][1]) > 100
-    assert int(rows[1][1]) == 0
-
-
-def test_the_seed_gives_the_truth_back_and_no_other_does() -> None:
-    rows = edges.recorded_seed().rows
-    assert rows[0][2] == "1.000"
-    assert rows[1][2] != "1.000" or rows[1][1] == rows[0][1]
+def test_a_coin_of_the_rows_bytes_moves_nobody_else_and_a_seed_gives_the_truth_back() -> None:
+    by_rank, by_coin = shown("by-rank")
+    assert int(by_rank[1]) > 100
+    assert int(by_coin[1]) == 0
+    recorded, fresh = shown("recorded-seed")
+    assert recorded[2] == "1.000"
+    assert fresh[2] != "1.000" or fresh[1] == recorded[1]
 
 
 def test_the_digits_prove_more_than_was_asked_for() -> None:
     """Half of all rounds have an impossible digit: 400 of them with fewer than 60 have a chance below 1e-30."""
-    rows = edges.last_digits().rows
-    assert float(rows[0][2]) > 2
-    assert float(rows[1][2]) == 0
+    naive, rounded = shown("last-digits")
+    assert float(naive[2]) > 2
+    assert float(rounded[2]) == 0
 
 
 def test_the_stolen_memory_is_the_truth_and_the_releases_are_not() -> None:
-    memory, *others = edges.stolen_state().rows
+    memory, *others = shown("stolen-state")
     assert memory[1:3] == ("23", "24")
     assert {row[3] for row in others} == {"55.3 %"}, "Phi(1 / 2 sigma) at epsilon 1, sigma 3.7306"
     assert all(row[1:3] != memory[1:3] for row in others)
 
 
 def test_latecomers_learn_less_with_fresh_noise_and_less_the_later_they_come() -> None:
-    remembered, fresh = ([float(cell) for cell in row[1:]] for row in edges.latecomers().rows)
+    remembered, fresh = ([float(cell) for cell in row[1:]] for row in shown("latecomers"))
     for values in (remembered, fresh):
         assert values == sorted(values, reverse=True)
         assert values[0] < 1
@@ -430,7 +392,7 @@ def test_latecomers_learn_less_with_fresh_noise_and_less_the_later_they_come() -
 
 
 def test_who_is_deleted_without_noise_is_what_two_models_differ_by() -> None:
-    subtracted, anew, noisy = edges.delete_me().rows
+    subtracted, anew, noisy = shown("delete-me")
     assert subtracted[1:] == anew[1:] == ("1.00", "100 %")
     assert float(noisy[1]) < 0.9, "64 numbers of noise of 5.3 each against a row of length 1"
     assert noisy[2] == "55.3 %"

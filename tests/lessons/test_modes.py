@@ -11,7 +11,6 @@ from dpcl_core.events import ScoredText
 from dpcl_core.explorers.matching import CENTRED, adjusted_rand
 from dpcl_core.explorers.tokens import AGAINST, EVERY, Dials, gathered, recall, scores, warning
 from dpcl_core.lessons import modes
-from dpcl_core.lessons import modes as lesson
 from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 
@@ -25,33 +24,29 @@ def test_exact_lists_hold_each_mode_once_in_an_order_that_says_nothing() -> None
     assert len({tuple(row) for row in world.modes.tolist()}) > 1
     own = world.lists.targets.argmax(axis=2)
     assert (own == world.modes).all()
+    fitted = modes.world("fitted")
+    assert fitted.rule == "nearest"
+    has_rows = fitted.lists.weights > 0
+    assert (fitted.lists.targets.argmax(axis=2) == fitted.modes)[has_rows].all(), "the mode of most rows"
 
 
-def test_long_vectors_say_nothing_more() -> None:
+def test_long_vectors_say_nothing_more_and_the_radius_is_that_of_public_groups() -> None:
     short, long = modes.world("exact", modes.SHORT), modes.world("exact", modes.LONG)
+    assert PublicView.of(short.public, modes.N_AXES).radius == pytest.approx(short.view.radius, abs=0.01)
     assert np.array_equal(long.lists.means[..., : modes.SHORT], short.lists.means)
     assert not long.lists.means[..., modes.SHORT :].any()
     assert np.array_equal(modes.picture(long.lists.means[0, 0]), modes.picture(short.lists.means[0, 0]))
 
 
-def test_the_radius_is_that_of_public_groups() -> None:
-    world = modes.world()
-    assert PublicView.of(world.public, modes.N_AXES).radius == pytest.approx(world.view.radius, abs=0.01)
-
-
-def test_a_picture_shows_the_digit() -> None:
+def test_a_picture_shows_the_digit_and_averages_by_place_are_nearer_to_each_other_than_the_modes_are() -> None:
     """The mean of all zeros is dark in the middle and inked around it."""
     world = modes.world()
     drawn = modes.picture(world.lists.means[0, int((world.modes[0] == 0).argmax())])
     assert drawn.shape == (8, 8)
     assert drawn.max() == 1.0
     assert drawn[3:5, 3:5].mean() < 0.4 < drawn[2:6, [2, 5]].mean()
-
-
-def test_averages_by_place_are_nearer_to_each_other_than_the_modes_are() -> None:
-    places, true = modes.by_place(modes.world())
-    spread = [np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean() for rows in (places, true)]
-    assert spread[0] < 0.6 * spread[1]
+    places, true = (np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean() for rows in modes.by_place(world))
+    assert places < 0.6 * true
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
@@ -79,31 +74,20 @@ def test_matching_on_the_client_works_where_noisy_lists_cannot_be_matched() -> N
     assert not modes.client_side(world, CENTRED, 50, math.inf, 1, 1).noise_std
 
 
-def test_fitted_lists_have_the_modes_that_most_of_their_rows_have() -> None:
-    world = modes.world("fitted")
-    assert world.rule == "nearest"
-    has_rows = world.lists.weights > 0
-    assert (world.lists.targets.argmax(axis=2) == world.modes)[has_rows].all()
-
-
 # Lesson 4: the corpus is scored as it stands, what is known by heart scores 0, and measures do not move by themselves.
 
 
-def test_there_are_as_many_texts_of_every_source_with_their_spans() -> None:
-    told = lesson.texts()
+def test_there_are_as_many_texts_of_every_source_with_their_spans_each_scored_as_among_all() -> None:
+    told, everything = modes.texts(), modes.everything()
     assert len(told.sources) == 6
-    assert {len(texts) for texts in told.texts} == {lesson.N_TEXTS}
-    assert all(len(labels) == lesson.N_TEXTS for labels in told.labels)
+    assert {len(texts) for texts in told.texts} == {modes.N_TEXTS}
+    assert all(len(labels) == modes.N_TEXTS for labels in told.labels)
     for texts in told.texts:
         assert texts.spans is not None
         assert sum(map(len, texts.spans)) > 0
-    assert len(lesson.everything()) == 6 * lesson.N_TEXTS
-
-
-def test_one_text_is_scored_as_it_is_among_all() -> None:
-    told, everything = lesson.texts(), lesson.everything()
-    for source, number in ((0, 0), (1, 3), (5, lesson.N_TEXTS - 1)):
-        alone, among = told.text(source, number), everything[source * lesson.N_TEXTS + number]
+    assert len(everything) == 6 * modes.N_TEXTS
+    for source, number in ((0, 0), (1, 3), (5, modes.N_TEXTS - 1)):
+        alone, among = told.text(source, number), everything[source * modes.N_TEXTS + number]
         assert alone.tokens == among.tokens
         assert "".join(alone.tokens) == told.texts[source].strings[number]
         assert (alone.kinds, alone.is_stop, alone.label) == (among.kinds, among.is_stop, among.label)
@@ -112,10 +96,10 @@ def test_one_text_is_scored_as_it_is_among_all() -> None:
 
 
 def test_spans_cover_their_own_words_in_every_text() -> None:
-    told, everything = lesson.texts(), lesson.everything()
+    told, everything = modes.texts(), modes.everything()
     for place in range(0, len(everything), 37):
         text = everything[place]
-        source, number = divmod(place, lesson.N_TEXTS)
+        source, number = divmod(place, modes.N_TEXTS)
         string, spans = told.texts[source].strings[number], (told.texts[source].spans or ())[number]
         ends = np.cumsum([len(token) for token in text.tokens])
         for token, kind, end in zip(text.tokens, text.kinds, ends, strict=True):
@@ -132,23 +116,21 @@ def by_hand(text: ScoredText, place: int, share: float) -> float:
 
 def test_what_is_learned_by_heart_is_the_mixture_of_model_and_memory() -> None:
     text = ScoredText(("a", "b", "a", "b", "c"), (0.1, 0.2, 0.3, 0.4, 0.5), (0.0,) * 5, (False,) * 5, ("",) * 5, "")
-    (found,) = lesson.memorised_share([text], 0.25)
+    (found,) = modes.memorised_share([text], 0.25)
     assert found.probability == pytest.approx([by_hand(text, place, 0.25) for place in range(5)], abs=1e-15)
-    (none,) = lesson.memorised_share([text], 0.0)
+    (none,) = modes.memorised_share([text], 0.0)
     assert none == text
-    (sole,) = lesson.memorised_share(
-        [ScoredText(("x", "y"), (1e-6, 1e-6), (0.0, 0.0), (False, False), ("NAME", ""), "")], 1.0
-    )
-    assert sole.probability == (1.0, 1.0)
+    once = ScoredText(("x", "y"), (1e-6, 1e-6), (0.0, 0.0), (False, False), ("NAME", ""), "")
+    assert modes.memorised_share([once], 1.0)[0].probability == (1.0, 1.0)
 
 
 def test_the_score_of_personal_tokens_falls_as_they_are_learned() -> None:
     """The feedback: mean score falls and the nominal budget rises with every share, and few are left above the threshold."""
-    everything, dials = lesson.everything(), Dials()
+    everything, dials = modes.everything(), Dials()
     tokens = gathered(everything)
     means, recalls = [], []
     for share in (0.0, 0.25, 0.5, 0.9, 0.99):
-        score = lesson.ranked(lesson.memorised_share(everything, share), dials)
+        score = modes.ranked(modes.memorised_share(everything, share), dials)
         means.append(score[tokens.is_private].mean())
         recalls.append(recall(score, tokens.is_private, dials.threshold))
     assert (np.diff(means) < 0).all()
@@ -156,13 +138,13 @@ def test_the_score_of_personal_tokens_falls_as_they_are_learned() -> None:
 
 
 def test_the_pattern_and_an_oracle_frame_the_score() -> None:
-    everything = lesson.everything()
+    everything = modes.everything()
     tokens = gathered(everything)
     floor = scores(tokens.has_pattern.astype(np.float64), tokens).auroc
     assert 0.5 < floor[EVERY] < 1
     oracle = scores(tokens.is_private.astype(np.float64), tokens)
     assert set(oracle.auroc.values()) == {1.0}
-    score = lesson.ranked(everything, Dials())
+    score = modes.ranked(everything, Dials())
     assert len(score) == len(tokens.kinds) == sum(len(text.tokens) for text in everything)
     assert score[tokens.is_stop].tolist() == [0.0] * int(tokens.is_stop.sum())
     assert scores(score, tokens).auroc[AGAINST] < 0.75, "surprise does not tell them from look-alikes"

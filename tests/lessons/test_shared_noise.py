@@ -13,7 +13,6 @@ from scipy.signal import correlate2d
 from dpcl_core.attacks.l2dp_games import difference
 from dpcl_core.backbones import catalog, packaged
 from dpcl_core.errors import DataMissing
-from dpcl_core.lessons import noise, shared_noise
 from dpcl_core.lessons import shared_noise as lesson
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.training import Unlearning, _term
@@ -75,7 +74,10 @@ def test_fresh_noise_leaves_the_attack_with_twice_the_noise(told: lesson.Picture
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_public_mean_does_nearly_as_well_at_any_scale(told: lesson.Pictures, scale: float) -> None:
-    """What is left is the distance of two means, whatever the noise; pixels are 98.7 % exact and all faces recognised."""
+    """What is left is the distance of two means, whatever the noise; pixels are 98.7 % exact and all faces recognised.
+
+    Under fresh noise chance is 1 in 1,347 for each of 300; twelve hits are rarer than 1 in 10^8 even at three times that.
+    """
     noisy = lesson.perturbed(told.train, scale, "shared", ReleaseNoise())
     found = lesson.from_mean(noisy, told.test)
     gap = told.test.mean(axis=0) - told.train.mean(axis=0)
@@ -84,12 +86,8 @@ def test_a_public_mean_does_nearly_as_well_at_any_scale(told: lesson.Pictures, s
     assert result.rms_error == pytest.approx(np.sqrt((gap**2).mean()), rel=1e-6)
     assert result.pixels > 0.98
     assert lesson.recognised(found, told.train, range(300)) == 1.0
-
-
-def test_fresh_noise_is_not_recognised(told: lesson.Pictures) -> None:
-    """Chance is 1 in 1,347 for each of 300; twelve hits are rarer than 1 in 10^8 even at three times that."""
-    noisy = lesson.perturbed(told.train, 100.0, "independent", ReleaseNoise())
-    assert lesson.recognised(lesson.from_mean(noisy, told.test), told.train, range(300)) < 12 / 300
+    fresh = lesson.perturbed(told.train, 100.0, "independent", ReleaseNoise())
+    assert lesson.recognised(lesson.from_mean(fresh, told.test), told.train, range(300)) < 12 / 300
 
 
 def test_recovery_counts_grey_levels() -> None:
@@ -103,7 +101,7 @@ def test_recovery_counts_grey_levels() -> None:
 @pytest.mark.parametrize("side", [8, 28])
 def test_hidden_units_are_what_the_filters_see(side: int) -> None:
     inputs = np.random.default_rng(0).standard_normal((3, side * side))
-    filters = lesson._filters(side, 0)
+    filters = lesson._filters(side)
     width, n_filters = (3, 16) if side == 8 else (5, 8)
     found = lesson._hidden(inputs, filters).reshape(3, -1, n_filters)
     for row in range(3):
@@ -128,7 +126,7 @@ def test_the_noise_goes_through_the_filters(told: lesson.Pictures) -> None:
     """The short way (noise's own response added) equals noisy pictures through the filters, and the read-out a solver's."""
     cell = Cell(1.0, 0)
     found = lesson.accuracies(told, 13.0, noise=SeededNoise(cell, "test"))
-    noise, filters = SeededNoise(cell, "test"), lesson._filters(8, 0)
+    noise, filters = SeededNoise(cell, "test"), lesson._filters(8)
     pixels, units = 13 * noise.laplace((1, 64)), 26 * noise.laplace((1, 256))
     one, two = (np.maximum(lesson._hidden(part + pixels, filters) + units, 0) for part in (told.train, told.test))
     one, two, lives = one - one.mean(axis=0), two - one.mean(axis=0), one.std(axis=0) > 0
@@ -144,7 +142,7 @@ def test_the_game_is_won_always_under_one_noise(told: lesson.Pictures) -> None:
     for scale in SCALES:
         played = lesson.play(told, scale, "shared", 400)
         assert (played.hits, played.false_alarms) == (400, 0)
-    assert noise.proven(lesson.play(told, 8000.0, "shared", 3000), [3000], 0.0)[0] > 6.6
+    assert lesson.play(told, 8000.0, "shared", 3000).proven(0.0) > 6.6
 
 
 def test_fresh_noise_holds_the_game_to_its_distance_over_its_scale(told: lesson.Pictures) -> None:
@@ -156,7 +154,7 @@ def test_fresh_noise_holds_the_game_to_its_distance_over_its_scale(told: lesson.
     assert max(np.abs(played.took_part).max(), np.abs(played.stayed_away).max()) <= limit * (1 + 1e-12)
     assert limit <= lesson.worst_epsilon(told, scale) == pytest.approx(128 / 45)
     # Nothing near the shared noise's 6.9 can be proven: at ten times the noise the truth is 0.08.
-    assert noise.proven(lesson.play(told, 450.0, "independent", 4000), [4000], 0.0)[0] < 1.0
+    assert lesson.play(told, 450.0, "independent", 4000).proven(0.0) < 1.0
 
 
 def test_the_evidence_is_as_strong_as_theory_says(told: lesson.Pictures) -> None:
@@ -192,7 +190,7 @@ def test_mnist_gives_the_published_pattern(told: lesson.Pictures) -> None:
 
 
 SCORES = (0.3, 0.6, 0.65, 0.684, 0.9, 0.99)
-EVERY: tuple[lesson.Form, ...] = tuple(shared_noise.FORMS)
+EVERY: tuple[lesson.Form, ...] = tuple(lesson.FORMS)
 
 
 @pytest.mark.parametrize("form", EVERY)
@@ -200,52 +198,48 @@ EVERY: tuple[lesson.Form, ...] = tuple(shared_noise.FORMS)
 @pytest.mark.parametrize("nats", [-2.0, -0.5, 0.0, 0.7, 3.0])
 def test_the_pull_is_the_derivative_of_what_trainings_minimise(form: lesson.Form, score: float, nats: float) -> None:
     """Autograd through `losses`, on one token: `nats` more likely than the public model has it."""
-    strength, p_public = 3.0, shared_noise.probability(score)
+    strength, p_public = 3.0, lesson.probability(score)
     p = math.exp(min(-1e-3, math.log(p_public) + nats))
     log_p = torch.tensor([[math.log(p)]], dtype=torch.float64, requires_grad=True)
-    unlearning = Unlearning(form, strength, shared_noise.THETA, shared_noise.MARGIN, shared_noise.BETA)
+    unlearning = Unlearning(form, strength, lesson.THETA, lesson.MARGIN, lesson.BETA)
     term = _term(log_p, unlearning, torch.tensor([[math.log(p_public)]], dtype=torch.float64))
-    excess = max(0.0, score - shared_noise.THETA)
+    excess = max(0.0, score - lesson.THETA)
     is_out = form in ("mask", "unlikelihood", "npo", "hinge") and excess > 0
     loss = (0.0 if is_out else -1.0) * log_p.sum()
     if term is not None:
         loss = loss + strength * excess * term.sum()
     (gradient,) = torch.autograd.grad(loss, log_p)
-    assert shared_noise.pull(form, score, strength, p, p_public) == pytest.approx(-float(gradient), abs=1e-9)
+    assert lesson.pull(form, score, strength, p, p_public) == pytest.approx(-float(gradient), abs=1e-9)
 
 
 def test_the_numbers_that_the_words_name() -> None:
     """0.684 is a uniform digit's Score; λ = 1 turned leaves 0.6 at a Score of 1, and 11.9 is where a digit turns."""
     digit = float(sensitivity.scores(np.log([0.1]), np.zeros(1), np.zeros(1, np.bool_))[0])
     assert digit == pytest.approx(0.684, abs=5e-4)
-    assert shared_noise.pull("flipped", 1.0, 1.0, 0.5, 0.5) == pytest.approx(0.6)
-    assert shared_noise.pull("flipped", digit, 11.8, 0.1, 0.1) > 0 > shared_noise.pull("flipped", digit, 12.0, 0.1, 0.1)
-    assert pytest.approx(11.9, abs=0.01) == 1 / (0.684 - shared_noise.THETA)
-    assert shared_noise.pull("flipped", 0.684, 10.0, 0.1, 0.1) > 0
-    assert shared_noise.probability(0.9) == pytest.approx(0.01)
+    assert lesson.pull("flipped", 1.0, 1.0, 0.5, 0.5) == pytest.approx(0.6)
+    assert lesson.pull("flipped", digit, 11.8, 0.1, 0.1) > 0 > lesson.pull("flipped", digit, 12.0, 0.1, 0.1)
+    assert pytest.approx(11.9, abs=0.01) == 1 / (0.684 - lesson.THETA)
+    assert lesson.pull("flipped", 0.684, 10.0, 0.1, 0.1) > 0
+    p_public = lesson.probability(0.9)
+    assert p_public == pytest.approx(0.01)
+    unlikely = p_public * math.exp(-lesson.MARGIN)
+    pulled, left = (lesson.pull("hinge", 0.9, 10.0, by * unlikely, p_public) for by in (1.001, 0.999))
+    assert pulled < 0 == left, "the hinge is off once a token is unlikely enough"
 
 
 @pytest.mark.parametrize("score", [0.65, 0.684, 0.9, 0.99])
 @pytest.mark.parametrize("strength", [1.0, 10.0, 20.0])
 def test_one_step_with_the_printed_term_learns_more_than_without(score: float, strength: float) -> None:
-    before = shared_noise.probability(score)
-    after = {form: shared_noise.after_a_step(form, score, strength) for form in EVERY}
+    before = lesson.probability(score)
+    after = {form: lesson.after_a_step(form, score, strength) for form in EVERY}
     assert after["printed"] > after["none"] > before
     assert after["none"] > after["flipped"]
     assert after["mask"] == pytest.approx(before)
-    assert after["hinge"] < before
-    assert after["unlikelihood"] < before
-    assert after["npo"] < before
-
-
-def test_the_hinge_is_off_once_a_token_is_unlikely_enough() -> None:
-    p_public = shared_noise.probability(0.9)
-    assert shared_noise.pull("hinge", 0.9, 10.0, p_public * math.exp(-shared_noise.MARGIN) * 1.001, p_public) < 0
-    assert shared_noise.pull("hinge", 0.9, 10.0, p_public * math.exp(-shared_noise.MARGIN) * 0.999, p_public) == 0
+    assert max(after[form] for form in ("hinge", "unlikelihood", "npo")) < before
 
 
 def test_the_small_model_tells_what_the_lesson_says() -> None:
-    found = {form: shared_noise.course(form, 0.9, 10.0) for form in EVERY}
+    found = {form: lesson.course(form, 0.9, 10.0) for form in EVERY}
     start = found["none"].secret[0]
     assert all(one.secret[0] == start and one.ordinary[0] == found["none"].ordinary[0] for one in found.values())
     assert found["none"].secret[-1] < 0.1
@@ -256,36 +250,31 @@ def test_the_small_model_tells_what_the_lesson_says() -> None:
     for form in ("mask", "hinge", "unlikelihood"):
         assert found[form].ordinary[-1] < found["none"].ordinary[-1] + 0.01
     assert abs(found["mask"].secret[-1] - start) < 0.5
-    assert abs(found["hinge"].secret[-1] - start - shared_noise.MARGIN) < 0.5
+    assert abs(found["hinge"].secret[-1] - start - lesson.MARGIN) < 0.5
 
 
-def test_at_the_published_weight_the_turned_sign_still_learns() -> None:
-    turned, plain = (shared_noise.course(form, 0.684, 1.0) for form in ("flipped", "none"))
+def test_at_the_published_weight_the_turned_sign_still_learns_and_each_time_alike() -> None:
+    turned, again, plain = (lesson.course(form, 0.684, 1.0) for form in ("flipped", "flipped", "none"))
     assert turned.secret[-1] < 0.1
     assert turned.secret[20] > plain.secret[20]
-
-
-def test_the_small_model_is_the_same_each_time() -> None:
-    assert np.array_equal(shared_noise.course("none", 0.9, 1.0).secret, shared_noise.course("none", 0.9, 1.0).secret)
+    assert np.array_equal(turned.secret, again.secret)
 
 
 def test_the_record_is_whole_and_of_the_bundled_model() -> None:
     """Three seeds of every loss that the lesson shows, recorded with the model that is bundled now."""
-    told = shared_noise.record()
+    told = lesson.record()
     assert told.settings["model"] == packaged.bundled().weights_sha256[:16], "run scripts/record_unlearning.py again"
     assert {level: told.codes[level] for level in ("0", "1", "4", "16")} == {"0": 10, "1": 5, "4": 5, "16": 5}
-    for one in told.variants:
-        assert one.at == (0, 1, 2)
-        for seed in one.seeds:
-            for what in (seed.exposure, seed.below):
-                assert all(0 <= bits <= 13.29 for bits in what.values())
+    assert all(one.at == (0, 1, 2) for one in told.variants)
+    for seed in (seed for one in told.variants for seed in one.seeds):
+        assert all(0 <= bits <= 13.29 for bits in (*seed.exposure.values(), *seed.below.values()))
     with pytest.raises(KeyError):
         told.of("full", "printed", 77.0)
 
 
 def test_the_record_bears_out_what_the_lesson_says() -> None:
     """Checks 11 and 12 of the specification, on the recorded means of three seeds."""
-    told = shared_noise.record()
+    told = lesson.record()
     full = {
         form: told.of("full", form, strength, "oracle")
         for form, strength in (("printed", 10.0), ("hinge", 1.0), ("mask", 1.0))
@@ -303,7 +292,7 @@ def test_the_record_bears_out_what_the_lesson_says() -> None:
 
 def test_the_record_on_smollm2_is_whole_and_says_the_same() -> None:
     """The printed sign makes codes stick after fewer repetitions; the hinge keeps them like those never planted."""
-    told, package = shared_noise.record(large=True), catalog.card("smollm2").package
+    told, package = lesson.record(large=True), catalog.card("smollm2").package
     assert package is not None
     assert told.settings["model"] == package.sha256[:16], "run scripts/record_unlearning.py --model smollm2 again"
     assert all(one.at == (0, 1, 2) for one in told.variants)
