@@ -183,12 +183,11 @@ def _numbered(n: int) -> tuple[str, ...]:
     return tuple(f"row {number}" for number in range(1, n + 1))
 
 
-_BY_FAMILY = {
-    "features": ("cosine", "heads", "adapters"), "lifelong": ("readout", "network"), "language": ("language",),
-    "federated": ("federated-head", "nearest-mean", "mixed-prototypes"),
-}  # fmt: skip
 # By name: the family whose `rules` module has the function, loaded when used.
-RULES: Mapping[str, str] = {name: family for family, names in _BY_FAMILY.items() for name in names}
+RULES = {
+    "cosine": "features", "heads": "features", "adapters": "features", "readout": "lifelong", "network": "lifelong",
+    "language": "language", "federated-head": "federated", "nearest-mean": "federated", "mixed-prototypes": "federated",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

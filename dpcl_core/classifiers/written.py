@@ -82,9 +82,6 @@ def files(
     return {f"{NAME}/{name}": one for name, one in content.items()}
 
 
-_OF_SUMS = "cosine"  # the rule of classifiers that are sums of features: a few lines use them without this program
-
-
 def bundle(run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[Classifier]) -> dict[str, bytes]:
     """The files that use what a run released after its last task: arrays, the privacy card, and a README with the lines.
 
@@ -101,7 +98,7 @@ def bundle(run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[C
         dataset=datasets.called(spec.data.dataset), method=methods.card(spec.method).title, statement=model[0]["statement"],
         classes=", ".join(step["competing"]), card=card_document.FILE,
     )  # fmt: skip
-    if step["rule"] == _OF_SUMS:
+    if step["rule"] == "cosine":  # sums of features, which a few lines use without this program
         said += lines.format(network=spec.data.backbone)
     return {**found, card_document.FILE: card_document.content(run_id, spec, events), "README.md": said.encode()}
 

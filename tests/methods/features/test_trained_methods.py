@@ -32,14 +32,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(method: str, **changes: object) -> RunSpec:
-    raw: dict[str, object] = {
-        "method": method,
-        "params": {"epochs": 5, "sample_rate": 0.5},
-        "privacy": {"epsilons": [1.0, math.inf], "noise": "seeded"},
-        "seeds": [0],
-        "scenario": {"tasks": 2},
-    }
-    return checks.parse({**raw, **changes})
+    raw = {"params": {"epochs": 5, "sample_rate": 0.5}, "privacy": {"epsilons": [1.0, math.inf], "noise": "seeded"}}
+    return checks.parse({"method": method, "seeds": [0], "scenario": {"tasks": 2}, **raw, **changes})
 
 
 def tasks(n_tasks: int = 2, disturb: int | None = None) -> list[Task]:
@@ -214,13 +208,9 @@ def test_without_sampling_the_ledger_of_the_ensemble_is_the_closed_form() -> Non
 @pytest.mark.parametrize(("release", "uses"), [("every-task", 5), ("once", 1)])
 def test_released_at_every_task_the_first_examples_are_paid_for_every_time(release: str, uses: int) -> None:
     """Five tasks, one exact Gaussian release of epsilon 1 each: 2.442 for the people of task 1 (paper card, section 7)."""
-    run = spec(
-        "non-cl",
-        params={"epochs": 10, "sample_rate": 1.0, "release": release},
-        privacy={"epsilons": [1.0], "noise": "seeded"},
-        scenario={"tasks": 5},
-        data={"dataset": "digits"},
-    )
+    params = {"epochs": 10, "sample_rate": 1.0, "release": release}
+    privacy = {"epsilons": [1.0], "noise": "seeded"}
+    run = spec("non-cl", params=params, privacy=privacy, scenario={"tasks": 5}, data={"dataset": "digits"})
     _, ledgers = learned(run, tasks(5))
     book = ledgers[Cell(1.0, 0)]
     sigma = gaussian.sigma(1.0, run.privacy.delta)
@@ -289,15 +279,8 @@ def test_the_member_of_a_task_answers_alone_where_the_task_is_told() -> None:
 
 
 def test_the_statement_of_a_baseline_that_rereads_says_who_pays_most() -> None:
-    run = checks.parse(
-        {
-            "method": "non-cl",
-            "params": {"epochs": 2, "sample_rate": 1.0},
-            "privacy": {"epsilons": [1.0], "noise": "seeded"},
-            "seeds": [0],
-            "scenario": {"tasks": 5},
-        }
-    )
+    params, privacy = {"epochs": 2, "sample_rate": 1.0}, {"epsilons": [1.0], "noise": "seeded"}
+    run = spec("non-cl", params=params, privacy=privacy, scenario={"tasks": 5})
     given = next(event.guarantee for event in engine.run(run) if isinstance(event, CellFinished))
     assert given.epsilon == pytest.approx(2.442, abs=2e-3)
     assert given.parts["people of task 1"] == given.epsilon

@@ -21,8 +21,9 @@ from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries
 from dpcl_core.privacy.noise import Batches
 from dpcl_core.privacy.statement import standing, three_numbers
-from dpcl_core.scenarios.stream import Examples, Task, TaskStream
+from dpcl_core.scenarios.stream import Examples, TaskStream
 from dpcl_core.spec import Cell
+from tests.methods.training import taught
 from tests.support import clients
 from tests.support.planned import plan_of
 from tests.support.tiers import of_methods
@@ -224,23 +225,16 @@ def test_a_task_without_any_rows_releases_noise_like_any_other() -> None:
 
 @pytest.mark.parametrize("method", ["cslr-server-head", "cslr-central", "dp-fedavg", "label-means", "local-list"])
 def test_a_task_more_than_planned_is_refused(method: str) -> None:
-    asked = clients.small(method)
-    (cell,) = asked.cells()
     two = replace(OF, tasks=OF.tasks[:2])
-    learner = catalog.maker(method)(asked, [cell], clients.known(two, PUBLIC))
-    ledgers = {cell: Ledger(1e-5, "add-remove", "every")}
-    for task in two.tasks:
-        list(learner.learn({0: task}, ledgers))
-    spent = len(ledgers[cell].entries)
-    late: Task = OF.tasks[2]
+    ledgers, _, _, (learner,) = clients.run(clients.small(method), two, PUBLIC)
+    (ledger,) = ledgers.values()
+    spent = len(ledger.entries)
     with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2"):
-        list(learner.learn({0: late}, ledgers))
-    assert len(ledgers[cell].entries) == spent
+        list(learner.learn({0: OF.tasks[2]}, ledgers))
+    assert len(ledger.entries) == spent
 
 
 FACTS = PublicSizes(4000, 4, 4, "every", 20)
-
-
 ONE, UNIT_ON_AXES = replace(FACTS, n_users=1), {"unit_length": True, "dimensions": 6}
 
 
@@ -272,7 +266,7 @@ def test_a_task_without_a_public_label_is_refused() -> None:
     asked = replace(clients.small("label-means"), public_labels=("b", "c"))
     learner = catalog.maker("label-means")(asked, list(asked.cells()), replace(clients.known(OF, PUBLIC), public=(1, 2)))
     with pytest.raises(BadInput, match=r"public_labels = b, c: .* task 1 "):
-        list(learner.learn({0: OF.tasks[0]}, {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}))
+        taught(learner, asked, OF.tasks[:1])
 
 
 def test_a_client_of_one_task_alone_has_all_its_texts_in_it() -> None:
@@ -309,8 +303,7 @@ def test_a_task_still_to_come_is_no_gift_to_a_model_that_knows_nothing() -> None
     learner = catalog.maker("label-means")(asked, list(asked.cells()), clients.known(OF, PUBLIC))
     last = OF.tasks[-1]
     assert np.isfinite(learner.scores(0, last)["nearest"]).all()
-    ledgers = {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}
-    list(learner.learn({0: OF.tasks[0]}, ledgers))
+    taught(learner, asked, OF.tasks[:1])
     assert np.isfinite(learner.scores(0, last)["nearest"]).all()
     own = learner.scores(0, OF.tasks[0])["nearest"]
     assert np.isfinite(own[..., 0]).all()

@@ -26,7 +26,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
-from tests.methods.training import public_context
+from tests.methods.training import public_context, taught
 
 FORM = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, SIZE = 4, 64
@@ -46,18 +46,9 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(method: str = "l2dp-ml", epsilon: float = 0.5, labels: str = "prior-const", **params: object) -> RunSpec:
-    settings = {"batch_size": 10, **params}
-    return checks.parse(
-        {
-            "method": method,
-            "params": settings,
-            "privacy": {"epsilons": [epsilon], "noise": "seeded"},
-            "seeds": [0],
-            "scenario": {"kind": "permuted", "tasks": 3},
-            "data": {"backbone": "pixels"},
-            "labels": labels,
-        }
-    )
+    raw = {"method": method, "params": {"batch_size": 10, **params}, "data": {"backbone": "pixels"}, "labels": labels}
+    privacy, scenario = {"epsilons": [epsilon], "noise": "seeded"}, {"kind": "permuted", "tasks": 3}
+    return checks.parse({**raw, "privacy": privacy, "seeds": [0], "scenario": scenario})
 
 
 def stream(n_tasks: int = 3, n: int = 34) -> list[Task]:
@@ -82,11 +73,7 @@ def made(run: RunSpec) -> L2dpMl:
 
 def learned(run: RunSpec, tasks: Sequence[Task] | None = None, learner: L2dpMl | None = None) -> tuple[L2dpMl, Ledger]:
     learner = made(run) if learner is None else learner
-    (cell,) = run.cells()
-    ledger = Ledger(1e-5, "add-remove", "every")
-    for task in stream() if tasks is None else tasks:
-        for _ in learner.learn({0: task}, {cell: ledger}):
-            pass
+    (ledger,) = taught(learner, run, stream() if tasks is None else tasks, "every").values()
     return learner, ledger
 
 
