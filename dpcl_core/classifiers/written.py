@@ -82,6 +82,9 @@ def files(
     return {f"{NAME}/{name}": one for name, one in content.items()}
 
 
+_OF_SUMS = "cosine"  # the rule of classifiers that are sums of features: a few lines use them without this program
+
+
 def bundle(run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[Classifier]) -> dict[str, bytes]:
     """The files that use what a run released after its last task: arrays, the privacy card, and a README with the lines.
 
@@ -98,7 +101,7 @@ def bundle(run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[C
         dataset=datasets.called(spec.data.dataset), method=methods.card(spec.method).title, statement=model[0]["statement"],
         classes=", ".join(step["competing"]), card=card_document.FILE,
     )  # fmt: skip
-    if step["rule"] == "cosine":  # sums of features, which a few lines use without this program
+    if step["rule"] == _OF_SUMS:
         said += lines.format(network=spec.data.backbone)
     return {**found, card_document.FILE: card_document.content(run_id, spec, events), "README.md": said.encode()}
 

@@ -36,7 +36,8 @@ class NonCl(ModelOfSeed):
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         super().__init__(spec, cells, context)
-        self._once = settings_of(spec, NonClParams).release == "once"
+        chosen = settings_of(spec, NonClParams)
+        self._once = chosen.release == "once"
         self._seen: dict[int, list[Task]] = {seed: [] for seed in self._trainer.seeds}
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -64,9 +65,8 @@ make_learner = NonCl
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): a training on all tasks so far after each, or one after the last."""
-    so_far = [tuple(range(n)) for n in range(1, facts.n_tasks + 1)]
-    reads = so_far[-1:] if settings_of(spec, NonClParams).release == "once" else so_far
-    trainer.planned_on(reads, spec, facts, epsilon, ledger)
+    chosen, so_far = settings_of(spec, NonClParams), [tuple(range(n)) for n in range(1, facts.n_tasks + 1)]
+    trainer.planned_on(so_far[-1:] if chosen.release == "once" else so_far, spec, facts, epsilon, ledger)
 
 
 CARD = params.trained_card(
