@@ -43,13 +43,13 @@ def taught(
     return ledgers
 
 
-def has_spread(drawn: np.ndarray, std: float, false_alarm: float = 1e-6) -> bool:
+def spreads(drawn: np.ndarray, std: float, false_alarm: float = 1e-6) -> bool:
     """Whether the sum of squares fits normal numbers of this standard deviation (chi-square)."""
     statistic = float((drawn.astype(np.float64) ** 2).sum()) / std**2
     return bool(chi2.ppf(false_alarm / 2, drawn.size) < statistic < chi2.isf(false_alarm / 2, drawn.size))
 
 
-def opacus_optimizer(patch: pytest.MonkeyPatch, adam: Any, sigma: float, schedule: Schedule, waiting: list[Any]) -> Any:
+def opacus(patch: pytest.MonkeyPatch, adam: Any, sigma: float, schedule: Schedule, waiting: list[Any]) -> Any:
     """Opacus' optimizer around this one; its noise is `waiting`, one tensor a parameter, times the standard deviation."""
     import opacus.optimizers.optimizer as theirs
 

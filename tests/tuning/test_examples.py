@@ -16,6 +16,7 @@ from dpcl_core.spec import DataSpec, RunSpec
 from dpcl_core.tuning import search, settings
 from dpcl_core.tuning.settings import TuneSpec
 
+pytestmark = pytest.mark.usefixtures("home")
 DIGITS = load.load_dataset(DataSpec(dataset="digits"))
 
 

@@ -157,13 +157,9 @@ class ProcessPool:
                     future.result()
                 yield sum(n_steps[seed] for seed, parts in futures.items() if waiting.isdisjoint(parts))
         except BaseException:  # the generator was closed, or a seed diverged
-            self.end()
+            _end(self._executor, self._futures)
             raise
         return {seed: linear_heads.join_heads([future.result() for future in parts]) for seed, parts in futures.items()}
-
-    def end(self) -> None:
-        """Stops all trainings."""
-        _end(self._executor, self._futures)
 
 
 def _started(count: int) -> ProcessPoolExecutor:

@@ -138,7 +138,7 @@ class _RoundSums:
     ) -> None:
         self._releases, self._rows, self._index = releases, rows, index
         self._lists = lists() if releases.n_groups > 1 else None
-        self._layout, self._expected = releases.layout(rows), expected
+        self._layout, self._expected = releases.layout(len(rows.space)), expected
         self._std = releases.multipliers[0] * self._layout.sensitivity
         self._total, self._n_rounds = np.zeros((1, 1)), 0
 

@@ -84,7 +84,7 @@ class LabelMeans:
 
     def longest(self, task: Task) -> float:
         """The length to which a client's vector of this task is clipped: the sensitivity of the task's sum."""
-        return self._releases.layout(self._seen.rows(task)).sensitivity
+        return self._releases.layout(len(self._seen.rows(task).space)).sensitivity
 
     def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """Nearness of each class's mean [epsilons, n, classes] by rule, the run's own first.

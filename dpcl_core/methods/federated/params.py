@@ -146,8 +146,7 @@ def check_federated(spec: RunSpec, facts: PublicSizes) -> None:
     if isinstance(params, ReleaseParams):
         check_axes(spec, params.dimensions)
     if n_users < 2:
-        allowed = "must be at least 2: one client alone cannot hide"
-        raise BadInput("scenario.clients", n_users, allowed)
+        raise BadInput("scenario.clients", n_users, "must be at least 2: one client alone cannot hide")
     if facts.recurrence == "once" and n_users < 2 * facts.n_tasks:
         allowed = f"must be at least {2 * facts.n_tasks}: each task has its own clients, and one alone cannot hide"
         raise BadInput("scenario.clients", n_users, allowed, {"scenario.clients": 2 * facts.n_tasks})

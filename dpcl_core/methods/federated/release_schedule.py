@@ -148,16 +148,13 @@ class ReleaseSchedule:
         self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture per task
         self._stream: Stream | None = None
         if stream_noise.remembers(spec):  # one list of labels, and so one layout, for all tasks
-            layout, factorisation = self._layout(len(context.public)), stream_noise.chosen(context).factorisation
+            layout, factorisation = self.layout(len(context.public)), stream_noise.chosen(context).factorisation
             check_size(8 * context.n_tasks * layout.width)
             what = "sums of clients' vectors, over all tasks with remembered noise"
             self._stream = Stream(factorisation, 1, layout.width, bound=layout.sensitivity, what=what, channel=REPLAY)
 
-    def layout(self, rows: TaskRows) -> client_release.Layout:
-        """The layout of a client's vector in a task's sum: a single slot needs no shares."""
-        return self._layout(len(rows.space))
-
-    def _layout(self, n_labels: int) -> client_release.Layout:
+    def layout(self, n_labels: int) -> client_release.Layout:
+        """The layout of a client's vector in the sum of a task with so many labels: a single slot needs no shares."""
         n_slots = n_labels * self.n_groups
         if n_slots == 1 or self._params.slots == "even":
             return client_release.EvenSlots(self.public.view, n_slots)
@@ -170,7 +167,7 @@ class ReleaseSchedule:
 
         `lists`: returns the clients' lists of the task; called only where a label has several groups.
         """
-        layout, targets = self.layout(rows), self.targets(rows)
+        layout, targets = self.layout(len(rows.space)), self.targets(rows)
         if self._stream is not None:  # every budget's mixture is read off the running sum of all tasks
             self.recall(rows, index)
             of, expected = self._stream.factorisation, client_release.expected_clients(self._n_clients) * (index + 1)
@@ -192,7 +189,7 @@ class ReleaseSchedule:
 
     def _vectors(self, rows: TaskRows, index: int, budget: int, lists: Callable[[], Lists] | None = None) -> Reals:
         """Every client's vector for a budget's sum. Private."""
-        question = Question(index, 0, self.layout(rows).width, self.prototypes(budget, rows.space))
+        question = Question(index, 0, self.layout(len(rows.space)).width, self.prototypes(budget, rows.space))
         if self._collect is not None:
             return self._collect(question, np.arange(self._n_users))
         return self.answers(rows, question, lists)
@@ -210,7 +207,7 @@ class ReleaseSchedule:
         """What each task added to a budget's sums, in blocks [K, B] of its slots, each shrunk (`continual.shrunk`)."""
         found, before = list[Floats](), np.zeros(1)
         for index, (part, after) in enumerate(zip(self.parts[budget], self._totals(budget), strict=True)):
-            std = self.multipliers[budget] * self._layout(len(part.targets) // self.n_groups).sensitivity
+            std = self.multipliers[budget] * self.layout(len(part.targets) // self.n_groups).sensitivity
             if self._stream is not None:
                 of = self._stream.factorisation
                 std, after, before = std * of.sensitivity() * of.step_noise(index), after - before, after
@@ -219,7 +216,7 @@ class ReleaseSchedule:
 
     def decoded(self, blocks: Floats, targets: Floats, budget: int) -> Replay:
         """The mixture of blocks [K, B] of the slots with these targets; a slot of zeros has no weight."""
-        layout = self._layout(len(targets) // self.n_groups)
+        layout = self.layout(len(targets) // self.n_groups)
         stds, expected = [self.multipliers[budget] * layout.sensitivity], client_release.expected_clients(self._n_clients)
         (mixture,) = client_release.decoded(blocks.reshape(1, -1), layout, targets, expected, stds)
         return replace(mixture, weights=mixture.weights * blocks.any(axis=1))
@@ -253,7 +250,7 @@ class ReleaseSchedule:
         if question.state.shape != expected:
             raise BadInput("question.state", question.state.shape, f"must be the means of the task's groups, {expected}")
         fitted = (lists or partial(self.lists, rows, question.task))() if self.n_groups > 1 else None
-        return self.layout(rows).vectors(self.slotted(rows, fitted, question.state, question.task))
+        return self.layout(len(rows.space)).vectors(self.slotted(rows, fitted, question.state, question.task))
 
     def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: Reals, index: int) -> client_release.Slotted:
         """Every client's shares and means of the task's slots, matched to `prototypes` [S, M, d]. Private."""
@@ -268,7 +265,7 @@ class ReleaseSchedule:
 
         Each budget's noise is that of a release of such a task in which all slots have equal shares.
         """
-        layout, radius = self.layout(rows), self.public.view.radius
+        layout, radius = self.layout(len(rows.space)), self.public.view.radius
         is_even = isinstance(layout, client_release.EvenSlots)
         scale = layout.sensitivity / self._n_clients * (1 if is_even else radius * layout.n_slots)
         stds = [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]

@@ -14,7 +14,7 @@ from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapters import Kind
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 from tests.methods import small_network
-from tests.methods.training import Prescribed, Recorded, Silent, has_spread, opacus_optimizer, plan, told
+from tests.methods.training import Prescribed, Recorded, Silent, opacus, plan, spreads, told
 
 KINDS: tuple[Kind, ...] = ("film", "lora")
 BATCHES = ([0, 3, 4, 7, 9], [1, 2, 5], [], [11, 8], [6, 0, 1, 2], [10])
@@ -55,7 +55,7 @@ def test_training_equals_opacus_on_the_same_batches_and_noise(kind: Kind, monkey
     wrapped = GradSampleModule(module, loss_reduction="sum")
     waiting: list[torch.Tensor] = []
     adam = torch.optim.Adam(trainable.values(), lr=schedule.learning_rate)
-    optimizer = opacus_optimizer(monkeypatch, adam, sigma, schedule, waiting)
+    optimizer = opacus(monkeypatch, adam, sigma, schedule, waiting)
     sizes = [parameter.numel() for parameter in trainable.values()]
     for batch, draw in zip(BATCHES, draws, strict=True):
         pieces = torch.split((1 + ROUNDING) * torch.from_numpy(draw), sizes)  # theirs leaves nothing for single precision
@@ -77,7 +77,7 @@ def test_noise_of_a_step_has_the_announced_spread(dtype: torch.dtype) -> None:
     rounds = [adapters.noisy_means(sums, 9.0, std, ReleaseNoise()) for _ in range(3)]
     drawn = torch.cat([part.flatten().double() for parts in rounds for part in parts])
     assert std == pytest.approx(1.6 * 0.7 * (1 + ROUNDING) / 9.0)
-    assert [has_spread(drawn.numpy(), factor * std) for factor in (1, 0.9, 1.1)] == [True, False, False]
+    assert [spreads(drawn.numpy(), factor * std) for factor in (1, 0.9, 1.1)] == [True, False, False]
 
 
 def test_sums_are_divided_by_the_expected_batch_whoever_is_in_it() -> None:

@@ -22,7 +22,7 @@ from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
-from tests.methods.training import has_spread, public_context, taught
+from tests.methods.training import public_context, spreads, taught
 
 DELTA = 1e-5
 N_CLASSES, SIZE = 4, 3
@@ -79,8 +79,8 @@ def test_noise_variance_of_a_class_is_sigma_squared_times_the_tasks_it_was_noise
     values = np.concatenate([draws(labels, tasks, 100) for _ in range(25)])
     for label in range(N_CLASSES):
         std = math.sqrt(times) * sigma  # of 7,500 values: its standard error is 1.6 % of the variance
-        assert [has_spread(values[:, label] * factor, std) for factor in (1, 1.1, 0.9)] == [True, False, False]
-    assert not has_spread(values, math.sqrt(3 - times) * sigma), "the other setting's law must not fit"
+        assert [spreads(values[:, label] * factor, std) for factor in (1, 1.1, 0.9)] == [True, False, False]
+    assert not spreads(values, math.sqrt(3 - times) * sigma), "the other setting's law must not fit"
 
 
 def test_the_law_of_the_final_sums_does_not_depend_on_the_order_of_tasks() -> None:
@@ -186,8 +186,8 @@ def test_a_learned_list_is_each_budgets_own_and_keeps_single_people_out() -> Non
 def test_the_noise_of_a_learned_list_is_that_of_what_the_list_leaves() -> None:
     one = task(0, np.zeros((1000, 400)), np.zeros(1000), ())
     noise = learned(spec("dp-learned", (1.0,), tuple(range(20))), [one], 1)[0]._sums
-    assert has_spread(noise, gaussian.sigma(0.9, DELTA / 2))
-    assert not has_spread(noise, gaussian.sigma(1.0, DELTA))
+    assert spreads(noise, gaussian.sigma(0.9, DELTA / 2))
+    assert not spreads(noise, gaussian.sigma(1.0, DELTA))
 
 
 def test_budgets_and_seeds_never_share_noise() -> None:

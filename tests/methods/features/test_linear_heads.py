@@ -15,18 +15,7 @@ from dpcl_core.methods.features.linear_heads import Prepared, clipped_sums
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
-from tests.methods.training import (
-    N_FEATURES,
-    Prescribed,
-    Recorded,
-    Silent,
-    data,
-    has_spread,
-    opacus_optimizer,
-    plan,
-    told,
-    trained_heads,
-)
+from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, opacus, plan, spreads, told, trained_heads
 
 SPACE = (0, 1, 2, 3)
 BATCHES = ([0, 3, 4, 7, 9, 20], [1, 2, 5], [], [11, 12, 13, 29], [6], [0, 1, 2, 3, 8, 17, 25])
@@ -59,7 +48,7 @@ def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytes
     wrapped = GradSampleModule(module, loss_reduction="sum")
     waiting: list[object] = []
     adam = torch.optim.Adam(wrapped.parameters(), lr=schedule.learning_rate)
-    optimizer = opacus_optimizer(monkeypatch, adam, sigma, schedule, waiting)
+    optimizer = opacus(monkeypatch, adam, sigma, schedule, waiting)
     for batch, draw in zip(BATCHES, draws, strict=True):
         waiting[:] = [torch.from_numpy(draw[:, :-1].copy()), torch.from_numpy(draw[:, -1].copy())]
         optimizer.zero_grad()
@@ -105,7 +94,7 @@ def test_noise_of_a_step_has_the_announced_spread(dtype: type, monkeypatch: pyte
     drawn = np.concatenate(found)
     assert len(drawn) == 24 * 2000
     assert len({step.tobytes() for step in found}) == 24  # no step takes another's noise again
-    assert [has_spread(drawn, factor * sigma * 0.7 / 9.0) for factor in (1, 0.9, 1.1)] == [True, False, False]
+    assert [spreads(drawn, factor * sigma * 0.7 / 9.0) for factor in (1, 0.9, 1.1)] == [True, False, False]
 
 
 @pytest.mark.parametrize("rows", [np.zeros((0, 7)), np.full((1, 7), 3.3), np.full((40, 7), 1e-3)])

@@ -64,7 +64,7 @@ def test_without_noise_the_last_mixture_is_that_of_all_clients() -> None:
     for task in OF.tasks:
         rows = seen.rows(task)
         total = total + releases._vectors(rows, task.index, 0).sum(axis=0)
-    layout = releases.layout(rows)
+    layout = releases.layout(len(rows.space))
     (plain,) = client_release.decoded(total[None], layout, releases.targets(rows), N_CLIENTS, [0.0])
     (cell,) = spec.cells()
     np.testing.assert_allclose(learner.released(cell)["means"], plain.means, atol=1e-4)  # vectors on a grid of 2^-20

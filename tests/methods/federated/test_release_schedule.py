@@ -40,7 +40,7 @@ def opened(**params: object) -> tuple[RunSpec, ReleaseSchedule, TaskRows]:
 
 def vectors(releases: ReleaseSchedule, rows: TaskRows) -> np.ndarray:
     lists = releases.lists(rows, 0)
-    return releases.layout(rows).vectors(releases.slotted(rows, lists, releases.prototypes(0, rows.space), 0))
+    return releases.layout(len(rows.space)).vectors(releases.slotted(rows, lists, releases.prototypes(0, rows.space), 0))
 
 
 @pytest.mark.parametrize(("matcher", "rule"), MATCHERS)
@@ -48,7 +48,7 @@ def vectors(releases: ReleaseSchedule, rows: TaskRows) -> np.ndarray:
 def test_a_client_moves_the_sum_by_its_own_vector_alone(matcher: str, rule: str, slots: str) -> None:
     """Check 3, matching included: without a client the others' vectors are bit-identical, and every one is bounded."""
     _, releases, rows = opened(matcher=matcher, rule=rule, slots=slots, modes_per_task=3)
-    every, bound = vectors(releases, rows), releases.layout(rows).sensitivity
+    every, bound = vectors(releases, rows), releases.layout(len(rows.space)).sensitivity
     assert (np.linalg.norm(every, axis=1) <= bound * (1 + 1e-12)).all()
     for gone in (0, 4):
         kept = np.flatnonzero(rows.users != gone)
@@ -69,7 +69,7 @@ def test_clients_that_do_their_worst_stay_within_the_bound() -> None:
     bad = replace(rows, z=np.where(rows.users[:, None] == 4, 1e6 * z, z).astype(np.float32), users=users)
     found = vectors(releases, bad)
     assert np.isfinite(found).all()
-    assert (np.linalg.norm(found, axis=1) <= releases.layout(rows).sensitivity * (1 + 1e-12)).all()
+    assert (np.linalg.norm(found, axis=1) <= releases.layout(len(rows.space)).sensitivity * (1 + 1e-12)).all()
 
 
 def test_groups_of_a_label_are_matched_among_themselves() -> None:

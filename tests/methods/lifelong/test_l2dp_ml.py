@@ -31,17 +31,10 @@ from tests.methods.training import public_context, taught
 FORM = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, SIZE = 4, 64
 AS_PRINTED = {
-    "projection": "always",
-    "scope": "joint",
-    "recon_objective": "taylor1-linear",
-    "label_objective": "eq-12",
-    "encoder_weight": 1.0,
-    "encoder_divisor": "none",
-    "theta_norm": "columns",
-    "first_layer": "plain",
-    "output_norm_cap": 0.0,
-    "output_noise": "shared",
-}
+    "projection": "always", "scope": "joint", "recon_objective": "taylor1-linear", "label_objective": "eq-12",
+    "encoder_weight": 1.0, "encoder_divisor": "none", "theta_norm": "columns", "first_layer": "plain",
+    "output_norm_cap": 0.0, "output_noise": "shared",
+}  # fmt: skip
 pytestmark = pytest.mark.usefixtures("home")
 
 
@@ -116,6 +109,7 @@ def test_memory_holds_one_fixed_batch_of_each_task_perturbed_by_the_same_noise(d
     for task, own, kept in zip(tasks, seen, stored, strict=True):
         assert [len(one.targets) for one in own] == [10, 10, 10]  # 4 of 34 are left over
         assert sum(torch.equal(one.inputs, kept.inputs) for one in own) == 1
+        assert kept.inputs.untyped_storage().nbytes() == 10 * SIZE * 8, "and nothing else of the task"
         plain = nets.tensor(task.train.inputs, FORM).double()
         shift = learner._draws.inputs / 10
         rows = torch.cat([(one.inputs - shift).flatten(1) for one in own])
@@ -420,7 +414,3 @@ def test_a_batch_larger_than_the_smallest_task_is_refused_before_anything_is_lea
     assert "params.batch_size = 5000: must be at most" in said[0]
     assert "the number of training examples of" in said[0]
 
-
-def test_memory_does_not_keep_the_whole_task_alive() -> None:
-    learner, _ = learned(spec(), stream(1))
-    assert learner._memory[0].inputs.untyped_storage().nbytes() == 10 * SIZE * 8
