@@ -257,20 +257,14 @@ def test_on_digits_the_naive_model_forgets_and_all_data_at_once_do_not() -> None
     assert means["naive"] + 0.2 < means["peft-ensemble"] < means["non-cl"]
 
 
-def test_all_rules_of_the_ensemble_are_in_the_events() -> None:
+def test_all_rules_are_in_the_events_and_the_member_of_a_task_answers_alone_where_the_task_is_told() -> None:
+    """After the first task the ensemble is that member; later on it stays as good as it was, whoever joins."""
     run = spec("peft-ensemble", params={"rule": "median", "epochs": 2}, data={"dataset": "digits"}, scenario={"tasks": 5})
+    alone: dict[Cell, tuple[float | None, ...]] = {}
     for event in engine.run(run):
         if isinstance(event, TaskLearned):
             assert set(event.by_rule) == {"argmax", "median", "entropy", "member"}
             assert event.by_rule["median"] == event.accuracy
-
-
-def test_the_member_of_a_task_answers_alone_where_the_task_is_told() -> None:
-    """After the first task the ensemble is that member; later on it stays as good as it was, whoever joins."""
-    run = spec("peft-ensemble", params={"epochs": 2}, data={"dataset": "digits"}, scenario={"tasks": 5})
-    alone: dict[Cell, tuple[float | None, ...]] = {}
-    for event in engine.run(run):
-        if isinstance(event, TaskLearned):
             member = event.by_rule["member"]
             if event.task == 0:
                 assert member == event.accuracy
